@@ -29,6 +29,23 @@ class stopped_error;
 template <class E> class unexpected;
 /// \overload
 template <class T, class E = errc> class result;
+/// Is the type of bide::unexpect.
+struct unexpect_t {
+    explicit unexpect_t() = default;
+};
+
+namespace detail {
+
+template <class T, class Platform> struct result_on_platform {
+    using type = result<T>;
+};
+
+} // namespace detail
+
+/// Is result<T>. The lock of a platform returns it from a wait with a stop token. So core/result.hpp is
+/// included only where such a wait is called.
+template <class T, class Platform>
+using result_on = typename detail::result_on_platform<T, Platform>::type;
 
 /// See core/deadline.hpp.
 class deadline;
@@ -49,7 +66,8 @@ template <class Platform> class basic_event_count;
 /// Is the event count of native threads.
 using event_count = basic_event_count<native_platform>;
 
-/// See core/async_op.hpp. `Stops` counts the stop tokens that the operation takes.
+/// See core/async_op.hpp, which each header of coroutines includes. `Stops` counts the stop tokens that
+/// the operation takes.
 template <class T, class Platform, int Stops = 0> class basic_async_op;
 /// Is an operation of native threads and coroutines.
 template <class T, int Stops = 0> using async_op = basic_async_op<T, native_platform, Stops>;

@@ -16,7 +16,7 @@
 #include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>

@@ -27,7 +27,7 @@
 /// - A thread whose release, notification or close has let the wait through, until that call has
 ///   returned. If it calls on this thread, the coroutine may be destroyed inside of that call.
 /// - Without an executor: a thread that takes the coroutine over because the releaser blocks
-///   (core/resume.hpp), and bide's service (core/timer.hpp) from the stop or the time-out on. Both
+///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) from the stop or the time-out on. Both
 ///   until the coroutine has suspended again.
 /// - With an executor: its threads. The coroutine may be destroyed on a thread that keeps the executor
 ///   from running. What was posted for the coroutine must not run then.

@@ -26,16 +26,16 @@
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/probe.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/detail/wait_limits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 
@@ -269,7 +269,7 @@ template <class T, class Platform> void basic_callback_wait<T, Platform>::end_ca
 // Ends the wait for a stop or a time-out. What it lets through resumes elsewhere.
 template <class T, class Platform>
 void basic_callback_wait<T, Platform>::end_early(wait_status why) noexcept {
-    const wake_scope<Platform> away(&detail::service_executor<Platform>);
+    const wake_scope<Platform> away(detail::post_all{});
     wakers_later<Platform> later;
     const bool ended_here = !node_.is_decided() && ops_->cancel(target_, node_, why);
     later.stop_gathering();

@@ -8,6 +8,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/never_destroyed.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/fwd.hpp>
 
 #include <cstddef>
@@ -28,6 +29,14 @@ enum class errc {
     lagged,     ///< The receiver was too slow and missed values.
     no_driver   ///< The wait for a file needs a scheduler or a run_loop that runs its driver.
 };
+
+inline errc errc_of(wait_status what) noexcept {
+    switch (what) {
+    case wait_status::stopped: return errc::stopped;
+    case wait_status::timed_out: return errc::timeout;
+    default: return errc::closed;
+    }
+}
 
 namespace detail {
 

@@ -17,7 +17,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -54,7 +54,7 @@ simulated_machine::sleep_end simulated_wait(simulated_machine& in,
 /// Sleeps while the word holds `expected`. If the word has 64 bits, at least its low half is
 /// compared. If the caller is a worker that runs a task, or a resumer (core/timer.hpp), another
 /// thread takes over its work meanwhile. The coroutines that this thread was about to resume are
-/// handed over, too (core/resume.hpp). If the caller runs inside of a waker, the wakers behind it run
+/// handed over, too (core/wake_scope.hpp). If the caller runs inside of a waker, the wakers behind it run
 /// first (core/waker.hpp).
 ///
 /// Blocks: until a wake, a change of the word before the sleep, or the deadline. May return early.

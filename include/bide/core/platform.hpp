@@ -17,9 +17,9 @@
 ///   P::atomic<T>, P::fence      std::atomic and its fence.
 ///   P::var<T>                   A T that the model checker checks for data races. Here: T.
 ///   P::stop_source, P::stop_token, P::stop_callback<F>   Those of std.
-///   P::light_fence()            A seq_cst fence towards a thread that calls heavy_fence().
-///   P::heavy_fence()            A seq_cst fence, also towards light ones. Returns false if there is none.
-///   P::prepare_heavy_fence()    Makes the first heavy_fence() cheaper.
+///   P::light_fence()            A seq_cst fence towards a thread that runs a heavy fence.
+///   P::heavy_fence()            Optional. A seq_cst fence, also towards light ones. Without it, the
+///                               system's (detail/process_fence.hpp).
 ///   P::pause()                  The only way to spin. The loop around it only reads.
 ///   P::yield()                  Lets another thread run.
 ///   P::prefetch(address)        Fetches a cache line that the caller is about to write.
@@ -34,7 +34,6 @@
 /// \endcode
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/process_fence.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -147,11 +146,6 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
     /// Orders as a seq_cst fence does, against heavy fences of other threads only. Costs nothing.
     // Order: seq_cst, for the compiler.
     static void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
-    /// Orders as a seq_cst fence does, also against light fences. Costs about a microsecond. Returns
-    /// false if the system has no such fence.
-    static bool heavy_fence() noexcept { return detail::process_fence::run(); }
-    /// Prepares heavy_fence(), which may take some milliseconds in the first call of the process.
-    static void prepare_heavy_fence() noexcept { detail::process_fence::prepare(); }
 
     /// Tells the processor that the caller spins.
     static void pause() noexcept {

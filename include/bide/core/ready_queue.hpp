@@ -24,7 +24,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 
 #include <cstdint>
 

@@ -25,6 +25,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/result_chain.hpp>
 #include <bide/core/errc.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/fwd.hpp>
 
 #include <initializer_list>
@@ -392,6 +393,11 @@ template <class T, class E, class G>
     requires detail::equal_to<E, G>
 constexpr bool operator==(const result<T, E>& a, const unexpected<G>& e) {
     return !a.has_value() && static_cast<bool>(a.error() == e.error());
+}
+
+/// Returns the result of a wait without a value.
+inline result<void> result_of(wait_status what) noexcept {
+    return what == wait_status::granted ? result<void>() : unexpected{errc_of(what)};
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -18,10 +18,8 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/probe.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/wake_scope.hpp>
 
 #include <cstddef>
 
@@ -67,7 +65,7 @@ template <class Q, class Platform> struct thread_wait {
         // Runs on the thread that requests the stop; immediately if the stop was requested already.
         // The wait, and so the primitive, stays until it has returned: see the end of `callback`.
         auto end = [&queue, &w]() noexcept {
-            wake_scope<Platform> away(&detail::service_executor<Platform>);
+            const wake_scope<Platform> away(detail::post_all{});
             if (!w.is_complete() && queue.cancel(w, wait_status::stopped)) {
                 w.publish(wait_status::stopped);
             }

@@ -42,8 +42,8 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
-#include <bide/core/resume.hpp>
 #include <bide/core/timer_queue.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 
 #include <cstdint>

@@ -56,7 +56,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/probe.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_status.hpp>
 
@@ -336,20 +335,6 @@ template <class R, class Platform> struct basic_wait {
     wait_target target;                              ///< What it waits for.
     [[no_unique_address]] wait_payload_t<R> payload; ///< What it carries.
 };
-
-/// Returns the errc of a status that is not `granted`.
-inline errc errc_of(wait_status what) noexcept {
-    switch (what) {
-    case wait_status::stopped: return errc::stopped;
-    case wait_status::timed_out: return errc::timeout;
-    default: return errc::closed;
-    }
-}
-
-/// Returns the result of a wait without a value.
-inline result<void> result_of(wait_status what) noexcept {
-    return what == wait_status::granted ? result<void>() : unexpected{errc_of(what)};
-}
 
 } // namespace bide::inline BIDE_ABI
 

@@ -7,6 +7,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/fwd.hpp>
 
 namespace bide::inline BIDE_ABI {
 
@@ -22,6 +23,9 @@ enum class wait_status : futex_word {
     all_let_go, ///< One step let every waiter through: nothing is passed on if the owner is gone.
     destroyed   ///< The coroutine that waited was destroyed. Only cancel() gets it.
 };
+
+/// Returns the errc of a status that is not `granted`. core/errc.hpp defines it.
+inline errc errc_of(wait_status what) noexcept;
 
 namespace detail {
 

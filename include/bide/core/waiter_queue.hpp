@@ -11,8 +11,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/resume.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/wake_scope.hpp>
 
 namespace bide::inline BIDE_ABI {
 

@@ -57,8 +57,6 @@ template <int LockLooks> struct basic_platform {
         detail::ops::fence(std::memory_order_seq_cst, {file, line});
         return true;
     }
-    /// Does nothing.
-    static void prepare_heavy_fence() noexcept {}
 
     /// Goes on when something that was read may have changed: a loop around it has no other end than
     /// that.

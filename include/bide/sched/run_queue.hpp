@@ -45,7 +45,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 
 #include <algorithm>
 #include <bit>

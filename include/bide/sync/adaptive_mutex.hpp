@@ -8,13 +8,12 @@
 // sync/detail/adaptive_lock.hpp has the protocol. It resembles the eventual fairness of
 // parking_lot.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/detail/adaptive_lock.hpp>
 #include <bide/sync/detail/lock_wait.hpp>
 
@@ -94,11 +93,9 @@ public:
 
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock(typename Platform::stop_token token) {
-        if (try_lock() || noted(wait::stoppable(lock_, 1, token) == wait_status::granted)) {
-            return {};
-        }
-        return unexpected{errc::stopped};
+    result_on<void, Platform> lock(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(
+            try_lock() || noted(wait::stoppable(lock_, 1, token) == wait_status::granted));
     }
 
     /// Locks the mutex as lock() does, for a coroutine.

@@ -7,7 +7,6 @@
 //
 // sync/detail/phase_gate.hpp has the protocol.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>

@@ -10,13 +10,11 @@
 // biased locking of BRAVO (Dice and Kogan, USENIX ATC 2019). detail/biased_permits.hpp has the
 // protocol.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/biased_permits.hpp>
@@ -111,9 +109,10 @@ public:
     }
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock(typename Platform::stop_token token) {
-        return stopped_or(try_lock() || noted(write_wait::stoppable(permits_, all, token) ==
-                                              wait_status::granted));
+    result_on<void, Platform> lock(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(
+            try_lock() ||
+            noted(write_wait::stoppable(permits_, all, token) == wait_status::granted));
     }
 
     /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
@@ -166,10 +165,10 @@ public:
     }
     /// Locks the mutex as lock_shared() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock_shared(typename Platform::stop_token token) {
-        return stopped_or(try_lock_shared() ||
-                          noted_shared(read_wait::stoppable(permits_.in_queue(), 1, token) ==
-                                       wait_status::granted));
+    result_on<void, Platform> lock_shared(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(
+            try_lock_shared() || noted_shared(read_wait::stoppable(permits_.in_queue(), 1, token) ==
+                                              wait_status::granted));
     }
 
     // ---- Coroutines
@@ -216,9 +215,6 @@ private:
     }
     bool read(deadline end) noexcept {
         return read_wait::until(permits_.in_queue(), 1, end) == wait_status::granted;
-    }
-    static result<void> stopped_or(bool locked) noexcept {
-        return locked ? result<void>() : unexpected{errc::stopped};
     }
 
     permits permits_;

@@ -7,7 +7,6 @@
 //
 // detail/condition_queue.hpp has the protocol.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/coroutine_wait.hpp>

@@ -5,7 +5,6 @@
 /// \file
 /// A mutex for each key: a file name, a user's number. Keys that are not in use take no memory.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -14,6 +13,7 @@
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/detail/key_table.hpp>
 
 #include <chrono>

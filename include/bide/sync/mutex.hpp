@@ -9,14 +9,13 @@
 // unlock() hands the mutex to the first waiter, so the mutex stays locked and unused until that
 // waiter runs. For short sections that threads enter often, use adaptive_mutex.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/detail/lock_wait.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
@@ -93,11 +92,9 @@ public:
 
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock(typename Platform::stop_token token) {
-        if (try_lock() || noted(wait::stoppable(permits_, 1, token) == wait_status::granted)) {
-            return {};
-        }
-        return unexpected{errc::stopped};
+    result_on<void, Platform> lock(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(
+            try_lock() || noted(wait::stoppable(permits_, 1, token) == wait_status::granted));
     }
 
     /// Locks the mutex as lock() does, for a coroutine.

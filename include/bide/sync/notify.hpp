@@ -8,7 +8,6 @@
 // It is Tokio's Notify, with threads, time-outs and foreign wakers. detail/notify_queue.hpp has the
 // protocol.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>

@@ -9,7 +9,6 @@
 // queue, and no wait is added here. detail/idle_objects.hpp has the objects that are not in use, and
 // the proof that there are never more than the limit.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>

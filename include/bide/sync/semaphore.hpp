@@ -12,7 +12,6 @@
 // its permits. If the release comes second, it sees the flag and hands the permits to the waiter.
 // There is no third case. sync/detail/permit_queue.hpp has the word, the code and the proof.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -22,6 +21,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/permit.hpp>
 

@@ -9,14 +9,13 @@
 // upgrade takes more than half of them, so there is one of those at a time. There is one queue; an
 // upgrade goes to its front (sync/detail/permit_upgrade.hpp).
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/detail/lock_wait.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/detail/permit_upgrade.hpp>
@@ -114,9 +113,9 @@ public:
     }
     /// Locks the mutex as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock(typename Platform::stop_token token) {
-        return stopped_or(try_lock() ||
-                          noted(wait::stoppable(permits_, all, token) == wait_status::granted));
+    result_on<void, Platform> lock(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(
+            try_lock() || noted(wait::stoppable(permits_, all, token) == wait_status::granted));
     }
 
     /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
@@ -172,9 +171,10 @@ public:
     }
     /// Locks the mutex as lock_shared() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock_shared(typename Platform::stop_token token) {
-        return stopped_or(try_lock_shared() || noted_shared(wait::stoppable(permits_, 1, token) ==
-                                                            wait_status::granted));
+    result_on<void, Platform> lock_shared(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(
+            try_lock_shared() ||
+            noted_shared(wait::stoppable(permits_, 1, token) == wait_status::granted));
     }
 
     // ---- Shared, with the right to become exclusive
@@ -205,9 +205,10 @@ public:
     }
     /// Locks the mutex as lock_upgradable() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
-    result<void> lock_upgradable(typename Platform::stop_token token) {
-        return stopped_or(try_lock_upgradable() ||
-                          wait::stoppable(permits_, most, token) == wait_status::granted);
+    result_on<void, Platform> lock_upgradable(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(try_lock_upgradable() ||
+                                            wait::stoppable(permits_, most, token) ==
+                                                wait_status::granted);
     }
     /// Unlocks an upgradable lock.
     /// Requires: the caller has one and has not upgraded it; terminates if it can tell otherwise.
@@ -249,10 +250,11 @@ public:
     }
     /// Upgrades as upgrade() does, unless a stop is requested first.
     /// Returns: errc::stopped if the lock is upgradable as before.
-    result<void> upgrade(typename Platform::stop_token token) {
+    result_on<void, Platform> upgrade(typename Platform::stop_token token) {
         front at{permits_};
-        return stopped_or(try_upgrade() || thread_wait<front, Platform>::stoppable(
-                                               at, to_upgrade, token) == wait_status::granted);
+        return detail::stopped_or<Platform>(
+            try_upgrade() ||
+            thread_wait<front, Platform>::stoppable(at, to_upgrade, token) == wait_status::granted);
     }
     /// Turns an exclusive lock into an upgradable lock. The readers that are first in the queue
     /// lock the mutex too.
@@ -323,10 +325,6 @@ private:
         BIDE_CHECKED(
             detail::note_locked<Platform>(&permits_, is_locked, detail::wait_notes::mode::shared);)
         return is_locked;
-    }
-
-    static result<void> stopped_or(bool locked) noexcept {
-        return locked ? result<void>() : unexpected{errc::stopped};
     }
 
     template <class Make>

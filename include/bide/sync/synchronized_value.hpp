@@ -4,7 +4,6 @@
 
 /// \file
 /// A value with its mutex.
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/is_task.hpp>
 #include <bide/core/result.hpp>

@@ -8,7 +8,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/wait_ops.hpp>

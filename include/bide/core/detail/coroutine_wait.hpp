@@ -5,7 +5,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/executor_users.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>

@@ -30,14 +30,13 @@
 #include <bide/core/detail/inner_wait.hpp>
 #include <bide/core/detail/move_out.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/wait_limits.hpp>
 #include <bide/core/detail/worker_host.hpp>
-#include <bide/core/resume.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
@@ -282,7 +281,7 @@ private:
 
     // Ends the wait for a stop, a time-out or a cancelled task. What it lets through resumes elsewhere.
     void end_early(wait_status why) noexcept {
-        const wake_scope<Platform> away(&detail::service_executor<Platform>);
+        const wake_scope<Platform> away(detail::post_all{});
         wakers_later<Platform> later; // one that runs may destroy this coroutine
         const bool ended =
             !wait_.node.is_decided() && op_.ops_->cancel(op_.target_, wait_.node, why);

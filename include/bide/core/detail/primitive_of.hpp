@@ -2,7 +2,7 @@
 #ifndef BIDE_CORE_DETAIL_PRIMITIVE_OF_HPP
 #define BIDE_CORE_DETAIL_PRIMITIVE_OF_HPP
 
-// What a wait waits for, for probes (probe.hpp) and for the notes of BIDE_DEADLOCK_CHECK (noted.hpp). An
+// What a wait waits for, for probes (probe.hpp) and for the notes of BIDE_DEADLOCK_CHECK (wait_notes.hpp). An
 // operation (core/wait_ops.hpp), or what stands for a queue in a thread_wait, names it by
 //
 //   const auto& primitive() const noexcept;   the primitive, or a part of it

@@ -2,29 +2,17 @@
 #ifndef BIDE_CORE_DETAIL_PROBE_HPP
 #define BIDE_CORE_DETAIL_PROBE_HPP
 
-// Static probes (USDT) for perf, bpftrace, SystemTap and gdb, if BIDE_USDT is 1. A probe is a nop and a
-// note in the program that says where it is and where its arguments are. README.md in core/ lists the
-// probes. Otherwise the macros expand to nothing, and their arguments are not evaluated.
-//
-//   BIDE_PROBE(name, arguments...)         a probe
-//   BIDE_PROBE_IF(when, name, ...)         a probe, reached if `when` is true
-//   BIDE_PROBE_WAIT(queue, node)           wait_begin, and wait_end at the end of the scope
+// The static probes (USDT) for perf, bpftrace, SystemTap and gdb. A probe is a nop and a note in the
+// program that says where it is and where its arguments are. README.md in core/ lists the probes.
+// noted.hpp includes this header if BIDE_USDT is 1.
 
 #include <bide/core/config.hpp>
-
-#if !defined(BIDE_USDT)
-#define BIDE_USDT 0
-#endif
-
-#if BIDE_USDT
+#include <bide/core/detail/primitive_of.hpp>
+#include <bide/core/wait_status.hpp>
 
 #if !__has_include(<sys/sdt.h>)
 #error "BIDE_USDT needs <sys/sdt.h>. Debian has it in systemtap-sdt-dev."
 #endif
-
-#include <bide/core/wait_status.hpp>
-
-#include <bide/core/detail/primitive_of.hpp>
 
 #include <sys/sdt.h>
 
@@ -68,13 +56,5 @@ private:
     static_cast<void>(0)
 #define BIDE_PROBE_WAIT(queue, node)                                                               \
     const detail::probed_wait probe_of_this_wait(detail::subject_of_queue(queue, 1).primitive, node)
-
-#else
-
-#define BIDE_PROBE(...) static_cast<void>(0)
-#define BIDE_PROBE_IF(...) static_cast<void>(0)
-#define BIDE_PROBE_WAIT(...) static_cast<void>(0)
-
-#endif
 
 #endif

@@ -60,6 +60,22 @@ private:
 #endif
 };
 
+// The fence of a platform: its own, or that of the system. Returns false if there is none.
+template <class Platform> bool heavy_fence() noexcept {
+    if constexpr (requires { Platform::heavy_fence(); }) {
+        return Platform::heavy_fence();
+    } else {
+        return process_fence::run();
+    }
+}
+
+// Prepares heavy_fence(), which may take some milliseconds in the first call of the process.
+template <class Platform> void prepare_heavy_fence() noexcept {
+    if constexpr (!requires { Platform::heavy_fence(); }) {
+        process_fence::prepare();
+    }
+}
+
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
 

@@ -15,10 +15,6 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Is the type of unexpect.
-struct unexpect_t {
-    explicit unexpect_t() = default;
-};
 /// States that the arguments after it make the error.
 inline constexpr unexpect_t unexpect{};
 

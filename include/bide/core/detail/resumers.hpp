@@ -28,7 +28,7 @@
 #include <bide/core/lock_bits.hpp>
 
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 
 #include <bide/core/waker.hpp>
 

@@ -81,7 +81,7 @@ public:
 
     // Wakes a thread that waits, after a stop was requested.
     void nudge() noexcept {
-        const wake_scope<native_platform> away(&service_executor<native_platform>);
+        const wake_scope<native_platform> away(post_all{});
         parts_.engine->signal().signal();
     }
 

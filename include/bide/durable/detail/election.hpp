@@ -8,7 +8,7 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/acquire_calls.hpp>
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/detail/per_process.hpp>
@@ -78,7 +78,7 @@ struct election {
     }
     // Wakes what waits for a change.
     void tell() {
-        const wake_scope<native_platform> away(&service_executor<native_platform>);
+        const wake_scope<native_platform> away(post_all{});
         parts.engine->signal().signal();
     }
 

@@ -21,7 +21,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/durable/detail/try_to.hpp>
@@ -181,7 +181,7 @@ inline void store_call::run(void* self) noexcept {
     auto& me = *static_cast<store_call*>(self);
     const std::shared_ptr<store_call> alive = std::move(me.self_);
     {
-        const wake_scope<native_platform> away(&service_executor<native_platform>);
+        const wake_scope<native_platform> away(post_all{});
         // Order: relaxed; only an optimization: a call that was left is skipped.
         if (me.state_.load(std::memory_order_relaxed) != left) {
             me.call();
@@ -195,7 +195,7 @@ inline void store_call::run(void* self) noexcept {
             me.end_.set();
         }
     }
-    const wake_scope<native_platform> away(&service_executor<native_platform>);
+    const wake_scope<native_platform> away(post_all{});
     me.afterwards();
 }
 

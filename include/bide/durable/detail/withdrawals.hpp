@@ -11,7 +11,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
@@ -117,7 +117,7 @@ inline void withdrawals::pause() noexcept {
 inline void withdrawals::run(void* self) noexcept {
     auto& me = *static_cast<withdrawals*>(self);
     std::shared_ptr<withdrawals> alive; // destroyed after the lock is released
-    const wake_scope<native_platform> away(&service_executor<native_platform>);
+    const wake_scope<native_platform> away(post_all{});
     while (me.try_all()) {
         const std::lock_guard held(me.lock_);
         if (me.entries_.empty()) {

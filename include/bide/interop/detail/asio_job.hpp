@@ -29,7 +29,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_control.hpp>
 

@@ -7,6 +7,7 @@
 // a lane after its thread has put it back.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/process_fence.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
@@ -25,7 +26,7 @@ public:
     // `is_used`: workers steal from lanes.
     explicit basic_fork_lanes(bool is_used) noexcept {
         if (is_used) {
-            Platform::prepare_heavy_fence(); // for publish_hidden()
+            prepare_heavy_fence<Platform>(); // for publish_hidden()
         }
     }
     basic_fork_lanes(const basic_fork_lanes&) = delete;

@@ -22,6 +22,7 @@
 // So it either clears the bit, or the thief that has set it requests later [fork_deque.publishing].
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/process_fence.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/fork_deque.hpp>
 
@@ -61,7 +62,7 @@ bool basic_fork_deque<Platform, Job, InitialCapacity>::publish_all() noexcept {
     // Order: release [fork_deque.request]; the owner that reads this sees the bit.
     limit_.exchange(requested, std::memory_order_release);
     // Order: seq_cst [fork_deque.busy]; before the look at the bottom.
-    const bool is_ordered = Platform::heavy_fence();
+    const bool is_ordered = detail::heavy_fence<Platform>();
     // Order: acquire [fork_deque.bottom]; sees the slots and the jobs below.
     const depth_type bottom = is_ordered ? bottom_.load(std::memory_order_acquire) : 0;
     bool published = false;

@@ -12,11 +12,11 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/probe.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/sched/detail/loop_runner.hpp>
 #include <bide/sched/detail/worker.hpp>

@@ -23,9 +23,9 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/probe.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sched/detail/worker.hpp>

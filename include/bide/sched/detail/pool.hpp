@@ -28,7 +28,7 @@
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/sched/detail/blocked_workers.hpp>
 #include <bide/sched/detail/fork_context.hpp>

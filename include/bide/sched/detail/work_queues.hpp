@@ -14,7 +14,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sched/detail/class_queues.hpp>
 #include <bide/sched/detail/fork_lanes.hpp>

@@ -28,7 +28,6 @@
 //   arrive, then shut    the look finds what was done before the arrival
 //   shut, then arrive    the arrival finds the gate shut and opens it
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -37,6 +36,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/detail/pass_or_queue.hpp>
 
 #include <cstddef>

@@ -2,14 +2,13 @@
 #ifndef BIDE_SYNC_DETAIL_LOCK_WAIT_HPP
 #define BIDE_SYNC_DETAIL_LOCK_WAIT_HPP
 
-// The operation of async_lock() (core/wait_ops.hpp). Steps waits for the mutex; lock() makes the
-// lock of a mutex that is locked.
+// What mutexes share: the result of a wait with a stop token, and the operation of async_lock()
+// (core/wait_ops.hpp). Steps waits for the mutex; lock() makes the lock of a mutex that is locked.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
+#include <bide/fwd.hpp>
 
 #if defined(BIDE_DEADLOCK_CHECK)
 #include <shared_mutex>
@@ -44,12 +43,19 @@ inline void note_collected(const void* lock, lock_held how) noexcept {
 }
 #endif
 
+// Makes the result of a lock with a stop token.
+template <class Platform> result_on<void, Platform> stopped_or(bool is_locked) noexcept {
+    using answer = result_on<void, Platform>;
+    return is_locked ? answer() : answer(unexpect_t(), errc_of(wait_status::stopped));
+}
+
 template <class Steps, class Lock> struct lock_wait : Steps {
     Lock lock;
 
     result<lock_made_by<Lock>> collect(wait_status what) const noexcept {
+        using answer = result<lock_made_by<Lock>>;
         if (what != wait_status::granted) {
-            return unexpected{errc_of(what)};
+            return answer(unexpect_t(), errc_of(what));
         }
         BIDE_CHECKED(note_collected(&this->primitive(), lock_effect<lock_made_by<Lock>>);)
         return lock();

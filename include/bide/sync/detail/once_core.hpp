@@ -13,13 +13,13 @@
 // fails every later acquire. So "closed" is the good outcome here. What was done before the close
 // is seen by each caller that finds it closed [permit.release].
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
 #include <type_traits>

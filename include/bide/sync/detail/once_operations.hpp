@@ -4,12 +4,12 @@
 
 // How a caller gets the turn to initialise Of, a once_flag or once_cell.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_status.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/detail/once_core.hpp>
 
 #include <chrono>

@@ -30,7 +30,6 @@
 // Last access. The step that begins the next phase is the last access of the last arrival; each
 // other arrival ends with its fetch_sub. Only after that step are the queued waiters published.
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -40,6 +39,7 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sync/detail/pass_or_queue.hpp>
 
 #include <cstddef>

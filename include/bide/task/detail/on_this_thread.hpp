@@ -4,7 +4,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
 
 namespace bide::inline BIDE_ABI {

@@ -7,7 +7,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
-#include <bide/core/detail/probe.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/waiter.hpp>

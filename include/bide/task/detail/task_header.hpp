@@ -13,7 +13,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/probe.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_control.hpp>

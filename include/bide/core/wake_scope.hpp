@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CORE_WAKE_SCOPE_HPP
+#define BIDE_CORE_WAKE_SCOPE_HPP
+
+/// \file
+/// Runs what a release makes runnable: coroutines that have no executor. They resume on the releaser's
+/// thread, after the releaser has left every lock, before its release returns, on a bounded stack.
+///
+/// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
+/// that were to resume after it are handed over to another worker, or else to the resumers
+/// (core/timer.hpp). If it blocks outside of bide (read(), std::mutex) or computes, those
+/// coroutines wait for it. After a hand-over, another thread is about to resume these coroutines.
+/// So a coroutine that has blocked must not destroy the coroutines that were released with it.
+//
+// A release that has wakers to run opens a wake_scope. Coroutines that become runnable in it are
+// kept in a list of the thread. When the outermost scope closes, it runs the list, first in, first
+// out. A release by a resumed coroutine opens an inner scope, and the outer scope runs the list of
+// the inner one. So the stack does not grow with the chain.
+//
+// A scope may also post its list to another place: request_stop() resumes no coroutine on its
+// thread.
+//
+// The wakers of a release run in the same way, one after the other: a release inside of a waker
+// leaves its wakers to the outermost release of the thread (core/waiter_queue.hpp). A scope that
+// posts its list is the exception. It runs the wakers of its own releases, so that what they make
+// runnable is posted too. Before a thread blocks, it runs the wakers that are left to it.
+//
+// The coroutines and the wakers of an outer scope are not handed over. If an executor resumes a
+// coroutine inside post(), and that coroutine blocks, it delays these.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// A list of runnables, oldest first.
+class run_list {
+public:
+    // Appends the runnables from `first` to `last`, which are linked already.
+    void append(runnable& first, runnable& last) noexcept {
+        last.next = nullptr;
+        (last_ == nullptr ? first_ : last_->next) = &first;
+        last_ = &last;
+    }
+
+    void push(runnable& r) noexcept { append(r, r); }
+
+    void push_front(runnable& r) noexcept {
+        r.next = first_;
+        first_ = &r;
+        last_ = last_ == nullptr ? &r : last_;
+    }
+
+    // Return nullptr if the list is empty.
+    runnable* first() const noexcept { return first_; }
+    runnable* last() const noexcept { return last_; }
+
+    // Takes the oldest runnable out; nullptr: the list is empty.
+    runnable* pop() noexcept {
+        runnable* const r = first_;
+        if (r != nullptr) {
+            first_ = r->next;
+            if (first_ == nullptr) {
+                last_ = nullptr;
+            }
+        }
+        return r;
+    }
+
+private:
+    runnable* first_ = nullptr;
+    runnable* last_ = nullptr;
+};
+
+// A list of runnables, oldest first. Any runnable can be taken out without a reference to the list.
+class resumption_list {
+public:
+    resumption_list() noexcept { end_.next = end_.back = &end_; }
+    resumption_list(const resumption_list&) = delete;
+    resumption_list& operator=(const resumption_list&) = delete;
+
+    void push(runnable& r) noexcept {
+        r.next = &end_;
+        r.back = end_.back;
+        end_.back->next = &r;
+        end_.back = &r;
+    }
+
+    bool empty() const noexcept { return end_.next == &end_; }
+
+    // Takes the oldest runnable out; nullptr: the list is empty.
+    runnable* pop() noexcept {
+        runnable* const r = end_.next;
+        return r != &end_ && remove(*r) ? r : nullptr;
+    }
+
+    // Takes `r` out of its list; false: it is in no list.
+    static bool remove(runnable& r) noexcept {
+        if (r.back == nullptr) {
+            return false;
+        }
+        r.back->next = r.next;
+        r.next->back = r.back;
+        r.back = nullptr;
+        return true;
+    }
+
+private:
+    runnable end_; // of a circular list
+};
+
+struct transfer_loop; // core/resume.hpp
+class waker_turn;
+
+// Selects the wake_scope that runs no coroutine on its thread.
+struct post_all {};
+
+// The state of one thread that resumes coroutines.
+struct BIDE_SHARED resume_state {
+    resumption_list* list = nullptr; // the list of the open scope, if one is open
+    executor_ref worker;             // this thread is a worker of that executor
+    transfer_loop* loop = nullptr;   // see core/resume.hpp
+
+    // Returns the executor that takes the list if this thread blocks; nullptr: the list stays.
+    executor_ref (*elsewhere)() noexcept = nullptr;
+
+    // Takes the wakers of this thread's releases; nullptr: they run at once.
+    const waker_turn* wakers = nullptr;
+    bool is_away = false; // the open scope posts its list
+};
+
+// While it lives, the wakers of this thread's releases go to a list, a basic_wake_list
+// (core/waiter_queue.hpp).
+class waker_turn {
+public:
+    waker_turn(resume_state& mine, void* to, waker::function run_all) noexcept
+        : mine_(mine), outer_(mine.wakers), list_(to), run_(run_all), is_away_(mine.is_away) {
+        mine.wakers = this;
+    }
+    waker_turn(const waker_turn&) = delete;
+    waker_turn& operator=(const waker_turn&) = delete;
+    ~waker_turn() { end(); }
+
+    void end() noexcept { mine_.wakers = outer_; }
+
+    // Returns the list. If the open scope of the thread posts its list and this turn's does not, returns
+    // nullptr.
+    void* list() const noexcept { return is_away_ || !mine_.is_away ? list_ : nullptr; }
+    // Runs the wakers of the list, unless it only collects them.
+    void run() const noexcept {
+        if (run_ != nullptr) {
+            run_(list_);
+        }
+    }
+
+private:
+    resume_state& mine_;
+    const waker_turn* const outer_;
+    void* const list_;
+    const waker::function run_;
+    const bool is_away_; // what the wakers make runnable is posted to another place
+};
+
+} // namespace detail
+
+/// Collects the coroutines that become runnable on this thread, and resumes them when it closes.
+template <class Platform> class wake_scope {
+public:
+    /// Opens a scope. The outermost scope of this thread runs the collected runnables.
+    wake_scope() noexcept : wake_scope(state()) {}
+    /// Opens a scope as above; `mine` is the state of this thread.
+    explicit wake_scope(detail::resume_state& mine) noexcept : mine_(mine), outer_(mine.list) {
+        if (outer_ == nullptr) {
+            mine_.list = &collected_;
+        }
+    }
+
+    /// Returns the executor that takes runnables.
+    using destination = executor_ref (*)() noexcept;
+    /// Opens a scope that posts its runnables to `elsewhere()`. Calls `elsewhere()` once for each
+    /// runnable.
+    explicit wake_scope(destination elsewhere) noexcept
+        : mine_(state()), outer_(mine_.list), elsewhere_(elsewhere), posts_(true),
+          was_away_(std::exchange(mine_.is_away, true)) {
+        mine_.list = &collected_;
+    }
+    /// Opens a scope that posts each runnable to the `if_blocked()` of its run().
+    /// Requires: that function returns an executor; terminates otherwise.
+    explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
+
+    wake_scope(const wake_scope&) = delete;
+    wake_scope& operator=(const wake_scope&) = delete;
+
+    /// Runs or posts the collected runnables.
+    ~wake_scope() {
+        if (posts_) {
+            mine_.list = outer_;
+            mine_.is_away = was_away_;
+            while (runnable* const r = collected_.pop()) {
+                const destination where = elsewhere_ != nullptr ? elsewhere_ : mine_.elsewhere;
+                const executor_ref to = where != nullptr ? where() : executor_ref();
+                if (!to) {
+                    detail::fatal("the service threads cannot be started");
+                }
+                to.post(*r);
+            }
+        } else if (outer_ == nullptr) {
+            while (runnable* const r = collected_.pop()) {
+                r->run.wake();
+            }
+            mine_.list = nullptr;
+        }
+    }
+
+    /// Runs `r` at the end of the scope that is open on this thread, or now if none is open. If the
+    /// thread blocks before that, posts `r` to `if_blocked()`. If that returns no executor, `r`
+    /// stays in the scope.
+    static void run(runnable& r, destination if_blocked = nullptr) noexcept {
+        wake_scope scope;
+        scope.mine_.list->push(r);
+        if (if_blocked != nullptr) {
+            scope.mine_.elsewhere = if_blocked;
+        }
+    }
+
+    /// Runs `r` after the runnables that the open scope has already. For `if_blocked` see run().
+    /// Returns: false if no scope is open; then `r` does not run.
+    static bool run_behind(runnable& r, destination if_blocked) noexcept {
+        const bool open = state().list != nullptr;
+        if (open) {
+            run(r, if_blocked);
+        }
+        return open;
+    }
+
+    /// Runs the wakers that wait for the one that runs on this thread, and hands the runnables of
+    /// the open scope over, because this thread is about to block.
+    static void hand_over_pending() noexcept {
+        detail::resume_state& mine = state();
+        if (mine.wakers != nullptr) {
+            mine.wakers->run();
+        }
+        if (mine.list == nullptr || mine.list->empty() || mine.elsewhere == nullptr) {
+            return;
+        }
+        if (const executor_ref to = mine.elsewhere()) {
+            while (runnable* const r = mine.list->pop()) {
+                to.post(*r);
+            }
+        }
+    }
+
+    /// Removes `r` from the scope of this thread that holds it, so that `r` does not run.
+    /// Returns: false if no scope holds it.
+    static bool forget(runnable& r) noexcept { return detail::resumption_list::remove(r); }
+
+private:
+    static detail::resume_state& state() noexcept {
+        return Platform::template local<detail::resume_state>();
+    }
+
+    detail::resume_state& mine_;
+    detail::resumption_list* const outer_;
+    const destination elsewhere_ = nullptr;
+    const bool posts_ = false;
+    const bool was_away_ = false;
+    detail::resumption_list collected_;
+};
+
+/// Returns the executor of which the calling thread is a worker. Refers to none on other threads.
+template <class Platform> executor_ref current_worker() noexcept {
+    return Platform::template local<detail::resume_state>().worker;
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
