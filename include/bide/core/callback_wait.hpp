@@ -28,7 +28,6 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/thread_mark.hpp>
-#include <bide/core/detail/wait_limits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>

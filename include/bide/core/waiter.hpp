@@ -41,7 +41,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/thread_mark.hpp>
-#include <bide/core/detail/waiter_link.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
@@ -55,6 +54,23 @@ namespace bide::inline BIDE_ABI {
 
 template <class Platform> class basic_waiter_queue;
 template <class Platform> class basic_wake_list;
+
+namespace detail {
+
+// Links a waiter into a list. The end of such a list is a link without a waiter.
+template <class Platform> struct waiter_link {
+    typename Platform::template var<waiter_link*> next_{nullptr};
+    typename Platform::template var<waiter_link*> prev_{nullptr};
+
+    void unlink() noexcept {
+        waiter_link* const next = next_;
+        waiter_link* const prev = prev_;
+        prev->next_ = next;
+        next->prev_ = prev;
+    }
+};
+
+} // namespace detail
 
 /// Is the node of one wait. The functions are in groups, one for each caller.
 template <class Platform> class basic_waiter : private detail::waiter_link<Platform> {

@@ -68,7 +68,7 @@ public:
     virtual bool take_back(runnable&) noexcept { return false; }
 
     // Runs `r` inside of the job that runs here and awaits `r`, if `r` is the next job. So the
-    // awaiting job need not wait if `r` ends at once (inner_wait.hpp). If `r` blocks instead, and the
+    // awaiting job need not wait if `r` ends at once (core/async_op.hpp). If `r` blocks instead, and the
     // host runs other jobs meanwhile, the host calls as.begin_wait first. Returns false if it did not
     // run `r`.
     virtual bool run_inside(runnable&, detail::inner_job&) noexcept { return false; }
