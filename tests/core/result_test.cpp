@@ -42,8 +42,6 @@ struct has_answer {
 
 struct immovable {
     explicit immovable(int n) noexcept : number(n) {}
-    immovable(std::initializer_list<int> list, int n) noexcept
-        : number(static_cast<int>(list.size()) + n) {}
     immovable(const immovable&) = delete;
     immovable& operator=(const immovable&) = delete;
     int number;
@@ -150,67 +148,17 @@ TEST_CASE("result: has the member types of std::expected") {
     STATIC_REQUIRE(std::is_same_v<result<void, refused>::rebind<char>, result<char, refused>>);
 }
 
-namespace {
-
-// The type of an expression on an R in each of the four value categories.
-template <class R, template <class> class Of>
-constexpr bool is_qualified_as =
-    std::is_same_v<typename Of<R&>::type, typename Of<R>::value&> &&
-    std::is_same_v<typename Of<const R&>::type, const typename Of<R>::value&> &&
-    std::is_same_v<typename Of<R>::type, typename Of<R>::value&&> &&
-    std::is_same_v<typename Of<const R>::type, const typename Of<R>::value&&>;
-template <class R> struct star {
-    using type = decltype(*std::declval<R>());
-    using value = typename std::remove_cvref_t<R>::value_type;
-};
-template <class R> struct value_call {
-    using type = decltype(std::declval<R>().value());
-    using value = typename std::remove_cvref_t<R>::value_type;
-};
-template <class R> struct error_call {
-    using type = decltype(std::declval<R>().error());
-    using value = typename std::remove_cvref_t<R>::error_type;
-};
-template <class U> struct unexpected_error {
-    using type = decltype(std::declval<U>().error());
-    using value = errc;
-};
-
-} // namespace
-
-TEST_CASE("result: value(), * and error() have the four overloads of std::expected") {
-    using boxed = result<std::string, refused>;
-    STATIC_REQUIRE(is_qualified_as<boxed, star>);
-    STATIC_REQUIRE(is_qualified_as<boxed, value_call>);
-    STATIC_REQUIRE(is_qualified_as<boxed, error_call>);
-    STATIC_REQUIRE(is_qualified_as<result<void, refused>, error_call>);
-    STATIC_REQUIRE(is_qualified_as<unexpected<errc>, unexpected_error>);
-    STATIC_REQUIRE(std::is_same_v<decltype(std::declval<boxed&>().operator->()), std::string*>);
-    STATIC_REQUIRE(
-        std::is_same_v<decltype(std::declval<const boxed&>().operator->()), const std::string*>);
-    STATIC_REQUIRE(std::is_void_v<decltype(*std::declval<result<void>&>())>);
-    STATIC_REQUIRE(std::is_void_v<decltype(std::declval<result<void>&>().value())>);
-    STATIC_REQUIRE(noexcept(*std::declval<boxed&>()));
-    STATIC_REQUIRE(noexcept(std::declval<boxed&>().error()));
-}
-
-TEST_CASE("unexpected: has the members of std::unexpected") {
+TEST_CASE("unexpected: wraps an error") {
     unexpected e{errc::full};
     STATIC_REQUIRE(std::is_same_v<decltype(e), unexpected<errc>>);
     STATIC_REQUIRE_FALSE(std::is_convertible_v<errc, unexpected<errc>>);
     STATIC_REQUIRE_FALSE(std::is_constructible_v<unexpected<errc>, int>);
     CHECK(e.error() == errc::full);
     unexpected other{errc::empty};
-    e.swap(other);
-    CHECK(e.error() == errc::empty);
-    swap(e, other);
-    CHECK(e.error() == errc::full);
     CHECK(e == unexpected{errc::full});
     CHECK(e != other);
     const unexpected<std::string> text(std::in_place, 3U, 'x');
     CHECK(text.error() == "xxx");
-    const unexpected<std::vector<int>> list(std::in_place, {1, 2, 3}, std::allocator<int>());
-    CHECK(list.error().size() == 3);
     unexpected<std::unique_ptr<int>> once(std::make_unique<int>(4));
     const std::unique_ptr<int> out = std::move(once).error();
     CHECK(*out == 4);
@@ -220,14 +168,11 @@ TEST_CASE("unexpected: has the members of std::unexpected") {
 
 TEST_CASE("result: is made in place, of a value, of an error, and by default") {
     CHECK(result<std::string>(std::in_place, 3U, 'x').value() == "xxx");
-    CHECK(result<std::vector<int>>(std::in_place, {1, 2, 3}).value().size() == 3);
     CHECK(result<int, std::string>(bide::unexpect, 3U, 'x').error() == "xxx");
-    CHECK(result<int, std::vector<int>>(bide::unexpect, {1, 2}).error().size() == 2);
     CHECK(result<void, std::string>(bide::unexpect, 3U, 'x').error() == "xxx");
     CHECK(result<void>(std::in_place).has_value());
     CHECK(result<int>().value() == 0);
     CHECK(result<immovable>(std::in_place, 6)->number == 6);
-    CHECK(result<immovable>(std::in_place, {1, 2}, 1)->number == 3);
     STATIC_REQUIRE_FALSE(std::is_default_constructible_v<result<no_default>>);
     STATIC_REQUIRE_FALSE(std::is_move_constructible_v<result<immovable>>);
     STATIC_REQUIRE_FALSE(std::is_move_assignable_v<result<immovable>>);
@@ -340,8 +285,8 @@ TEST_CASE("result: overloaded comma and address-of operators are not called") {
     result<overloads_operators, overloads_operators> r(overloads_operators{1});
     result<overloads_operators, overloads_operators> e(
         unexpected<overloads_operators>(overloads_operators{2}));
-    r.swap(e);
-    CHECK(r.error().number == 2);
+    CHECK(e.error().number == 2);
+    e = r;
     CHECK(e->number == 1);
     r = e;
     CHECK(r->number == 1);
@@ -365,7 +310,7 @@ TEST_CASE("result: is assigned values and errors, and emplaces") {
     CHECK(r.value() == "c");
     CHECK(result<immovable>(unexpected{errc::full}).emplace(3).number == 3);
     result<immovable> i(unexpected{errc::full});
-    CHECK(i.emplace({1, 2}, 1).number == 3);
+    CHECK(i.emplace(3).number == 3);
     CHECK(i.has_value());
 
     result<void> nothing(unexpected{errc::full});
@@ -384,8 +329,6 @@ TEST_CASE("result: a value that cannot be assigned is replaced") {
     CHECK(*r->value == 2);
     r = has_const_member(3);
     CHECK(*r->value == 3);
-    r = std::move(*r); // of its own value
-    CHECK(*r->value == 3);
     r = unexpected{errc::full};
     r = fixed(has_const_member(4));
     CHECK(*r->value == 4);
@@ -395,11 +338,11 @@ TEST_CASE("result: a value that cannot be assigned is replaced") {
 
 namespace {
 
-template <bool Values, bool Errors> void change_while_copies_throw() {
-    using both = result<breakable<Values>, breakable<Errors>>;
+template <bool Values> void change_while_copies_throw() {
+    using both = result<breakable<Values>, breakable<true>>;
     const auto break_both = [](bool on) {
         breakable<Values>::breaks = on;
-        breakable<Errors>::breaks = on;
+        breakable<true>::breaks = on;
     };
     {
         both v(std::in_place, 1);
@@ -413,41 +356,27 @@ template <bool Values, bool Errors> void change_while_copies_throw() {
         CHECK_THROWS_AS(e = other_e, std::runtime_error);
         break_both(false);
         REQUIRE(v.has_value());
-        CHECK(v->number == (Values ? 1 : -2)); // the type's move throws: its own guarantee holds
+        CHECK(v->number == 1);
         REQUIRE_FALSE(e.has_value());
-        CHECK(e.error().number == (Errors ? 2 : -2));
+        CHECK(e.error().number == 2);
         v = other_e;
         e = other_v;
         CHECK(v.error().number == 4);
         CHECK(e->number == 3);
-        v.swap(e);
-        CHECK(v->number == 3);
-        CHECK(e.error().number == 4);
-        if constexpr (!Values || !Errors) {
-            break_both(true);
-            CHECK_THROWS_AS(v.swap(e), std::runtime_error);
-            break_both(false);
-            REQUIRE(v.has_value());
-            CHECK(v->number == 3);
-            REQUIRE_FALSE(e.has_value());
-            CHECK(e.error().number == 4);
-        }
-        CHECK(breakable<Values>::alive + (Values == Errors ? 0 : breakable<Errors>::alive) == 4);
+        CHECK(breakable<Values>::alive + (Values ? 0 : breakable<true>::alive) == 4);
     }
     CHECK(breakable<Values>::alive == 0);
-    CHECK(breakable<Errors>::alive == 0);
+    CHECK(breakable<true>::alive == 0);
 }
 
 } // namespace
 
-TEST_CASE("result: an assignment or a swap that throws leaves both sides unchanged") {
-    change_while_copies_throw<true, true>();
-    change_while_copies_throw<true, false>();
-    change_while_copies_throw<false, true>();
-    using neither = result<breakable<false>, breakable<false>>;
-    STATIC_REQUIRE_FALSE(std::is_copy_assignable_v<neither>);
-    STATIC_REQUIRE_FALSE(std::is_move_assignable_v<neither>);
-    STATIC_REQUIRE_FALSE(std::is_swappable_v<neither>);
+TEST_CASE("result: an assignment that throws leaves both sides unchanged") {
+    change_while_copies_throw<true>();
+    change_while_copies_throw<false>();
+    using unsafe = result<int, breakable<false>>;
+    STATIC_REQUIRE_FALSE(std::is_copy_assignable_v<unsafe>);
+    STATIC_REQUIRE_FALSE(std::is_move_assignable_v<unsafe>);
     STATIC_REQUIRE(std::is_nothrow_move_assignable_v<result<breakable<true>>>);
     STATIC_REQUIRE_FALSE(std::is_nothrow_move_assignable_v<result<breakable<false>>>);
 }
@@ -504,13 +433,8 @@ TEMPLATE_TEST_CASE(
             target = std::move(same);
             CHECK(holds(target, to));
             auto other = made<TestType>(in, from);
-            target.swap(other);
-            CHECK((holds(target, from) && holds(other, to)));
-            swap(target, other);
             std::swap(target, other);
             CHECK((holds(target, from) && holds(other, to)));
-            other.swap(other);
-            CHECK(holds(other, to));
         }
     }
     CHECK(in.alive() == 0);
@@ -522,14 +446,12 @@ TEST_CASE("result: holds a move-only value and a move-only error") {
     both error(bide::unexpect, refused{errc::full, std::make_unique<int>(8)});
     both moved(std::move(value));
     value = std::move(error);
-    moved.swap(value);
+    std::swap(moved, value);
     auto& same = moved;
     moved = std::move(same);
     CHECK(*moved.error().value == 8);
     const std::unique_ptr<int> out = *std::move(value);
     CHECK(*out == 7);
-    STATIC_REQUIRE(std::is_nothrow_swappable_v<result<std::unique_ptr<int>, std::string>>);
-    STATIC_REQUIRE_FALSE(std::is_swappable_v<result<immovable>>);
 }
 
 TEST_CASE("result: is equal to a result, a value and an error") {
@@ -576,12 +498,10 @@ TEST_CASE("result: value_or and error_or return their own content or the argumen
 
 namespace {
 
-// The argument that f() got: 1 for T&, 2 for const T&, 3 for T&&, 4 for const T&&.
+// The argument that f() got: 1 for const T&, 2 for T&&.
 struct category {
-    int operator()(std::string&) const { return 1; }
-    int operator()(const std::string&) const { return 2; }
-    int operator()(std::string&&) const { return 3; }
-    int operator()(const std::string&&) const { return 4; }
+    int operator()(const std::string&) const { return 1; }
+    int operator()(std::string&&) const { return 2; }
 };
 
 // The same as a result.
@@ -602,36 +522,21 @@ TEST_CASE("result: each chain passes the value or the error in the result's valu
     using text = result<std::string, std::string>;
     text good("value");
     text bad(bide::unexpect, "error");
-    const text& same_good = good;
-    const text& same_bad = bad;
 
     const category_result<result<int, std::string>, false> next;
     CHECK(good.and_then(next) == 1);
-    CHECK(same_good.and_then(next) == 2);
-    CHECK(std::move(good).and_then(next) == 3);
-    CHECK(std::move(same_good).and_then(next) == 4);
+    CHECK(std::move(good).and_then(next) == 2);
     CHECK(bad.and_then(next).error() == "error");
-    CHECK(same_bad.and_then(next).error() == "error");
-    CHECK(std::move(same_bad).and_then(next).error() == "error");
-
     CHECK(good.transform(category()) == 1);
-    CHECK(same_good.transform(category()) == 2);
-    CHECK(std::move(good).transform(category()) == 3);
-    CHECK(std::move(same_good).transform(category()) == 4);
+    CHECK(std::move(good).transform(category()) == 2);
     CHECK(bad.transform(category()).error() == "error");
 
     const category_result<result<std::string, int>, true> instead;
     CHECK(bad.or_else(instead).error() == 1);
-    CHECK(same_bad.or_else(instead).error() == 2);
-    CHECK(std::move(bad).or_else(instead).error() == 3);
-    CHECK(std::move(same_bad).or_else(instead).error() == 4);
+    CHECK(std::move(bad).or_else(instead).error() == 2);
     CHECK(*good.or_else(instead) == "value");
-    CHECK(*same_good.or_else(instead) == "value");
-
     CHECK(bad.transform_error(category()).error() == 1);
-    CHECK(same_bad.transform_error(category()).error() == 2);
-    CHECK(std::move(bad).transform_error(category()).error() == 3);
-    CHECK(std::move(same_bad).transform_error(category()).error() == 4);
+    CHECK(std::move(bad).transform_error(category()).error() == 2);
     CHECK(*good.transform_error(category()) == "value");
 
     // A chain moves a move-only value along.
@@ -646,37 +551,24 @@ TEST_CASE("result: each chain passes the value or the error in the result's valu
     CHECK(result<std::string>("abc").transform(&std::string::size) == 3U);
     CHECK(result<has_answer>(std::in_place).and_then(&has_answer::answer) == 4);
     CHECK(result<int>(3).transform([](int) {}).has_value());
-    CHECK(result<int>(3).transform([](int n) { return immovable(n); })->number == 3);
-    CHECK(result<int, int>(bide::unexpect, 3)
-              .transform_error([](int n) { return immovable(n); })
-              .error()
-              .number == 3);
 }
 
 TEST_CASE("result<void>: each chain continues without a value or with the error") {
     using nothing = result<void, std::string>;
     nothing good;
     nothing bad(bide::unexpect, "error");
-    const nothing& same_good = good;
-    const nothing& same_bad = bad;
     const auto one = [] { return result<int, std::string>(1); };
     CHECK(good.and_then(one) == 1);
-    CHECK(same_good.and_then(one) == 1);
     CHECK(std::move(good).and_then(one) == 1);
-    CHECK(std::move(same_good).and_then(one) == 1);
     CHECK(bad.and_then(one).error() == "error");
     CHECK(good.transform([] { return 2; }) == 2);
-    CHECK(std::move(same_good).transform([] { return 2; }) == 2);
     CHECK(good.transform([] {}).has_value());
-    CHECK(same_bad.transform([] { return 2; }).error() == "error");
+    CHECK(bad.transform([] { return 2; }).error() == "error");
     const category_result<result<void, int>, true> instead;
     CHECK(bad.or_else(instead).error() == 1);
-    CHECK(same_bad.or_else(instead).error() == 2);
-    CHECK(std::move(bad).or_else(instead).error() == 3);
-    CHECK(std::move(same_bad).or_else(instead).error() == 4);
+    CHECK(std::move(bad).or_else(instead).error() == 2);
     CHECK(good.or_else(instead).has_value());
     CHECK(bad.transform_error(category()).error() == 1);
-    CHECK(same_bad.transform_error(category()).error() == 2);
     CHECK(good.transform_error(category()).has_value());
 }
 
@@ -698,8 +590,7 @@ constexpr int constant() {
     const result<long> wide(r);
     r = result<int>(bide::unexpect, errc::full);
     const result<std::pair<int, int>> pair(std::in_place, 1, 2); // not trivially copyable
-    const result<std::pair<int, int>> copy(pair);
-    return r.value_or(4) + static_cast<int>(*wide) + copy->second +
+    return r.value_or(4) + static_cast<int>(*wide) + pair->second +
            r.transform([](int n) { return n; }).value_or(5);
 }
 

@@ -3,6 +3,7 @@
 
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
+#include <bide/core/async_op.hpp>
 #include "support/shortage.hpp"
 #include "support/waiting.hpp"
 
