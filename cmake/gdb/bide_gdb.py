@@ -530,7 +530,7 @@ def shared_mutex_text(value):
 
 
 def adaptive_mutex_text(value):
-    """sync/detail/adaptive_lock.hpp"""
+    """sync/adaptive_mutex.hpp"""
     word = number(value["lock_"]["word_"])
     nodes = nodes_of(value["lock_"]["queue_"])
     check_counted(bool(word & 4), nodes, word & 3)
@@ -541,7 +541,7 @@ def adaptive_mutex_text(value):
 
 
 def biased_shared_mutex_text(value):
-    """sync/detail/biased_permits.hpp"""
+    """sync/biased_shared_mutex.hpp"""
     biased, permits = value["permits_"], Permits(value["permits_"]["permits_"])
     slots = biased["slots_"]
     words = [number(slots[i]["readers"]) for i in range(slots.type.sizeof // slots[0].type.sizeof)]
@@ -564,13 +564,13 @@ def queue_of(value, most):
 
 
 def condition_variable_text(value):
-    """sync/detail/condition_queue.hpp"""
+    """sync/condition_variable.hpp"""
     _, nodes = queue_of(value, 7)
     return waiters_text(nodes)[2:] or "no waiters"
 
 
 def notify_text(value):
-    """sync/detail/notify_queue.hpp"""
+    """sync/notify.hpp"""
     word, nodes = queue_of(value, 11)
 
     def waiter(node):
@@ -579,7 +579,7 @@ def notify_text(value):
 
 
 def once_text(value):
-    """sync/detail/once_core.hpp"""
+    """sync/once.hpp"""
     turns = Permits(value["once_"]["turns_"])
     if turns.free > 1:
         raise Broken("more turns than one")
@@ -588,7 +588,7 @@ def once_text(value):
 
 
 def keyed_mutex_text(value):
-    """sync/detail/key_table.hpp"""
+    """sync/keyed_mutex.hpp"""
     shards, count = pointer(value["shards_"]), int(value["count_"])
     if count == 0 or count > 4096 or count & (count - 1):
         raise Broken("no number of shards")
@@ -607,7 +607,7 @@ def keyed_mutex_text(value):
 
 
 def object_pool_text(value):
-    """sync/detail/idle_objects.hpp"""
+    """sync/object_pool.hpp"""
     permits, idle = Permits(value["permits_"]), value["idle_"]
     size, free = int(idle["size_"]), int(idle["idle_"])
     if free > size or size > int(value["limit_"]):

@@ -5,22 +5,404 @@
 /// \file
 /// A mutex for short sections that threads enter often. Unfair, with bounded overtaking.
 //
-// sync/detail/adaptive_lock.hpp has the protocol. It resembles the eventual fairness of
-// parking_lot.
+// It resembles the eventual fairness of parking_lot.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
+#include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/thread_wait.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/adaptive_lock.hpp>
 #include <bide/sync/detail/lock_wait.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <mutex>
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// The protocol of adaptive_mutex: bounded barging.
+//
+// If an unlock hands the mutex to a sleeper, the mutex stays unused until the sleeper runs. So an
+// unlock wakes the head of the queue and leaves the mutex free (the mutex "floats"): a running
+// thread may overtake the head. Each such unlock decrements `left`. If `left` is zero, the next
+// unlock hands the mutex over. It also does so if the head has woken, failed to take the mutex, and
+// seen that max_overtake_time has passed since it was first woken. Coroutines, foreign wakers, cases
+// of a select and waiters of a condition_variable are always handed the mutex: they are never woken
+// only to try.
+//
+//   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
+//   queued     there are waiters
+//   taken      the mutex is locked
+//   notified   the head of the queue is awake and will try to take the mutex
+//   handoff    the head was overtaken for max_overtake_time
+//   left       how often the head may still be overtaken
+//
+//   taken queued notified
+//     0     0      0       free
+//     1     0      0       taken, no waiter
+//     1     1      0       taken; unlock goes to the queue
+//     1     1      1       taken by an overtaker; the head tries
+//     0     1      1       floating; the head tries
+//     0     1      0       never while the queue's lock is free: no thread would try
+//     (if queued is zero, so are notified, handoff and left)
+//
+// Why the head is not forgotten: the mutex floats only while `notified` is set. Only the head
+// clears `notified`, before it sleeps again, under the queue's lock, by a CAS that fails if the
+// mutex is free. So either the head takes the mutex, or the unlock comes later, finds `notified`
+// clear, and wakes the head again. A waiter that gives up does this for the next one: if the mutex
+// floats, the next waiter is granted it.
+//
+// A case of a select is granted the mutex only after its choice was claimed. If another case was
+// selected, the unlock takes the waiter out of the queue; without other waiters the mutex is free.
+
+template <class Platform> class basic_adaptive_lock {
+public:
+    static constexpr const char* waited_for = "adaptive_mutex";
+    using node = basic_waiter<Platform>;
+    using word = std::uint64_t;
+
+    static constexpr unsigned max_overtakes = Platform::model ? 3 : 512;
+    static constexpr std::chrono::microseconds max_overtake_time{500};
+
+    constexpr basic_adaptive_lock() noexcept = default;
+    basic_adaptive_lock(const basic_adaptive_lock&) = delete;
+    basic_adaptive_lock& operator=(const basic_adaptive_lock&) = delete;
+
+    void require_no_waiters(const char* name, const void* object) noexcept;
+
+    // Takes the mutex if it is free and there are no waiters, by a CAS that expects this state.
+    bool take_free() noexcept;
+    // Takes the mutex if it is free, even if there are waiters.
+    bool barge() noexcept;
+
+    BIDE_NOINLINE bool lock_slow(deadline until) noexcept; // false: timed out
+
+    void unlock(const void* owner) noexcept {
+        word expected = taken;
+        // Order: release [adaptive_mutex.unlock]; the next owner sees what was done under the lock.
+        if (!word_.compare_exchange_strong(expected, 0, std::memory_order_release,
+                                           std::memory_order_relaxed)) {
+            unlock_slow(owner);
+        }
+    }
+
+    // For thread_wait.
+    wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
+    bool cancel(node& w, wait_status why) noexcept;
+    bool await(node& w, deadline until) noexcept;
+
+    // As enqueue(), but leaves the outcome to the caller, which publishes it. If the owner of `w`
+    // does not call await(), `w` asks for `handed`, and is always handed the mutex.
+    wait_status link(node& w) noexcept;
+    static constexpr std::ptrdiff_t handed = 0;
+
+    // The steps of an operation that waits for the mutex (core/wait_ops.hpp), without its result.
+    struct locking {
+        basic_adaptive_lock& of;
+        const auto& primitive() const noexcept { return of; }
+        wait_status try_now() const noexcept {
+            return of.take_free() || of.barge() ? wait_status::granted : wait_status::waiting;
+        }
+        wait_status enqueue(node& w) const noexcept { return of.enqueue(w); }
+        bool cancel(node& w, wait_status why) const noexcept { return of.cancel(w, why); }
+    };
+
+private:
+    using lock_word = lock_bits<Platform, word>;
+
+    static constexpr word queued = 4;
+    static constexpr word taken = 8;
+    static constexpr word notified = 16;
+    static constexpr word handoff = 32;
+    static constexpr word one_left = 256;
+
+    // The word of a mutex that is taken, with a head that was not overtaken if there are waiters.
+    word taken_anew() const noexcept {
+        return queue_.empty() ? taken : taken | queued | max_overtakes * one_left;
+    }
+
+    BIDE_NOINLINE void unlock_slow(const void* owner) noexcept;
+    void hand_over() noexcept;
+    bool try_as_head(node& w) noexcept;
+    void give_up_trying(node& w, bool overdue) noexcept;
+    void withdraw(node& w) noexcept;
+    void leave_queue(node& w) noexcept;
+
+    typename Platform::template atomic<word> word_{0};
+    basic_waiter_queue<Platform> queue_;
+};
+
+// ---- Taking
+
+template <class Platform> bool basic_adaptive_lock<Platform>::take_free() noexcept {
+    word expected = 0;
+    // Order: acquire [adaptive_mutex.unlock]; what was done under the lock before.
+    return word_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
+                                         std::memory_order_relaxed);
+}
+
+template <class Platform> bool basic_adaptive_lock<Platform>::barge() noexcept {
+    // Order: relaxed; the CAS decides.
+    word seen = word_.load(std::memory_order_relaxed);
+    while ((seen & taken) == 0) {
+        // Order: acquire [adaptive_mutex.unlock]; as in take_free. Failure: look again.
+        if (word_.compare_exchange_weak(seen, seen | taken, std::memory_order_acquire,
+                                        std::memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+template <class Platform> bool basic_adaptive_lock<Platform>::lock_slow(deadline until) noexcept {
+    // Order: relaxed; a hint, barge() decides.
+    const auto worth_a_try = [this]() noexcept {
+        return (word_.load(std::memory_order_relaxed) & (taken | queued)) != taken;
+    };
+    if (!until.is_poll()) {
+        basic_spin<Platform>::briefly(worth_a_try); // does not spin past waiters
+    }
+    return barge() || thread_wait<basic_adaptive_lock, Platform>::until(*this, 1, until) ==
+                          wait_status::granted;
+}
+
+// ---- Giving
+
+template <class Platform>
+void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
+    // Order: relaxed; the CAS decides.
+    word seen = word_.load(std::memory_order_relaxed);
+    for (;;) {
+        if ((seen & taken) == 0) {
+            fatal("adaptive_mutex", owner, "unlocked while not locked");
+        }
+        word next = seen & ~taken;
+        if ((seen & queued) != 0) {
+            if ((seen & (notified | handoff)) != notified || seen < one_left) {
+                break;
+            }
+            next -= one_left; // the head is awake: let it float
+        }
+        // Order: release [adaptive_mutex.unlock]; as in unlock(). It ignores the queue's lock,
+        // whose holder decides by a CAS that sees this. Failure: look again.
+        if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
+                                        std::memory_order_relaxed)) {
+            return;
+        }
+    }
+    // From here on, only this thread changes the word. The one exception is the bit that asks for
+    // the queue's lock.
+    seen = lock_word::acquire(word_) & ~lock_word::both;
+    if ((seen & queued) == 0) {
+        lock_word::release_as(word_, 0);
+        return;
+    }
+    node& head = queue_.front();
+    const bool may_float = (seen & handoff) == 0 && seen >= one_left && head.amount() != handed;
+    const bool trying = (seen & notified) != 0;
+    const auto sleeper = head.where();
+    if (may_float && (trying || head.rouse())) {
+        lock_word::release_as(word_, ((seen & ~taken) | notified) - one_left);
+        if (!trying) {
+            node::rouse_by(sleeper);
+        }
+        return;
+    }
+    hand_over();
+}
+
+// Hands the mutex to the first waiter that may have it. The caller gives up the mutex and the lock
+// of the queue, which it holds.
+template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexcept {
+    basic_wake_list<Platform> granted;
+    while (granted.empty() && !queue_.empty()) {
+        if (node& head = queue_.pop(); head.claim()) { // else its choice selected another wait
+            head.commit();
+            granted.push(head);
+            BIDE_PROBE(hand_over, this, &head, 1);
+        }
+    }
+    // Order: by release_as [lock_bits.release], which is a release [adaptive_mutex.unlock] too.
+    lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
+    granted.publish(wait_status::granted);
+}
+
+// ---- Waiting
+
+// Decides, and enqueues `w` or returns its outcome.
+template <class Platform> wait_status basic_adaptive_lock<Platform>::link(node& w) noexcept {
+    word seen = lock_word::acquire(word_);
+    for (;;) {
+        const bool is_free = (seen & taken) == 0;
+        const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
+        const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
+        if (is_free && !w.claim()) { // its choice selected another wait: it need not queue
+            lock_word::release(word_);
+            return wait_status::waiting;
+        }
+        // Order: acquire [adaptive_mutex.unlock], for the mutex. If the step releases the queue's
+        // lock, nothing was read or written under it. Failure: look again.
+        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
+                                         std::memory_order_relaxed)) {
+            if (is_free) {
+                w.abandon();
+            }
+            continue;
+        }
+        if (is_free) {
+            w.commit();
+            lock_word::wake_after(&word_, seen);
+            return wait_status::granted;
+        }
+        queue_.push(w);
+        if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
+            withdraw(w);
+            return forbidden;
+        }
+        lock_word::release(word_);
+        return wait_status::waiting;
+    }
+}
+
+// Waits as waiter::park() does, and tries to take the mutex each time it is roused.
+template <class Platform>
+bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
+    std::int64_t since = 0; // first roused
+    w.spin();
+    while (!w.is_complete()) {
+        if (!w.sleep(until)) {
+            return w.is_complete();
+        }
+        if (!w.is_complete()) {
+            const std::int64_t now = Platform::now();
+            since = since == 0 ? now : since;
+            const bool overdue = now - since >= std::chrono::nanoseconds(max_overtake_time).count();
+            if (!try_as_head(w)) {
+                give_up_trying(w, overdue);
+            }
+        }
+    }
+    return true;
+}
+
+// Called when the head is awake: it tries to take the mutex for a bounded time. Returns true if it
+// has the mutex or was granted it.
+template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& w) noexcept {
+    bool mine = false;
+    const bool over = basic_spin<Platform>::until([&]() noexcept {
+        mine = barge();
+        return mine || w.is_complete();
+    });
+    if (mine) {
+        lock_word::acquire(word_);
+        leave_queue(w);
+    }
+    return over;
+}
+
+// The head sleeps again, unless the mutex is free at this moment or the wait was decided.
+template <class Platform>
+void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool overdue) noexcept {
+    word seen = lock_word::acquire(word_);
+    if (!w.is_queued()) {
+        lock_word::release(word_);
+        w.await_outcome();
+        return;
+    }
+    for (;;) {
+        const bool is_free = (seen & taken) == 0;
+        word next = seen | taken;
+        if (!is_free) {
+            next = (seen & ~(notified | lock_word::both)) | (overdue ? handoff : word{0});
+        }
+        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
+        // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
+        if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                        std::memory_order_relaxed)) {
+            if (is_free) {
+                leave_queue(w);
+            } else {
+                lock_word::wake_after(&word_, seen);
+            }
+            return;
+        }
+    }
+}
+
+// Takes `w` out of the queue after its owner has taken the mutex without a grant. Releases the
+// queue's lock, which the caller holds. A stop after the mutex was taken has no effect.
+template <class Platform> void basic_adaptive_lock<Platform>::leave_queue(node& w) noexcept {
+    const bool in_time = w.is_queued();
+    if (in_time) {
+        queue_.remove(w);
+    }
+    lock_word::release_as(word_, taken_anew());
+    if (!in_time) {
+        w.await_outcome();
+    }
+    w.settle(wait_status::granted);
+}
+
+template <class Platform>
+bool basic_adaptive_lock<Platform>::cancel(node& w, wait_status why) noexcept {
+    lock_word::acquire(word_);
+    if (!w.is_queued()) {
+        w.forbid(why);
+        lock_word::release(word_);
+        return false;
+    }
+    withdraw(w);
+    return true;
+}
+
+// Takes `w` out of the queue, and releases the lock of the queue, which the caller holds. If `w`
+// was the head and the mutex floats, grants it to the next waiter: no other thread would try.
+template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) noexcept {
+    const bool was_head = &queue_.front() == &w;
+    queue_.remove(w);
+    // Order: relaxed; the CAS decides.
+    word seen = word_.load(std::memory_order_relaxed);
+    for (;;) {
+        const bool claim = was_head && !queue_.empty() && (seen & taken) == 0;
+        word next = seen & ~lock_word::both;
+        if (claim) {
+            next = seen | taken;
+        } else if (was_head) {
+            next = (next & taken) | (taken_anew() & ~taken);
+        }
+        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
+        // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
+        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                         std::memory_order_relaxed)) {
+            continue;
+        }
+        if (claim) {
+            hand_over();
+        } else {
+            lock_word::wake_after(&word_, seen);
+        }
+        return;
+    }
+}
+
+template <class Platform>
+void basic_adaptive_lock<Platform>::require_no_waiters(const char* name,
+                                                       const void* object) noexcept {
+    // Order: relaxed; a check of a precondition, nothing is read behind it.
+    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
+        lock_word::acquire(word_);
+        queue_.fatal_destroyed(name, object);
+    }
+}
+
+} // namespace detail
 
 /// A mutex for short sections that threads enter often. TimedLockable, not recursive. It is unfair:
 /// a thread that finds the mutex free takes it before the waiters do. Overtaking is bounded. The

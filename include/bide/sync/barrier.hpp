@@ -4,23 +4,232 @@
 
 /// \file
 /// A point where a number of threads and coroutines meet, again and again.
-//
-// sync/detail/phase_gate.hpp has the protocol.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/spin.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/phase_gate.hpp>
+#include <bide/sync/detail/pass_or_queue.hpp>
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// The wait of a barrier: a gate that opens for one phase after another. Its state is one word:
+//
+//   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
+//   queued     there are waiters
+//   phase      the number of the phase, modulo 2^29
+//   missing    how many arrivals the phase still needs
+//
+//   queued missing
+//     0      n      n arrivals are missing, no waiter
+//     1      n      n arrivals are missing, waiters; linked whenever the lock is free
+//     0,1    0      the last arrival is about to begin the next phase
+//
+// An arrival is one fetch_sub, which ignores the lock. The arrival that makes `missing` zero is the
+// last one of the phase. Its thread alone begins the next phase: no arrival is allowed until then.
+//
+// Why no waiter is left behind: a waiter sets `queued` under the lock by a CAS that fails if the
+// phase has ended. The last arrival ends the phase by a CAS that fails if `queued` is set; then it
+// acquires the lock, and the waiter held the lock until it was linked:
+//
+//   phase ends, then the waiter's CAS    the CAS fails, and the waiter is let through
+//   the waiter's CAS, then phase ends    the last arrival finds `queued`, and the waiter
+//
+// While the lock is held, arrivals go on. So the holder of the lock releases it by a step that
+// leaves the count alone. The last arrival may store the whole word, because no arrival is allowed.
+//
+// Last access. The step that begins the next phase is the last access of the last arrival; each
+// other arrival ends with its fetch_sub. Only after that step are the queued waiters published.
+
+template <class Platform> class basic_phase_gate {
+    using node = basic_waiter<Platform>; // its amount: the phase that it waits for
+    using waits = thread_wait<basic_phase_gate, Platform>;
+
+public:
+    using word = std::uint64_t;
+    using phase = std::ptrdiff_t;
+
+    struct arrival {
+        phase at;
+        bool is_last;
+    };
+
+    static constexpr const char* waited_for = "barrier";
+
+    static constexpr std::ptrdiff_t(max)() noexcept { return 0x7fff'ffff; }
+
+    constexpr explicit basic_phase_gate(std::ptrdiff_t expected) noexcept
+        : word_(static_cast<word>(expected) * one), expected_(static_cast<word>(expected)) {}
+    basic_phase_gate(const basic_phase_gate&) = delete;
+    basic_phase_gate& operator=(const basic_phase_gate&) = delete;
+
+    // For destructors: terminates with the name of the primitive if there are waiters.
+    void require_no_waiters(const char* name, const void* object) noexcept;
+
+    // Counts n arrivals. After the last one, the caller calls advance().
+    // Requires: n arrivals are missing; terminates with the name of the primitive otherwise.
+    arrival arrive(word n, const char* name, const void* object) noexcept {
+        // Order: acq_rel [barrier.arrive]; release: the last arrival sees what was done before each
+        // arrival. Acquire: this may be the last arrival.
+        const word before = word_.fetch_sub(n * one, std::memory_order_acq_rel);
+        if (before / one < n) {
+            fatal(name, object, "arrived at more often than it expects");
+        }
+        return {phase_of(before), before / one == n};
+    }
+
+    // Lowers the number of arrivals that the later phases expect, before an arrival.
+    // Order: relaxed; the arrival that follows publishes it [barrier.arrive].
+    void drop() noexcept { expected_.fetch_sub(1, std::memory_order_relaxed); }
+
+    // Begins the next phase and lets every waiter through. Called once after the last arrival.
+    void advance() noexcept;
+
+    // Order: acquire [barrier.phase]; if true, the caller sees what was done before each arrival.
+    bool has_passed(phase p) const noexcept {
+        return phase_of(word_.load(std::memory_order_acquire)) != p;
+    }
+
+    bool wait_until(phase p, deadline end) noexcept {
+        return has_passed(p) || (!end.is_poll() && spin(p)) ||
+               waits::until(*this, p, end) == wait_status::granted;
+    }
+    result<void> wait(phase p, const typename Platform::stop_token& token) noexcept {
+        if (has_passed(p) || spin(p) || waits::stoppable(*this, p, token) == wait_status::granted) {
+            return {};
+        }
+        return unexpected{errc::stopped};
+    }
+
+    // The operation of async_wait() (core/wait_ops.hpp).
+    struct passing {
+        basic_phase_gate* at; // nullptr: it has passed
+        phase waits_for;
+
+        const auto& primitive() const noexcept { return *at; }
+        wait_status try_now() const noexcept {
+            return at == nullptr || at->has_passed(waits_for) ? wait_status::granted
+                                                              : wait_status::waiting;
+        }
+        wait_status enqueue(node& w) const noexcept {
+            w.ask(waits_for);
+            return at->enqueue(w);
+        }
+        bool cancel(node& w, wait_status why) const noexcept { return at->cancel(w, why); }
+        result<void> collect(wait_status what) const noexcept { return result_of(what); }
+    };
+
+    // For waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
+    wait_status enqueue(node& w) noexcept;
+    // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
+    // later enqueue() refuses it with `why`.
+    bool cancel(node& w, wait_status why) noexcept;
+    // It has spun before it was queued.
+    bool await(node& w, deadline end) noexcept { return w.sleep_through(end); }
+
+private:
+    using lock = lock_bits<Platform, word>;
+    using entry = pass_or_queue<Platform, word>;
+
+    static constexpr word queued = entry::queued;
+    static constexpr word one_phase = 8;
+    static constexpr word phases = 0xffff'fff8;
+    static constexpr word one = word{1} << 32; // in the count
+    static constexpr int yields = 8;
+
+    static phase phase_of(word seen) noexcept { return static_cast<phase>(seen & phases); }
+
+    // On the word, so that the last arrival need not wake this thread: one transfer of its line. The
+    // yields are for a missing arrival on the same processor.
+    bool spin(phase p) noexcept {
+        const auto passed = [this, p]() noexcept { return has_passed(p); };
+        return basic_spin<Platform>::until(passed) ||
+               basic_spin<Platform>::yielding(passed, yields);
+    }
+
+    // The word of the phase after that of `seen`.
+    word next_phase(word seen) const noexcept {
+        // Order: relaxed; the last arrival came after each drop() [barrier.arrive].
+        const word expected = expected_.load(std::memory_order_relaxed);
+        return ((seen + one_phase) & phases) | expected * one;
+    }
+
+    // Releases the lock. Requires: it is held, and `queued` is set.
+    void unlock() noexcept {
+        const word cleared = lock::both | (queue_.empty() ? queued : word{0});
+        // Order: release [lock_bits.release]; the next holder sees the queue.
+        lock::wake_after(&word_, word_.fetch_and(~cleared, std::memory_order_release));
+    }
+
+    typename Platform::template atomic<word> word_;
+    typename Platform::template atomic<word> expected_;
+    basic_waiter_queue<Platform> queue_;
+};
+
+template <class Platform> void basic_phase_gate<Platform>::advance() noexcept {
+    // Order: relaxed; the CAS decides.
+    word seen = word_.load(std::memory_order_relaxed);
+    while ((seen & queued) == 0) {
+        // Order: release [barrier.phase]; a waiter that sees the next phase sees what was done
+        // before each arrival of this one. It ignores the lock, whose holder has not decided to
+        // wait yet. Failure: look again.
+        if (word_.compare_exchange_weak(seen, next_phase(seen) | (seen & lock::both),
+                                        std::memory_order_release, std::memory_order_relaxed)) {
+            return;
+        }
+    }
+    seen = lock::acquire(word_);
+    basic_wake_list<Platform> passed;
+    queue_.pop_all(passed);
+    // Order: by release_as [lock_bits.release], which is a release [barrier.phase] too.
+    lock::release_as(word_, next_phase(seen));
+    passed.publish(wait_status::granted);
+}
+
+template <class Platform> wait_status basic_phase_gate<Platform>::enqueue(node& w) noexcept {
+    const auto has_ended = [p = w.amount()](word seen) noexcept { return phase_of(seen) != p; };
+    // Order: acquire [barrier.phase]; a waiter that passes sees what was done before each arrival.
+    return entry::enqueue(w, word_, queue_, has_ended, 0, [this](word) noexcept { unlock(); });
+}
+
+template <class Platform>
+bool basic_phase_gate<Platform>::cancel(node& w, wait_status why) noexcept {
+    lock::acquire(word_);
+    const bool decided = queue_.withdraw(w, why);
+    if (decided) {
+        unlock();
+    } else {
+        lock::release(word_);
+    }
+    return decided;
+}
+
+template <class Platform>
+void basic_phase_gate<Platform>::require_no_waiters(const char* name, const void* object) noexcept {
+    // Order: relaxed; a check of a precondition, nothing is read behind it.
+    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
+        lock::acquire(word_);
+        queue_.fatal_destroyed(name, object);
+    }
+}
+
+} // namespace detail
+
 namespace detail {
 
 struct no_completion {

@@ -16,16 +16,21 @@
 /// \endcode
 ///
 /// task/lazy.hpp has that in one call, and a value that knows how to initialise itself.
-//
-// sync/detail/once_core.hpp has the protocol.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/once_operations.hpp>
+#include <bide/sync/detail/permit_queue.hpp>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <new>
@@ -33,6 +38,178 @@
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// The wait of once_flag and once_cell. It is a permit queue with one permit, the turn to initialise:
+//
+//   free       no caller initialises
+//   taken      the holder of the permit initialises; the other callers wait in the queue
+//   closed     it is initialised
+//
+// A holder that fails gives the permit back, so the first waiter gets it and is the next one to
+// initialise. A holder that succeeds closes the queue: that lets every waiter through at once, and
+// fails every later acquire. So "closed" is the good outcome here. What was done before the close
+// is seen by each caller that finds it closed [permit.release].
+
+template <class Platform> class basic_once {
+    using queue = basic_permit_queue<Platform>;
+    using waits = thread_wait<queue, Platform>;
+
+public:
+    constexpr basic_once() noexcept : turns_(1) {}
+
+    // For destructors: terminates with the name of the primitive if it is in use.
+    void require_unused(const char* name, const void* object) const noexcept {
+        turns_.require_no_waiters(name, object);
+        if (!turns_.is_closed() && turns_.available() == 0) {
+            fatal(name, object, "destroyed while it is being initialised");
+        }
+    }
+
+    bool is_set() const noexcept { return turns_.is_closed(); }
+
+    // Waits for the turn to initialise. Returns granted: the caller has the turn, and calls set()
+    // or give_up(). closed: it is initialised.
+    wait_status begin(deadline until) noexcept {
+        return begin_by([&] { return waits::until(turns_, 1, until); });
+    }
+    wait_status begin(const typename Platform::stop_token& token) noexcept {
+        return begin_by([&] { return waits::stoppable(turns_, 1, token); });
+    }
+
+    // Both are the last access of their caller.
+    void set() noexcept { turns_.close(); }
+    void give_up() noexcept { turns_.give(1); }
+
+    // Waits for the turn, for a coroutine. Make makes the turn of the caller that has it; made
+    // without arguments, a turn is empty.
+    template <class Make> struct beginning : queue::taking {
+        using turn = std::invoke_result_t<const Make&>;
+        Make make;
+
+        result<turn> collect(wait_status what) const noexcept {
+            if (what == wait_status::granted) {
+                return make();
+            }
+            if (what == wait_status::closed) {
+                return turn();
+            }
+            return unexpected{errc_of(what)};
+        }
+    };
+    template <class Make>
+    basic_async_op<std::invoke_result_t<const Make&>, Platform> async_begin(Make make) noexcept {
+        return {beginning<Make>{{turns_, 1}, make}};
+    }
+
+private:
+    template <class Wait> wait_status begin_by(Wait wait) noexcept {
+        return turns_.is_closed()   ? wait_status::closed
+               : turns_.try_take(1) ? wait_status::granted
+                                    : wait();
+    }
+
+    queue turns_;
+};
+
+} // namespace detail
+
+/// The turn to initialise Of, a once_flag or once_cell, or nothing. If it is destroyed without set(), the
+/// next caller gets the turn.
+template <class Of> class once_turn;
+
+/// What the turns of flags and cells share.
+template <class Of> class basic_once_turn {
+public:
+    ~basic_once_turn() {
+        if (of_ != nullptr) {
+            of_->once_.give_up();
+        }
+    }
+
+    /// Returns true if it is not empty.
+    explicit operator bool() const noexcept { return of_ != nullptr; }
+
+protected:
+    basic_once_turn() noexcept = default;
+    explicit basic_once_turn(Of& of) noexcept : of_(&of) {}
+    basic_once_turn(basic_once_turn&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    basic_once_turn& operator=(basic_once_turn&& other) noexcept {
+        std::swap(of_, other.of_);
+        return *this;
+    }
+
+    Of& of(const char* name) noexcept {
+        if (of_ == nullptr) {
+            detail::fatal(name, this, "set by a turn that is empty");
+        }
+        return *of_;
+    }
+    // The last access to the flag or cell.
+    void end() noexcept { std::exchange(of_, nullptr)->once_.set(); }
+
+private:
+    Of* of_ = nullptr;
+};
+
+/// How a caller gets the turn to initialise Of: the functions that once_flag and once_cell share.
+template <class Of, class Platform> class once_operations {
+public:
+    /// The turn to initialise, or nothing. If it is destroyed without set(), the next caller gets
+    /// the turn.
+    using turn = once_turn<Of>;
+
+    /// Waits for the turn to initialise.
+    /// Blocks: until the caller has the turn, or another caller has initialised the flag or cell.
+    /// Returns: the turn; empty if the flag or cell is initialised.
+    turn begin() noexcept { return turn_of(once_.begin(deadline::never())); }
+
+    /// Takes the turn if the flag or cell is not initialised and no other caller has the turn. Never
+    /// blocks.
+    /// Returns: the turn, or an empty one.
+    turn try_begin() noexcept { return turn_of(once_.begin(deadline::poll())); }
+
+    /// Waits as begin() does, but at most `rest`.
+    /// Returns: errc::timeout after the time-out.
+    template <class R, class P> result<turn> begin_for(const std::chrono::duration<R, P>& rest) {
+        return result_of_wait(once_.begin(deadline::after(rest)));
+    }
+    /// Waits as begin() does, but at most until a point in time.
+    template <class C, class D>
+    result<turn> begin_until(const std::chrono::time_point<C, D>& when) {
+        return result_of_wait(once_.begin(deadline::at(when)));
+    }
+    /// Waits as begin() does, unless a stop is requested first.
+    /// Returns: errc::stopped if a stop was requested.
+    result<turn> begin(typename Platform::stop_token token) {
+        return result_of_wait(once_.begin(token));
+    }
+
+    /// Waits as begin() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is the turn.
+    basic_async_op<turn, Platform> async_begin() noexcept {
+        return once_.async_begin([this]() noexcept { return turn_of(wait_status::granted); });
+    }
+
+protected:
+    constexpr once_operations() noexcept = default;
+    ~once_operations() = default;
+
+    detail::basic_once<Platform> once_;
+
+private:
+    friend basic_once_turn<Of>;
+
+    turn turn_of(wait_status what) noexcept {
+        return what == wait_status::granted ? turn(static_cast<Of&>(*this)) : turn();
+    }
+    result<turn> result_of_wait(wait_status what) noexcept {
+        if (what == wait_status::granted || what == wait_status::closed) {
+            return turn_of(what);
+        }
+        return unexpected{errc_of(what)};
+    }
+};
 
 /// A flag that is set once, when an initialisation has succeeded. It is std::once_flag for threads
 /// and coroutines. An initialisation that begins the same flag again waits for itself for ever.
@@ -44,12 +221,12 @@ namespace bide::inline BIDE_ABI {
 /// returned.
 ///
 /// A caller gets the turn to initialise by begin(), try_begin(), begin_for(), begin_until() or
-/// async_begin() (detail/once_operations.hpp).
+/// async_begin().
 template <class Platform>
-class basic_once_flag : public detail::once_operations<basic_once_flag<Platform>, Platform> {
+class basic_once_flag : public once_operations<basic_once_flag<Platform>, Platform> {
 public:
-    /// The turn to initialise, or nothing (detail::once_turn below).
-    using turn = detail::once_turn<basic_once_flag>;
+    /// The turn to initialise, or nothing.
+    using turn = once_turn<basic_once_flag>;
 
     /// Constructs a flag that is not set.
     constexpr basic_once_flag() noexcept {
@@ -87,8 +264,8 @@ public:
 /// The turn to set a flag, or nothing. If it is destroyed without set(), the next caller gets the
 /// turn.
 template <class Platform>
-class [[nodiscard]] detail::once_turn<basic_once_flag<Platform>>
-    : public detail::basic_once_turn<basic_once_flag<Platform>> {
+class [[nodiscard]] once_turn<basic_once_flag<Platform>>
+    : public basic_once_turn<basic_once_flag<Platform>> {
     using flag = basic_once_flag<Platform>;
 
 public:
@@ -102,8 +279,8 @@ public:
     }
 
 private:
-    friend detail::once_operations<flag, Platform>;
-    explicit once_turn(flag& of) noexcept : detail::basic_once_turn<flag>(of) {}
+    friend once_operations<flag, Platform>;
+    explicit once_turn(flag& of) noexcept : basic_once_turn<flag>(of) {}
 };
 
 /// A value that is constructed once, when it is needed. T need not be movable. An initialisation
@@ -115,16 +292,16 @@ private:
 /// Destroys: as a basic_once_flag.
 ///
 /// A caller gets the turn to initialise by begin(), try_begin(), begin_for(), begin_until() or
-/// async_begin() (detail/once_operations.hpp).
+/// async_begin().
 template <class T, class Platform>
-class once_cell : public detail::once_operations<once_cell<T, Platform>, Platform> {
+class once_cell : public once_operations<once_cell<T, Platform>, Platform> {
     static_assert(std::is_object_v<T> && !std::is_array_v<T>);
 
 public:
     /// The type of the value.
     using value_type = T;
-    /// The turn to initialise, or nothing (detail::once_turn below).
-    using turn = detail::once_turn<once_cell>;
+    /// The turn to initialise, or nothing.
+    using turn = once_turn<once_cell>;
 
     /// Constructs an empty cell.
     constexpr once_cell() noexcept : none_() {
@@ -177,8 +354,8 @@ private:
 /// The turn to make the value of a cell, or nothing. If it is destroyed without set(), the next
 /// caller gets the turn.
 template <class T, class Platform>
-class [[nodiscard]] detail::once_turn<once_cell<T, Platform>>
-    : public detail::basic_once_turn<once_cell<T, Platform>> {
+class [[nodiscard]] once_turn<once_cell<T, Platform>>
+    : public basic_once_turn<once_cell<T, Platform>> {
     using cell = once_cell<T, Platform>;
 
 public:
@@ -204,8 +381,8 @@ public:
 
 private:
     friend cell;
-    friend detail::once_operations<cell, Platform>;
-    explicit once_turn(cell& of) noexcept : detail::basic_once_turn<cell>(of) {}
+    friend once_operations<cell, Platform>;
+    explicit once_turn(cell& of) noexcept : basic_once_turn<cell>(of) {}
 };
 
 } // namespace bide::inline BIDE_ABI

@@ -18,7 +18,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Finds the queue of a mutex, for a condition_variable (detail/condition_lock.hpp).
+// Finds the queue of a mutex, for a condition_variable (condition_variable.hpp).
 struct condition_access;
 
 template <class Lock> using lock_made_by = std::invoke_result_t<const Lock&>;

@@ -108,11 +108,11 @@ public:
     wait_status link(node& w) noexcept { return link(w, snapshot(), false); }
 
     // Enqueues `w` before all waiters: for a caller that holds permits which they wait for. `w` gets
-    // the permits that the first waiter was granted in part. detail/permit_upgrade.hpp defines it.
+    // the permits that the first waiter was granted in part. shared_mutex.hpp defines it.
     wait_status enqueue_first(node& w) noexcept;
 
     // A loan: permits that a layer above holds while there are no waiters, and gives back before its
-    // first writer waits. detail/permit_loan.hpp defines these three.
+    // first writer waits. biased_shared_mutex.hpp defines these three.
     //
     // Takes n permits and calls open() under the lock of the queue, if the permits are free, there
     // are no waiters and wanted() is true. Requires: the caller has a permit.
