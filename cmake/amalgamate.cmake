@@ -1,6 +1,6 @@
 # cmake -DOUTPUT=<file> -P amalgamate.cmake
 #
-# Writes the library as one header: bide.hpp, sched/io_socket.hpp, parallel.hpp and stream.hpp with every
+# Writes the library as one header: bide.hpp, io/io_socket.hpp, parallel.hpp and stream.hpp with every
 # `#include <bide/...>` replaced by what it includes. The include guards stay, so that the one file and
 # the many may meet in one translation unit. Standard and system headers are included where they were.
 

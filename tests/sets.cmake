@@ -19,7 +19,7 @@ set(
 set(
     bide_quick_tests
     "(sync|task|stream)[.].*" "core[.]([^dfhw].*|deadline|futex|wait[^_].*|wait_status|waker)" "channel[.][^e].*"
-    "sched[.][^ou].*" "parallel[.](async_fork|fork_.*|parallel_(for|reduce|sort|pipeline)|spread)"
+    "io[.][^u].*" "sched[.][^o].*" "parallel[.](async_fork|fork_.*|parallel_(for|reduce|sort|pipeline)|spread)"
     "test[.]scheduler.*" interop[.]foreign_coroutines
     "durable[.](parts|record|record_random|slots[.](memory|file)|locks)"
     "model[.](semaphore|mutex|gate|ring|channel|event_count|parker|waiter|idle|run_queue|litmus)" "lint([.](selftest|module))?"
@@ -41,7 +41,7 @@ set(
 set(
     bide_race_tests
     "core[.](async_op.*|callback.*|ev.*|futex|lock.*|parker|ready.*|res.*|spin|thread.*|timer.*|waiter_t.*)"
-    "(sync|task|sched|stream|parallel)[.].*" "channel[.][^e].*" # element types share nothing
+    "(sync|task|io|sched|stream|parallel)[.].*" "channel[.][^e].*" # element types share nothing
     "durable[.](acquire_all|leader_election|locks|lost_reply|rate_limiter|slots[.]memory|stress|wake_socket)"
     "interop[.](asio|foreign.*|senders)" "stress[.].*"
 )
@@ -49,7 +49,7 @@ set(
 set(
     bide_lifetime_tests
     "core[.](async_op.*|callback.*|res.*|timer.*|waiter.*)"
-    "(sync|channel|task|sched|stream|parallel)[.].*"
+    "(sync|channel|task|io|sched|stream|parallel)[.].*"
     "durable[.](locks|record_json|slots[.](memory|file|redis))" "interop[.](asio|foreign.*|senders)" "stress[.].*"
 )
 # What has the most temporaries in co_await expressions, which g++ 12 destroys twice.

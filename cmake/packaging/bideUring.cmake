@@ -1,4 +1,4 @@
-# bide::uring: sched/uring_driver.hpp with liburing, where pkg-config or the usual places have it, for the
+# bide::uring: io/uring_driver.hpp with liburing, where pkg-config or the usual places have it, for the
 # source tree and for the installed package alike.
 
 if(NOT TARGET bide::uring AND CMAKE_SYSTEM_NAME STREQUAL "Linux")

@@ -6,8 +6,8 @@
 module;
 
 #include <bide/bide.hpp>
+#include <bide/io/io_socket.hpp>
 #include <bide/parallel.hpp>
-#include <bide/sched/io_socket.hpp>
 #include <bide/stream.hpp>
 
 export module bide;

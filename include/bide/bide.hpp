@@ -4,7 +4,7 @@
 
 /// \file
 /// Includes the locks, the channels, the tasks and the scheduler. The other rooms have umbrellas of
-/// their own: parallel.hpp, stream.hpp and durable.hpp. Sockets are included by sched/io_socket.hpp
+/// their own: parallel.hpp, stream.hpp and durable.hpp. Sockets are included by io/io_socket.hpp
 /// alone, because <sys/socket.h> declares accept, bind, connect, listen, send and more as global names.
 
 #include <bide/channel/broadcast.hpp>
@@ -33,14 +33,14 @@
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
+#include <bide/io/driver.hpp>
+#include <bide/io/epoll_driver.hpp>
+#include <bide/io/poll_executor.hpp>
+#include <bide/io/pollable_wait.hpp>
 #include <bide/sched/chrome_trace.hpp>
-#include <bide/sched/driver.hpp>
-#include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/executor_runner.hpp>
 #include <bide/sched/for_each_worker.hpp>
 #include <bide/sched/join_set.hpp>
-#include <bide/sched/poll_executor.hpp>
-#include <bide/sched/pollable_wait.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>

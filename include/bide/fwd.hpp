@@ -276,6 +276,19 @@ class task_tag;
 /// See task/lazy.hpp.
 template <class T, class F = T (*)()> class lazy;
 
+// ---- io
+
+/// See io/driver.hpp.
+class driver;
+/// See io/epoll_driver.hpp.
+template <class Platform = native_platform> class basic_epoll_driver;
+/// Is the epoll driver of native threads.
+using epoll_driver = basic_epoll_driver<>;
+/// See io/uring_driver.hpp.
+template <class Platform = native_platform> class basic_uring_driver;
+/// Is the io_uring driver of native threads.
+using uring_driver = basic_uring_driver<>;
+
 // ---- sched
 
 /// See sched/task_runner.hpp.
@@ -296,16 +309,6 @@ struct spawn_options;
 class task_group;
 /// See sched/join_set.hpp.
 template <class T = void> class join_set;
-/// See sched/driver.hpp.
-class driver;
-/// See sched/epoll_driver.hpp.
-template <class Platform = native_platform> class basic_epoll_driver;
-/// Is the epoll driver of native threads.
-using epoll_driver = basic_epoll_driver<>;
-/// See sched/uring_driver.hpp.
-template <class Platform = native_platform> class basic_uring_driver;
-/// Is the io_uring driver of native threads.
-using uring_driver = basic_uring_driver<>;
 /// See sched/trace.hpp.
 class trace_sink;
 /// See sched/chrome_trace.hpp.

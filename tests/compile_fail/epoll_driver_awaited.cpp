@@ -1,4 +1,4 @@
-#include <bide/sched/epoll_driver.hpp>
+#include <bide/io/epoll_driver.hpp>
 #include <bide/task/task.hpp>
 
 bide::task<> epoll_driver_result_is_not_discarded(bide::epoll_driver& files) { // nodiscard

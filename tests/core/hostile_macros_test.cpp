@@ -46,8 +46,8 @@
 
 // These include all headers of the rooms that they belong to.
 #include <bide/bide.hpp>
+#include <bide/io/io_socket.hpp>
 #include <bide/parallel.hpp>
-#include <bide/sched/io_socket.hpp>
 #include <bide/stream.hpp>
 
 #undef slots

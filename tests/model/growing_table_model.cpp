@@ -1,4 +1,4 @@
-#include <bide/sched/detail/growing_table.hpp>
+#include <bide/io/detail/growing_table.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 

@@ -1,5 +1,5 @@
 #include <bide/channel/select.hpp>
-#include <bide/sched/detail/readiness_driver.hpp>
+#include <bide/io/detail/readiness_driver.hpp>
 #include <model/at_random.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>

@@ -1,4 +1,4 @@
-#include <bide/sched/uring_driver.hpp>
+#include <bide/io/uring_driver.hpp>
 
 #include <cstdio>
 #include <system_error>

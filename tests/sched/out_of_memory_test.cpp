@@ -7,9 +7,9 @@
 #include "support/shortage.hpp"
 #include <support/sched.hpp>
 
+#include <bide/io/epoll_driver.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/sched/chrome_trace.hpp>
-#include <bide/sched/epoll_driver.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
 

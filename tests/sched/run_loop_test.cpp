@@ -6,7 +6,7 @@
 #include <support/text.hpp>
 
 #if defined(__linux__)
-#include <bide/sched/epoll_driver.hpp>
+#include <bide/io/epoll_driver.hpp>
 #include <bide/sync/event.hpp>
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include <bide/sched/epoll_driver.hpp>
+#include <bide/io/epoll_driver.hpp>
 
 #include <support/sched.hpp>
 

@@ -2,8 +2,8 @@
 // each interrupted system call fails with EINTR.
 
 #include <bide/channel/select.hpp>
+#include <bide/io/epoll_driver.hpp>
 #include <bide/parallel/fork_join.hpp>
-#include <bide/sched/epoll_driver.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>

@@ -5,7 +5,7 @@
 
 #if defined(__linux__)
 
-#include <bide/sched/io_socket.hpp>
+#include <bide/io/io_socket.hpp>
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 // Coroutines that wait for a driver, and pipes and sockets to wait for.
 
 #include <bide/core/deadline.hpp>
-#include <bide/sched/driver.hpp>
+#include <bide/io/driver.hpp>
 #include <support/coroutines.hpp>
 #include <support/test.hpp>
 

@@ -6,7 +6,7 @@
 #include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/sched/detail/growing_table.hpp>
+#include <bide/io/detail/growing_table.hpp>
 #include <bide/sched/detail/quoted.hpp>
 #include <bide/sched/trace.hpp>
 #include <bide/task/task_tag.hpp>

@@ -17,10 +17,10 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
+#include <bide/io/driver.hpp>
 #include <bide/sched/detail/ended_children.hpp>
 #include <bide/sched/detail/group_cell.hpp>
 #include <bide/sched/detail/join_set_child.hpp>
-#include <bide/sched/driver.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/nonvoid.hpp>

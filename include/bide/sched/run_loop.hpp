@@ -12,10 +12,10 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/io/driver.hpp>
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/loop.hpp>
-#include <bide/sched/driver.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/sched/trace.hpp>
@@ -37,7 +37,7 @@ namespace bide::inline BIDE_ABI {
 
 /// How a run_loop works.
 struct run_loop_options {
-    /// The driver in which the loop waits for files (sched/epoll_driver.hpp). As in
+    /// The driver in which the loop waits for files (io/epoll_driver.hpp). As in
     /// scheduler_options.
     driver* io = nullptr;
 

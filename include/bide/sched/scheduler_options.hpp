@@ -63,7 +63,7 @@ struct scheduler_options {
     /// Called on each thread that was a worker, after its last task; otherwise as on_worker_start.
     std::function<void(unsigned worker)> on_worker_stop{};
 
-    /// The driver in which an idle worker waits for files (sched/epoll_driver.hpp). It must outlive
+    /// The driver in which an idle worker waits for files (io/epoll_driver.hpp). It must outlive
     /// the scheduler. It serves one scheduler at a time: the constructor of a second one throws
     /// device_or_resource_busy until the shutdown of the first one.
     driver* io = nullptr;

@@ -18,9 +18,9 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/timer_queue.hpp>
+#include <bide/io/driver.hpp>
 #include <bide/sched/detail/loop_runner.hpp>
 #include <bide/sched/detail/worker.hpp>
-#include <bide/sched/driver.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/sched/trace.hpp>
 #include <bide/task/detail/task_registry.hpp>

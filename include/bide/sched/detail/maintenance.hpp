@@ -28,8 +28,8 @@
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/io/driver.hpp>
 #include <bide/sched/detail/worker.hpp>
-#include <bide/sched/driver.hpp>
 #include <bide/sched/trace.hpp>
 
 #include <algorithm>

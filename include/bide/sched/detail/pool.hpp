@@ -30,6 +30,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/spin.hpp>
+#include <bide/io/driver.hpp>
 #include <bide/sched/detail/blocked_workers.hpp>
 #include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
@@ -37,7 +38,6 @@
 #include <bide/sched/detail/pool_owner.hpp>
 #include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
-#include <bide/sched/driver.hpp>
 #include <bide/sched/trace.hpp>
 #include <bide/task/task_tag.hpp>
 

@@ -15,12 +15,12 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/io/driver.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
 #include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/detail/scheduler_parts.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
-#include <bide/sched/driver.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/spawn_options.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_DETAIL_READINESS_DRIVER_HPP
-#define BIDE_SCHED_DETAIL_READINESS_DRIVER_HPP
+#ifndef BIDE_IO_DETAIL_READINESS_DRIVER_HPP
+#define BIDE_IO_DETAIL_READINESS_DRIVER_HPP
 
 // What epoll_driver and uring_driver have in common: coroutines wait until a file is ready. A Set asks
 // the kernel (detail/epoll_set.hpp, detail/uring_set.hpp). Empty on other systems than Linux.
@@ -31,8 +31,8 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/detail/growing_table.hpp>
-#include <bide/sched/driver.hpp>
+#include <bide/io/detail/growing_table.hpp>
+#include <bide/io/driver.hpp>
 
 #if defined(__linux__)
 
@@ -49,7 +49,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Driver> struct socket_access; // sched/detail/socket_ops.hpp
+template <class Driver> struct socket_access; // io/detail/socket_ops.hpp
 
 // The public functions are documented where a driver publishes them: epoll_driver.hpp. `Base` is driver, or
 // that of a model.

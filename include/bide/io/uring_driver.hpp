@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_URING_DRIVER_HPP
-#define BIDE_SCHED_URING_DRIVER_HPP
+#ifndef BIDE_IO_URING_DRIVER_HPP
+#define BIDE_IO_URING_DRIVER_HPP
 
 /// \file
 /// Lets coroutines wait for files, and read and write them, by Linux's io_uring(7). Needs Linux 5.11 and
@@ -10,7 +10,7 @@
 // detail/uring_set.hpp, the lock, the wake and the queues of the ring in detail/uring_ring.hpp.
 
 #if !defined(__has_include) || !__has_include(<liburing.h>)
-#error "bide/sched/uring_driver.hpp needs <liburing.h>, of Debian's package liburing-dev."
+#error "bide/io/uring_driver.hpp needs <liburing.h>, of Debian's package liburing-dev."
 #endif
 
 #include <bide/core/async_op.hpp>
@@ -25,9 +25,9 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/detail/readiness_driver.hpp>
-#include <bide/sched/detail/uring_set.hpp>
-#include <bide/sched/driver.hpp>
+#include <bide/io/detail/readiness_driver.hpp>
+#include <bide/io/detail/uring_set.hpp>
+#include <bide/io/driver.hpp>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,7 +1,7 @@
 // What epoll_driver and uring_driver promise alike. What differs is in epoll_driver_test.cpp and
 // uring_driver_test.cpp.
 
-#include <bide/sched/epoll_driver.hpp>
+#include <bide/io/epoll_driver.hpp>
 
 #include <support/sched.hpp>
 
@@ -9,7 +9,7 @@
 #if defined(__linux__)
 
 #if defined(BIDE_TESTS_HAVE_URING)
-#include <bide/sched/uring_driver.hpp>
+#include <bide/io/uring_driver.hpp>
 #endif
 
 #include <support/fake_clock.hpp>

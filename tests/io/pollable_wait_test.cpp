@@ -1,4 +1,4 @@
-#include <bide/sched/pollable_wait.hpp>
+#include <bide/io/pollable_wait.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_DETAIL_SOCKET_OPS_HPP
-#define BIDE_SCHED_DETAIL_SOCKET_OPS_HPP
+#ifndef BIDE_IO_DETAIL_SOCKET_OPS_HPP
+#define BIDE_IO_DETAIL_SOCKET_OPS_HPP
 
 // The operations of an io_socket.
 //
@@ -25,9 +25,9 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/driver.hpp>
-#include <bide/sched/epoll_driver.hpp>
-#include <bide/sched/io_socket.hpp>
+#include <bide/io/driver.hpp>
+#include <bide/io/epoll_driver.hpp>
+#include <bide/io/io_socket.hpp>
 
 #include <cerrno>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_DETAIL_EVENT_FD_HPP
-#define BIDE_SCHED_DETAIL_EVENT_FD_HPP
+#ifndef BIDE_IO_DETAIL_EVENT_FD_HPP
+#define BIDE_IO_DETAIL_EVENT_FD_HPP
 
 // A descriptor of Linux that one side makes readable, and the other side makes unreadable again:
 // eventfd(2).

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_DRIVER_HPP
-#define BIDE_SCHED_DRIVER_HPP
+#ifndef BIDE_IO_DRIVER_HPP
+#define BIDE_IO_DRIVER_HPP
 
 /// \file
 /// An idle worker can sleep in a driver. There it waits for events of the operating system and for
 /// a wake at the same time. The driver hands over the operations that became ready.
-/// sched/epoll_driver.hpp is a driver.
+/// io/epoll_driver.hpp is a driver.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

@@ -1,4 +1,4 @@
-#include <bide/sched/epoll_driver.hpp>
+#include <bide/io/epoll_driver.hpp>
 
 // What an epoll_driver alone promises; the rest is in file_drivers_test.cpp. On other systems the header
 // is empty, and so is this.

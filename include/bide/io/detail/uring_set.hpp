@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_DETAIL_URING_SET_HPP
-#define BIDE_SCHED_DETAIL_URING_SET_HPP
+#ifndef BIDE_IO_DETAIL_URING_SET_HPP
+#define BIDE_IO_DETAIL_URING_SET_HPP
 
 // What a uring_driver asks the kernel for: one event of a file (for detail/readiness_driver.hpp), or a
 // whole request, which reads, writes, accepts or connects.
@@ -30,7 +30,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/sched/detail/uring_ring.hpp>
+#include <bide/io/detail/uring_ring.hpp>
 
 #include <cerrno>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
-#define BIDE_SCHED_DETAIL_GROWING_TABLE_HPP
+#ifndef BIDE_IO_DETAIL_GROWING_TABLE_HPP
+#define BIDE_IO_DETAIL_GROWING_TABLE_HPP
 
 // A table that makes a T for a number when the number is first used. It suits small numbers that
 // are reused, such as file descriptors. Chunk 0 holds the first 64 objects, in a model the first

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_IO_SOCKET_HPP
-#define BIDE_SCHED_IO_SOCKET_HPP
+#ifndef BIDE_IO_IO_SOCKET_HPP
+#define BIDE_IO_IO_SOCKET_HPP
 
 /// \file
 /// Accepts, connects, reads and writes on an epoll_driver or a uring_driver. Linux only; empty
@@ -17,8 +17,8 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/driver.hpp>
-#include <bide/sched/epoll_driver.hpp>
+#include <bide/io/driver.hpp>
+#include <bide/io/epoll_driver.hpp>
 
 #include <cerrno>
 #include <cstddef>
@@ -164,7 +164,7 @@ async_op<io_count> async_write(basic_io_socket<Driver>& to,
 
 } // namespace bide::inline BIDE_ABI
 
-#include <bide/sched/detail/socket_ops.hpp>
+#include <bide/io/detail/socket_ops.hpp>
 
 #endif
 

@@ -1,4 +1,4 @@
-#include <bide/sched/io_socket.hpp>
+#include <bide/io/io_socket.hpp>
 
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)

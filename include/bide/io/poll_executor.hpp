@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_POLL_EXECUTOR_HPP
-#define BIDE_SCHED_POLL_EXECUTOR_HPP
+#ifndef BIDE_IO_POLL_EXECUTOR_HPP
+#define BIDE_IO_POLL_EXECUTOR_HPP
 
 /// \file
 /// An executor for a loop that waits for file descriptors: poll(2), epoll(7), GLib, Qt, libuv. Linux
@@ -18,7 +18,7 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/sched/detail/event_fd.hpp>
+#include <bide/io/detail/event_fd.hpp>
 #include <bide/task/detail/serial_queue.hpp>
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_DETAIL_URING_RING_HPP
-#define BIDE_SCHED_DETAIL_URING_RING_HPP
+#ifndef BIDE_IO_DETAIL_URING_RING_HPP
+#define BIDE_IO_DETAIL_URING_RING_HPP
 
 // A ring of Linux's io_uring(7), through liburing. The kernel is the other side of both queues of the
 // ring; liburing has the atomics for that. Among the threads one lock guards the ring:

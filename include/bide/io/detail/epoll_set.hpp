@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_DETAIL_EPOLL_SET_HPP
-#define BIDE_SCHED_DETAIL_EPOLL_SET_HPP
+#ifndef BIDE_IO_DETAIL_EPOLL_SET_HPP
+#define BIDE_IO_DETAIL_EPOLL_SET_HPP
 
 // Linux's epoll(7), with an eventfd(2) that ends the wait of the one thread that fetches events.
 // Empty on other systems. One word decides about the wake:
@@ -17,7 +17,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/integer_cast.hpp>
-#include <bide/sched/driver.hpp>
+#include <bide/io/driver.hpp>
 
 #if defined(__linux__)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_POLLABLE_WAIT_HPP
-#define BIDE_SCHED_POLLABLE_WAIT_HPP
+#ifndef BIDE_IO_POLLABLE_WAIT_HPP
+#define BIDE_IO_POLLABLE_WAIT_HPP
 
 /// \file
 /// Waits for an operation of bide in a loop that waits for file descriptors: poll(2), epoll(7), GLib,
@@ -13,7 +13,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/detail/event_fd.hpp>
+#include <bide/io/detail/event_fd.hpp>
 
 #include <type_traits>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_SCHED_EPOLL_DRIVER_HPP
-#define BIDE_SCHED_EPOLL_DRIVER_HPP
+#ifndef BIDE_IO_EPOLL_DRIVER_HPP
+#define BIDE_IO_EPOLL_DRIVER_HPP
 
 // Lets coroutines wait for files, by Linux's epoll(7), and an eventfd(2) for the wake
 // (detail/epoll_set.hpp). Empty on other systems.
@@ -10,9 +10,9 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/detail/epoll_set.hpp>
-#include <bide/sched/detail/readiness_driver.hpp>
-#include <bide/sched/driver.hpp>
+#include <bide/io/detail/epoll_set.hpp>
+#include <bide/io/detail/readiness_driver.hpp>
+#include <bide/io/driver.hpp>
 
 #if defined(__linux__)
 

@@ -1,8 +1,8 @@
 // What a uring_driver does besides waiting for files; that is in file_drivers_test.cpp.
 
-#include <bide/sched/uring_driver.hpp>
+#include <bide/io/uring_driver.hpp>
 
-#include <bide/sched/io_socket.hpp>
+#include <bide/io/io_socket.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/alloc.hpp>

@@ -1,4 +1,4 @@
-#include <bide/sched/poll_executor.hpp>
+#include <bide/io/poll_executor.hpp>
 
 // On other systems the header is empty, and so is this.
 #if defined(__linux__)
