@@ -32,6 +32,11 @@ struct lanes {
     lane c{all.queues(), nullptr};
 };
 
+// The lanes of a pool, made by the first call.
+bide::detail::basic_fork_lanes<platform>& lanes_of(pool& in) {
+    return *bide::detail::basic_fork_lanes<platform>::of(in);
+}
+
 template <class F, class G> auto fork(lane& on, F f, G g) { return bide::detail::fork(&on, f, g); }
 
 // Takes an arm from `from`, if there is one, and runs it on `on`.
@@ -202,11 +207,11 @@ void forked_beside(bool brief, bool is_newest = true) {
     pool all(owner, {2, true, nullptr, 0}); // the other one is away
     var<int> ran{0};
     if (!is_newest) {
-        all.thread_lane();
-        all.put_lane(*all.take_lane()); // which stays empty
+        lanes_of(all).thread_lane();
+        lanes_of(all).put(*lanes_of(all).take()); // which stays empty
     }
     model::thread working([&] { all.run(all.workers()[0]); });
-    lane& mine = *all.thread_lane();
+    lane& mine = *lanes_of(all).thread_lane();
     mine.begin(brief ? 0 : 1, 0);
     const auto arm = [&] {
         ran = ran + 1;
@@ -232,7 +237,7 @@ void hidden_by_owner() {
     no_substitute owner;
     pool all(owner, {2, true, nullptr, 0}); // the other one is away
     var<int> ran{0};
-    lane& mine = *all.thread_lane();
+    lane& mine = *lanes_of(all).thread_lane();
     const auto arm = [&] {
         ran = ran + 1;
         all.stop();
@@ -317,8 +322,8 @@ void lent_again() {
     site from;
     var<int> ran{0};
     lane mine(all.queues(), nullptr);
-    lane& lent = *all.take_lane();
-    all.put_lane(lent);
+    lane& lent = *lanes_of(all).take();
+    lanes_of(all).put(lent);
     const auto call = [&] { join_from_elsewhere(all, from, [] {}, [&ran] { ran = ran + 1; }); };
     model::thread thief([&] { steal_and_run(lent, mine) && steal_and_run(lent, mine); });
     model::thread first(call);
@@ -326,7 +331,7 @@ void lent_again() {
     MODEL_REQUIRE(ran == 1);
     call();
     MODEL_REQUIRE(ran == 2);
-    MODEL_REQUIRE(all.take_lane() == &lent); // there is no other
+    MODEL_REQUIRE(lanes_of(all).take() == &lent); // there is no other
 }
 
 TEST_CASE("fork_join: external callers join beside workers until the last caller has left") {
@@ -344,16 +349,16 @@ TEST_CASE("fork_join: a lane is taken again while its last thief leaves") {
 
 // A thread of the pool: takes a lane, joins on it, and puts it back when it ends.
 void comes_and_goes(pool& in, var<int>& ran) {
-    lane* const mine = in.take_lane();
+    lane* const mine = lanes_of(in).take();
     MODEL_REQUIRE(mine != nullptr && mine->depth() == 0);
     fork(*mine, [] {}, [&ran] { ran = ran + 1; });
-    in.put_lane(*mine);
+    lanes_of(in).put(*mine);
 }
 
 // A thief that looks at every lane.
 void steals_from_any(pool& in, lane& on, std::uint64_t chance) {
     lane* from = nullptr;
-    if (job* const taken = in.queues().lanes().steal(chance, from)) {
+    if (job* const taken = lanes_of(in).steal(chance, from)) {
         on.run(*taken, *from);
     }
 }
@@ -374,15 +379,15 @@ void lane_is_handed_on(bool stolen, std::uint64_t chance) {
         comes_and_goes(all, ran[0]);
     }
     MODEL_REQUIRE(ran[0] == 1 && ran[1] == 1);
-    MODEL_REQUIRE(!all.queues().lanes().has_work());
+    MODEL_REQUIRE(!lanes_of(all).has_work());
     // Each lane is free once.
-    lane* const first = all.take_lane();
-    lane* const second = all.take_lane();
-    lane* const third = all.take_lane();
+    lane* const first = lanes_of(all).take();
+    lane* const second = lanes_of(all).take();
+    lane* const third = lanes_of(all).take();
     MODEL_REQUIRE(first != second && second != third && first != third);
-    all.put_lane(*first);
-    all.put_lane(*second);
-    MODEL_REQUIRE(all.take_lane() == second && all.take_lane() == first);
+    lanes_of(all).put(*first);
+    lanes_of(all).put(*second);
+    MODEL_REQUIRE(lanes_of(all).take() == second && lanes_of(all).take() == first);
 }
 
 TEST_CASE("fork_join: a thread that begins gets the lane of a thread that ends, or a new one") {
@@ -449,12 +454,12 @@ void spawned_beside(bool by_worker) {
                 return;
             }
             lane* from = nullptr;
-            if (job* const taken = all.queues().lanes().steal(0, from)) {
+            if (job* const taken = lanes_of(all).steal(0, from)) {
                 const bide::detail::basic_fork_scope<platform> now(thief_lane, *from);
                 thief_lane.run(*taken, *from);
             }
         });
-        lane& mine = *all.take_lane();
+        lane& mine = *lanes_of(all).take();
         mine.begin(1, 0);
         context::here() = {nullptr, &mine};
         {
@@ -463,12 +468,12 @@ void spawned_beside(bool by_worker) {
             MODEL_REQUIRE(ran == 1);
         }
         context::here() = {};
-        all.put_lane(mine);
+        lanes_of(all).put(mine);
         if (by_worker) {
             all.stop();
         }
     }
-    MODEL_REQUIRE(!all.queues().lanes().has_work());
+    MODEL_REQUIRE(!lanes_of(all).has_work());
 }
 
 // Only a worker that goes to sleep runs the function.
@@ -477,7 +482,7 @@ void found_beside() {
     pool all(owner, {2, true, nullptr, 0}); // the other worker is away
     var<int> ran{0};
     model::thread working([&] { all.run(all.workers()[0]); });
-    lane& mine = *all.take_lane();
+    lane& mine = *lanes_of(all).take();
     mine.begin(1, 0);
     context::here() = {nullptr, &mine};
     {
@@ -494,7 +499,7 @@ void found_beside() {
         });
     }
     context::here() = {};
-    all.put_lane(mine);
+    lanes_of(all).put(mine);
 }
 
 TEST_CASE("fork_join: a scope returns when its functions have ended, on either thread") {

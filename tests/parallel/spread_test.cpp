@@ -175,7 +175,8 @@ TEST_CASE("spread: a worker that watched and takes an arm leaves the others to a
     CHECK_FALSE(queues.idle().announce(2, false, false));
     std::thread watcher([&pool] { pool.run(pool.workers()[0]); });
     CHECK(test::eventually([&queues] { return queues.idle().sleepers() == 3; }));
-    auto& lane = *pool.take_lane();
+    auto& lanes = *bide::detail::basic_fork_lanes<bide::native_platform>::of(pool);
+    auto& lane = *lanes.take();
     lane.begin(100, 0);
     queues.add_callers(3); // in the places of all that sleep
     std::atomic<bool> woken{false};
@@ -190,7 +191,7 @@ TEST_CASE("spread: a worker that watched and takes an arm leaves the others to a
     pool.stop();
     watcher.join();
     queues.add_callers(-3);
-    pool.put_lane(lane);
+    lanes.put(lane);
 }
 
 TEST_CASE("spread: a worker that becomes free while another one is in a long leaf takes the rest",

@@ -138,7 +138,8 @@ template <class P> class grove final : bide::detail::basic_pool<P>::owner {
         }
         void grow() noexcept {
             static bide::detail::basic_fork_call_site<P> site;
-            const bide::detail::basic_fork_scope<P> session(*in.pool_.thread_lane(), site);
+            const bide::detail::basic_fork_scope<P> session(
+                *bide::detail::basic_fork_lanes<P>::of(in.pool_)->thread_lane(), site);
             sum = tree(n, tall);
             over.unpark();
         }

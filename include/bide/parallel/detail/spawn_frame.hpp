@@ -37,7 +37,6 @@
 #include <bide/core/result.hpp>
 #include <bide/parallel/detail/spawn_cells.hpp>
 #include <bide/parallel/fork_progress.hpp>
-#include <bide/sched/detail/fork_context.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/pool.hpp>
 
@@ -111,7 +110,7 @@ public:
         if (beside_ != nullptr) {
             lane& mine = *static_cast<lane*>(beside_);
             mine.clear();
-            pool_->put_lane(mine);
+            basic_fork_lanes<Platform>::of(*pool_)->put(mine);
         }
     }
 
@@ -308,7 +307,7 @@ template <class Platform> auto basic_spawn_state<Platform>::lane_beside() -> lan
     if (mine != nullptr || pool_ == nullptr) {
         return mine;
     }
-    lane* made = pool_->take_lane();
+    lane* made = basic_fork_lanes<Platform>::of(*pool_)->take();
     if (made == nullptr) {
         BIDE_THROW(std::bad_alloc());
     }
@@ -320,7 +319,7 @@ template <class Platform> auto basic_spawn_state<Platform>::lane_beside() -> lan
     mine = beside_;
     lock::release_plain(lock_);
     if (made != nullptr) {
-        pool_->put_lane(*made);
+        basic_fork_lanes<Platform>::of(*pool_)->put(*made);
     }
     return mine;
 }

@@ -3,7 +3,16 @@
 #define BIDE_SCHED_DETAIL_FORK_LANE_HPP
 
 // What a thread uses to fork: a lane, which is a deque of jobs and a parker. The lane belongs to
-// the thread and not to its worker, because another thread can take the worker over.
+// the thread and not to its worker, because another thread can take the worker over. The lanes of a
+// pool are a list that only grows, which any thread reads without a lock, and a free list. They are
+// destroyed with the pool and not before, because a thief may still read a lane after its thread has
+// put it back. If the workers do not steal, or if there is only one worker, threads have no lanes and
+// run the arms one after the other.
+//
+// A thread of the pool keeps its lane until it leaves the pool. Any other thread has a lane for the
+// time of its outermost fork-join in the pool. If a thread of the pool enters a fork-join of
+// another pool, and from there again a fork-join of its own pool, it gets one more lane: each entry
+// has a lane of its own.
 //
 // The job. A join's second arm is a job in the join's frame. Its owner is the thread that forked
 // it; a thief may take it. The owner waits for a thief's end. Both agree on one word:
@@ -33,15 +42,33 @@
 // another one. So after taking an arm from the thief's lane, the owner reads the word again. If the
 // stolen arm has not ended, the thief forked the taken arm in the course of it, because an arm ends
 // after all that it has forked [fork_job.end]. If it has ended, the owner gives the taken arm back.
+//
+// Wakes. An idle worker could run a published arm. But waking a worker takes the caller longer than most
+// small fork-joins take as a whole. So each place in the program that begins an outermost fork-join
+// remembers how much work it has been on average (basic_fork_call_site): the time of the caller
+// without its wakes and its waits, for the caller and for each arm that it waited for. The waits
+// themselves do not count: a thief that lost its processor would make a small fork-join look large,
+// and the next one would wake as many workers again. A fork-join is worth a wake for each 20 us of
+// work, and for each 20 us that it has taken already when a thief comes. If it is worth none, no
+// worker is woken while there is a watcher (maintenance.hpp). Nor is one if callers that own no worker
+// compute in the places of all workers that sleep (basic_work_queues::add_callers). Loops remember the
+// work of one iteration, so that a short loop and a long one at the same place are told apart. Only
+// speed depends on this: the owner runs each arm that no worker takes.
 
 #include <bide/core/config.hpp>
+#include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
+#include <bide/sched/detail/arm_source.hpp>
+#include <bide/sched/detail/pool.hpp>
+#include <bide/sched/detail/work_queues.hpp>
+#include <bide/sched/detail/worker.hpp>
 #include <bide/sched/fork_deque.hpp>
 
-#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <new>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -49,7 +76,7 @@ namespace detail {
 
 template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_fork_lanes;
-template <class Platform> class basic_work_queues;
+template <class Platform> class basic_spawn_frame; // parallel/detail/spawn_frame.hpp
 
 template <class Platform> class basic_fork_job {
     using lane = basic_fork_lane<Platform>;
@@ -125,7 +152,7 @@ public:
     basic_fork_lane(const basic_fork_lane&) = delete;
     basic_fork_lane& operator=(const basic_fork_lane&) = delete;
 
-    const void* const scheduler_id; // the scheduler's address, which fork_context.hpp compares
+    const void* const scheduler_id; // the scheduler's address, which basic_fork_context has
 
     // ---- The owner: the thread that the lane belongs to
 
@@ -184,7 +211,7 @@ public:
         return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
     }
 
-    // The owner begins a fork-join that is worth so many wakes (fork_context.hpp), or a part of one
+    // The owner begins a fork-join that is worth so many wakes, or a part of one
     // that has begun at that time.
     void begin(std::uint32_t wakes, std::int64_t ns) noexcept {
         // Order: relaxed, both; hints.
@@ -269,7 +296,6 @@ private:
     static constexpr depth_type most_public = depth_type{1} << 30;
     static constexpr std::int64_t worth_a_wake_ns = 20'000;
 
-    basic_fork_lane* older() const noexcept { return older_; }
     BIDE_COLD void wake(bool is_brief) noexcept {
         overhead_.ns += queues_.fork_published(is_brief || !is_worth_a_wake());
     }
@@ -366,6 +392,335 @@ auto basic_fork_lane<Platform>::wait_idle(job& mine, basic_fork_lane& from) noex
     overhead_.ns += Platform::now() - begin;
     ++overhead_.waits;
     return how;
+}
+
+// ---- The threads of a pool, and their lanes
+
+// The fork-join that the calling thread is in. One for each thread, in near thread-local storage
+// (core/platform.hpp).
+template <class Platform> struct BIDE_SHARED basic_fork_context {
+    const void* scheduler_id = nullptr;           // set while the thread is in a fork-join
+    basic_fork_lane<Platform>* lane = nullptr;    // of the fork-join; outside of one, the thread's
+    basic_spawn_frame<Platform>* frame = nullptr; // the innermost scope that spawns on this lane
+
+    static basic_fork_context& here() noexcept {
+        return Platform::template near_local<basic_fork_context>();
+    }
+};
+
+// The fork lanes of a pool, which its first fork-join makes.
+template <class Platform> class basic_fork_lanes final : public basic_arm_source<Platform> {
+public:
+    using lane = basic_fork_lane<Platform>;
+    using job = basic_fork_job<Platform>;
+
+    // Returns those of a pool. Returns nullptr if there is no memory.
+    static basic_fork_lanes* of(basic_pool<Platform>& pool) noexcept {
+        auto& queues = pool.queues();
+        basic_arm_source<Platform>* all = queues.arms();
+        if (all == nullptr) {
+            all = queues.set_arms(new (std::nothrow) basic_fork_lanes(queues, pool.scheduler_id()));
+        }
+        return static_cast<basic_fork_lanes*>(all);
+    }
+    basic_fork_lanes(basic_work_queues<Platform>& queues, const void* scheduler_id) noexcept
+        : queues_(queues), scheduler_id_(scheduler_id) {}
+    basic_fork_lanes(const basic_fork_lanes&) = delete;
+    basic_fork_lanes& operator=(const basic_fork_lanes&) = delete;
+    ~basic_fork_lanes() override {
+        // Order: relaxed; no thread forks any more.
+        for (lane* at = newest_.load(std::memory_order_relaxed); at != nullptr;) {
+            lane* const older = at->older_;
+            delete at;
+            at = older;
+        }
+    }
+
+    // Returns a free lane or a new one. Returns nullptr if there is no memory.
+    lane* take() noexcept;
+
+    // Makes a lane free.
+    // Requires: the lane holds no job.
+    void put(lane& mine) noexcept {
+        lock::acquire(lock_);
+        mine.next_free_ = static_cast<lane*>(free_);
+        free_ = &mine;
+        lock::release_plain(lock_);
+    }
+
+    // Returns the lane that the calling thread, a thread of the pool, keeps. Returns nullptr if there
+    // is no memory.
+    // Requires: the thread is in no fork-join of another pool.
+    lane* thread_lane() noexcept {
+        lane*& kept = basic_fork_context<Platform>::here().lane;
+        if (kept == nullptr) {
+            kept = take();
+        }
+        return kept;
+    }
+    void drop_thread_lane() noexcept override {
+        if (lane* const kept = std::exchange(basic_fork_context<Platform>::here().lane, nullptr)) {
+            put(*kept);
+        }
+    }
+
+    // Takes the oldest public job of a lane, and sets `from` to that lane. Returns nullptr if no
+    // lane has a public job. `chance` decides which lane is searched first.
+    job* steal(std::uint64_t chance, lane*& from) noexcept;
+
+    // Publishes jobs of a lane whose owner is busy with something else. Returns true if jobs may be
+    // public now.
+    bool publish_hidden() noexcept {
+        for (lane* at = newest(); at != nullptr; at = at->older_) {
+            if (at->publish_hidden()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    bool has_work() const noexcept override {
+        for (const lane* at = newest(); at != nullptr; at = at->older_) {
+            if (!at->is_empty() || at->hides_jobs()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    bool take_arm(basic_worker<Platform>& w, bool& left) noexcept override;
+
+private:
+    using lock = lock_bits<Platform, std::uint32_t>;
+
+    static void run_arm(void* posted) noexcept;
+
+    lane* newest() const noexcept {
+        // Order: seq_cst [idle.announce]; a lane that is not seen here holds nothing that was
+        // published before this worker's announcement. Acquire [fork_lane.list]; sees the lane as
+        // it was made.
+        return newest_.load(std::memory_order_seq_cst);
+    }
+
+    basic_work_queues<Platform>& queues_;
+    const void* const scheduler_id_;
+    typename Platform::template atomic<std::uint32_t> lock_{0};
+    typename Platform::template atomic<lane*> newest_{nullptr};
+    // Under the lock:
+    typename Platform::template var<lane*> free_{nullptr};
+    // Order: relaxed; how many lanes there are, approximately.
+    typename Platform::template atomic<std::uint32_t> count_{0};
+};
+
+template <class Platform> auto basic_fork_lanes<Platform>::take() noexcept -> lane* {
+    lock::acquire(lock_);
+    lane* mine = free_;
+    if (mine != nullptr) {
+        free_ = static_cast<lane*>(mine->next_free_);
+    }
+    lock::release_plain(lock_);
+    if (mine != nullptr) {
+        return mine;
+    }
+    mine = new (std::nothrow) lane(queues_, scheduler_id_);
+    if (mine == nullptr) {
+        return nullptr;
+    }
+    lock::acquire(lock_);
+    // Order: relaxed; it changes only under the lock.
+    mine->older_ = newest_.load(std::memory_order_relaxed);
+    // Order: seq_cst [idle.announce]; before a job is published on the lane. Release
+    // [fork_lane.list]; other threads see the lane as it was made.
+    newest_.store(mine, std::memory_order_seq_cst);
+    // Order: relaxed; nothing depends on it.
+    count_.fetch_add(1, std::memory_order_relaxed);
+    lock::release_plain(lock_);
+    return mine;
+}
+
+template <class Platform>
+auto basic_fork_lanes<Platform>::steal(std::uint64_t chance, lane*& from) noexcept -> job* {
+    lane* const newest = this->newest();
+    if (newest == nullptr) {
+        return nullptr;
+    }
+    // Order: relaxed; see take().
+    const std::uint32_t count = count_.load(std::memory_order_relaxed);
+    lane* first = newest;
+    for (std::uint64_t skip = count == 0 ? 0 : chance % count; skip > 0; --skip) {
+        lane* const older = first->older_;
+        first = older != nullptr ? older : newest;
+    }
+    lane* at = first;
+    do {
+        if (job* const taken = at->steal()) {
+            from = at;
+            return taken;
+        }
+        lane* const older = at->older_;
+        at = older != nullptr ? older : newest;
+    } while (at != first);
+    return nullptr;
+}
+
+// ---- Fork-joins
+
+// The lane of a thread for one outermost fork-join: the lane that the thread keeps, or one that the
+// destructor puts back.
+template <class Platform> class basic_scoped_lane {
+    using lane = basic_fork_lane<Platform>;
+
+public:
+    // `kept`: the thread belongs to the pool and is in no fork-join.
+    basic_scoped_lane(basic_pool<Platform>& its_pool, bool kept) noexcept
+        : all_(basic_fork_lanes<Platform>::of(its_pool)), kept_(kept),
+          lane_(all_ == nullptr ? nullptr
+                : kept          ? all_->thread_lane()
+                                : all_->take()) {
+        if (lane_ != nullptr) {
+            lane_->set_outside(its_pool.current_worker() == nullptr);
+        }
+    }
+    basic_scoped_lane(const basic_scoped_lane&) = delete;
+    basic_scoped_lane& operator=(const basic_scoped_lane&) = delete;
+    ~basic_scoped_lane() {
+        if (lane_ == nullptr) {
+            return;
+        }
+        lane_->set_outside(false);
+        if (!kept_) {
+            all_->put(*lane_);
+        }
+    }
+
+    // Returns nullptr if there was no memory.
+    lane* get() const noexcept { return lane_; }
+
+private:
+    basic_fork_lanes<Platform>* const all_;
+    const bool kept_;
+    lane* const lane_;
+};
+
+// A place in the program that begins an outermost fork-join, and its average work. If the fork-join
+// is a loop, the work is that of an iteration; otherwise it counts as one iteration.
+template <class Platform> class basic_fork_call_site {
+public:
+    // Returns how long `iterations` take on one thread, in nanoseconds, or the largest number if
+    // that is unknown.
+    std::int64_t expected_ns(std::uint64_t iterations = 1) const noexcept {
+        // Order: relaxed; an estimate.
+        const std::int64_t average = average_.load(std::memory_order_relaxed);
+        const double ns = static_cast<double>(average) * static_cast<double>(iterations) / scale;
+        return average == unknown || ns >= most_ns ? unknown : static_cast<std::int64_t>(ns);
+    }
+
+    // Returns how many wakes the fork-join is worth.
+    std::uint32_t worth(std::uint64_t iterations = 1) const noexcept {
+        return basic_fork_lane<Platform>::worth_of(expected_ns(iterations));
+    }
+
+    void learn(std::int64_t ns, std::uint64_t iterations = 1) noexcept {
+        const double one = static_cast<double>(ns) * scale / static_cast<double>(iterations);
+        const auto now = static_cast<std::int64_t>(std::clamp(one, 0.0, most_ns));
+        // Order: relaxed; an estimate. A lost update does no harm.
+        const std::int64_t old = average_.load(std::memory_order_relaxed);
+        const std::int64_t next = old == unknown ? now : old + (now - old) / 4;
+        // Order: relaxed; an estimate. Unchanged numbers are not written, because all callers read
+        // the cache line.
+        if (next != old) {
+            average_.store(next, std::memory_order_relaxed);
+        }
+    }
+
+private:
+    static constexpr std::int64_t unknown = (std::numeric_limits<std::int64_t>::max)();
+    static constexpr double scale = 1'024;
+    static constexpr double most_ns = 1e18;
+
+    // The average time of an iteration, in 1/1024 ns.
+    typename Platform::template atomic<std::int64_t> average_{unknown};
+};
+
+// While an object lives, the calling thread is in a fork-join. The destructor restores what was
+// before: a fork-join of another pool, or none.
+template <class Platform> class basic_fork_scope {
+    using context = basic_fork_context<Platform>;
+    using lane = basic_fork_lane<Platform>;
+
+public:
+    // An outermost fork-join of `iterations` iterations, 1 if it is no loop. It has begun at `since`, if
+    // that is not 0.
+    basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site, std::uint64_t iterations = 1,
+                     std::int64_t since = 0) noexcept
+        : site_(&site), iterations_(iterations), begin_ns_(Platform::now()) {
+        on.begin(site.worth(iterations), since != 0 ? since : begin_ns_);
+        if (since != 0) {
+            on.note_time(begin_ns_);
+        }
+        on.take_overhead();
+        context::here() = {on.scheduler_id, &on};
+    }
+    // An outermost fork-join of a pool without lanes.
+    explicit basic_fork_scope(const void* scheduler_id) noexcept {
+        context::here() = {scheduler_id, nullptr};
+    }
+    // An arm that was stolen from `from`.
+    basic_fork_scope(lane& on, const lane& from) noexcept {
+        on.begin(from.worth(), from.begin_ns());
+        context::here() = {on.scheduler_id, &on};
+    }
+    basic_fork_scope(const basic_fork_scope&) = delete;
+    basic_fork_scope& operator=(const basic_fork_scope&) = delete;
+    ~basic_fork_scope() {
+        context& here = context::here();
+        if (site_ != nullptr) {
+            const auto besides = here.lane->take_overhead();
+            const std::int64_t own = Platform::now() - begin_ns_ - besides.ns;
+            site_->learn(own * (1 + (std::min)(besides.waits, most_waits)), iterations_);
+        }
+        here = before_;
+    }
+
+private:
+    static constexpr std::int64_t most_waits = 1'000;
+
+    const context before_ = context::here();
+    basic_fork_call_site<Platform>* const site_ = nullptr;
+    const std::uint64_t iterations_ = 1;
+    const std::int64_t begin_ns_ = 0;
+};
+
+// ---- What the search for work calls
+
+template <class Platform>
+bool basic_fork_lanes<Platform>::take_arm(basic_worker<Platform>& w, bool& left) noexcept {
+    basic_posted_fork<Platform>& arm = w.arm;
+    arm.what = steal(w.next_random(), arm.from);
+    if (arm.what == nullptr && publish_hidden()) {
+        arm.what = steal(w.next_random(), arm.from);
+    }
+    if (arm.what == nullptr) {
+        return false;
+    }
+    arm.run = waker(&run_arm, &arm);
+    arm.from->note_time(Platform::now());
+    left = arm.from->has_jobs() && (arm.from->is_worth_a_wake() || !queues_.idle().is_watched());
+    return true;
+}
+
+// Copies the fields of the arm first. Before the arm has ended, another thread may own the worker and
+// use its `arm`.
+template <class Platform> void basic_fork_lanes<Platform>::run_arm(void* posted) noexcept {
+    auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
+    auto& job = *arm.what;
+    lane& from = *arm.from;
+    if (lane* const mine = static_cast<basic_fork_lanes*>(from.queues_.arms())->thread_lane()) {
+        const basic_fork_scope<Platform> scope(*mine, from);
+        mine->run(job, from);
+    } else {
+        from.give_back(job);
+    }
 }
 
 } // namespace detail

@@ -15,7 +15,7 @@
 //   the injector      a fair share, into its ring
 //   other workers     half of another worker's ring, or its oldest child; at most half of the
 //                     workers search at a time
-//   fork-joins        the oldest arm of a lane (fork_lanes.hpp)
+//   fork-joins        the oldest arm (arm_source.hpp)
 //
 // If it finds nothing, it sleeps. If its last job was an arm, it first searches again, for as long
 // as a wake would take. The sleep protocol (idle.hpp) has three steps: announce, check every queue
@@ -32,8 +32,6 @@
 #include <bide/core/spin.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/blocked_workers.hpp>
-#include <bide/sched/detail/fork_context.hpp>
-#include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/maintenance.hpp>
 #include <bide/sched/detail/pool_owner.hpp>
 #include <bide/sched/detail/work_queues.hpp>
@@ -52,7 +50,6 @@ namespace detail {
 template <class Platform> class basic_pool {
 public:
     using worker = basic_worker<Platform>;
-    using lane = basic_fork_lane<Platform>;
     using owner = basic_pool_owner<Platform>;
     using options = pool_options;
     using thread_role = basic_thread_role<Platform>;
@@ -120,21 +117,16 @@ public:
     void replace_blocked() noexcept { blocked_.replace_blocked(); }
     worker* take_blocked() noexcept { return blocked_.take_blocked(); }
 
-    // ---- Fork-join. See fork_context.hpp.
+    // ---- Fork-join. See fork_lane.hpp.
 
-    // Returns the lane of the calling thread, which is a thread of this pool. The thread keeps the
-    // lane until drop_thread_lane(). Returns nullptr if there is no memory.
-    lane* thread_lane() noexcept { return basic_fork_context<Platform>::here().thread_lane(*this); }
+    // The address by which threads know the scheduler.
+    const void* scheduler_id() const noexcept { return owner_.scheduler_id(); }
+    // The calling thread leaves the pool.
     void drop_thread_lane() noexcept {
-        basic_fork_context<Platform>::here().drop_thread_lane(*this);
+        if (auto* const arms = queues_.arms()) {
+            arms->drop_thread_lane();
+        }
     }
-
-    // A lane for any thread, until put_lane(). Returns nullptr if there is no memory.
-    lane* take_lane() noexcept { return queues_.lanes().take(queues_, owner_.scheduler_id()); }
-    void put_lane(lane& mine) noexcept { queues_.lanes().put(mine); }
-
-    // Runs an arm that a worker has taken.
-    void run_arm(basic_posted_fork<Platform>& arm) noexcept;
 
     // ---- The host of a task. See worker_host.
 
@@ -226,20 +218,6 @@ template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable
         trace_->ran(index, local.name, tag_access::of(local.tag), begin, Platform::now());
     }
     local.host = nullptr;
-}
-
-// Copies the fields of `arm` first. Before the arm has ended, another thread may own the worker and
-// use its `arm`.
-template <class Platform>
-void basic_pool<Platform>::run_arm(basic_posted_fork<Platform>& arm) noexcept {
-    auto& job = *arm.what;
-    auto& from = *arm.from;
-    if (auto* const mine = thread_lane()) {
-        const basic_fork_scope<Platform> scope(*mine, from);
-        mine->run(job, from);
-    } else {
-        from.give_back(job);
-    }
 }
 
 template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexcept {
@@ -339,7 +317,7 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
             if (r != nullptr) {
                 // No worker was woken for the arms that were left to the watcher. Another sleeper
                 // takes them over: it may not watch.
-                more = more || (watches && queues_.lanes().has_work());
+                more = more || (watches && queues_.has_arms());
                 w.is_searching = false;
                 queues_.unpark(idle.end_search(more));
                 replace_blocked();

@@ -43,7 +43,7 @@ public:
     virtual executor_ref executor() noexcept = 0;
     // Returns true if `where` is another executor of the tasks, as that of a class is.
     virtual bool has_queue(executor_ref) noexcept { return false; }
-    // The address by which threads know the scheduler (fork_context.hpp).
+    // The address by which threads know the scheduler (fork_lane.hpp).
     virtual const void* scheduler_id() const noexcept { return this; }
 
 protected:

@@ -3,8 +3,9 @@
 #define BIDE_SCHED_DETAIL_WORK_QUEUES_HPP
 
 // The queues of a pool (pool.hpp): each worker's LIFO slot, ring and children, the injector behind
-// them, and the fork lanes. Each push makes its job visible and then asks idle.hpp which worker to wake
-// [idle.announce]. High, low and pinned jobs have queues of their own (class_queues.hpp).
+// them, and the arms of fork-joins (arm_source.hpp). Each push makes its job visible and then asks
+// idle.hpp which worker to wake [idle.announce]. High, low and pinned jobs have queues of their own
+// (class_queues.hpp).
 //
 // A push into a LIFO slot wakes no worker while there is a watcher. The watcher is an idle worker
 // that sleeps with a time-out while other workers run (maintenance.hpp). If a worker has run no
@@ -12,12 +13,13 @@
 // slot. Without a watcher, a push into a LIFO slot wakes a worker as any other push does.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/process_fence.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
+#include <bide/sched/detail/arm_source.hpp>
 #include <bide/sched/detail/class_queues.hpp>
-#include <bide/sched/detail/fork_lanes.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/injector.hpp>
@@ -40,14 +42,20 @@ public:
     basic_work_queues(basic_pool<Platform>& of, unsigned count, bool steal, bool watch, driver* io,
                       int spare = 0)
         : steals_(steal && count > 1), shares_rings_(steals_ || count == 1),
-          may_watch_(watch && steals_), spare_processors_(spare), driver_(io), idle_(count),
-          lanes_(steals_) {
+          may_watch_(watch && steals_), spare_processors_(spare), driver_(io), idle_(count) {
+        if (steals_) {
+            detail::prepare_heavy_fence<Platform>(); // for thieves that publish (fork_deque.hpp)
+        }
         for (unsigned i = 0; i < count; ++i) {
             workers_.emplace_back(of, i);
         }
     }
     basic_work_queues(const basic_work_queues&) = delete;
     basic_work_queues& operator=(const basic_work_queues&) = delete;
+    ~basic_work_queues() {
+        // Order: relaxed; no thread forks any more.
+        delete arms_.load(std::memory_order_relaxed);
+    }
 
     // ---- Functions for the owner of the worker `w`. While `w` is searching, its pushes into its
     // own queues wake no worker. end_search() wakes one later.
@@ -193,7 +201,30 @@ public:
     const basic_idle<Platform>& idle() const noexcept { return idle_; }
     std::deque<worker>& workers() noexcept { return workers_; }
     const std::deque<worker>& workers() const noexcept { return workers_; }
-    basic_fork_lanes<Platform>& lanes() noexcept { return lanes_; }
+
+    // Returns the fork-joins of the pool, or nullptr before the first one.
+    basic_arm_source<Platform>* arms() const noexcept {
+        // Order: seq_cst [idle.announce]; what is not seen here has published nothing before this
+        // worker's announcement. Acquire [fork_lane.source]; sees it as it was made.
+        return arms_.load(std::memory_order_seq_cst);
+    }
+    // Takes over `made`, unless another thread was first. Returns what the pool has then.
+    basic_arm_source<Platform>* set_arms(basic_arm_source<Platform>* made) noexcept {
+        basic_arm_source<Platform>* first = nullptr;
+        // Order: seq_cst [idle.announce] [fork_lane.source]; before an arm is published. Failure: as in
+        // arms().
+        if (made == nullptr || arms_.compare_exchange_strong(first, made, std::memory_order_seq_cst,
+                                                             std::memory_order_seq_cst)) {
+            return made;
+        }
+        delete made;
+        return first;
+    }
+    bool has_arms() const noexcept {
+        const basic_arm_source<Platform>* const all = arms();
+        return all != nullptr && all->has_work();
+    }
+
     const basic_class_queues<Platform>& classes() const noexcept { return classes_; }
     bool steals() const noexcept { return steals_; }
     bool may_watch() const noexcept { return may_watch_; }
@@ -234,7 +265,8 @@ private:
     basic_idle<Platform> idle_;
     alignas(cache_line_pair) basic_injector<Platform> injector_;
     basic_class_queues<Platform> classes_;
-    alignas(cache_line_pair) basic_fork_lanes<Platform> lanes_;
+    alignas(cache_line_pair)
+        typename Platform::template atomic<basic_arm_source<Platform>*> arms_{nullptr};
     alignas(cache_line_pair) typename Platform::template atomic<int> callers_{0};
 };
 

@@ -78,19 +78,11 @@ template <class Platform> runnable* basic_work_queues<Platform>::balance(worker&
 
 template <class Platform>
 runnable* basic_work_queues<Platform>::take_arm(worker& w, bool& left) noexcept {
-    if (!steals_) {
-        return nullptr;
-    }
-    w.arm.what = lanes_.steal(w.next_random(), w.arm.from);
-    if (w.arm.what == nullptr && lanes_.publish_hidden()) {
-        w.arm.what = lanes_.steal(w.next_random(), w.arm.from);
-    }
-    if (w.arm.what == nullptr) {
+    basic_arm_source<Platform>* const all = steals_ ? arms() : nullptr;
+    if (all == nullptr || !all->take_arm(w, left)) {
         return nullptr;
     }
     w.has_stolen(1);
-    w.arm.from->note_time(Platform::now());
-    left = w.arm.from->has_jobs() && (w.arm.from->is_worth_a_wake() || !idle_.is_watched());
     return &w.arm;
 }
 
@@ -133,7 +125,7 @@ bool basic_work_queues<Platform>::sees_work(const worker& w, bool but_arms) cons
             return true;
         }
     }
-    return steals_ && !but_arms && lanes_.has_work();
+    return steals_ && !but_arms && has_arms();
 }
 
 } // namespace detail

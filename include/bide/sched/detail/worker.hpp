@@ -286,9 +286,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
 
     basic_worker(basic_pool<Platform>& of, unsigned number) noexcept
         : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1), pinned(number),
-          timers(waker(&on_earlier_timer, this), of.timer_slack_ns()) {
-        arm.run = waker(&on_arm, this);
-    }
+          timers(waker(&on_earlier_timer, this), of.timer_slack_ns()) {}
     basic_worker(const basic_worker&) = delete;
     basic_worker& operator=(const basic_worker&) = delete;
 
@@ -367,10 +365,6 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
 private:
     bool has_queue(executor_ref where) noexcept override { return pool.has_queue(where); }
 
-    static void on_arm(void* self) noexcept {
-        auto& me = *static_cast<basic_worker*>(self);
-        me.pool.run_arm(me.arm);
-    }
     static void on_earlier_timer(void* self) noexcept {
         auto& me = *static_cast<basic_worker*>(self);
         me.pool.earlier_timer(me);

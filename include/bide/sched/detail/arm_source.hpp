@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SCHED_DETAIL_ARM_SOURCE_HPP
+#define BIDE_SCHED_DETAIL_ARM_SOURCE_HPP
+
+// What an idle worker asks for work when its pool has none: the arms of fork-joins. A pool without
+// fork-joins has none, and needs nothing of fork_lane.hpp.
+
+#include <bide/core/config.hpp>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+template <class Platform> struct basic_worker;
+
+template <class Platform> class basic_arm_source {
+public:
+    virtual ~basic_arm_source() = default;
+
+    // Takes the oldest arm, which is then run as `w.arm`. Returns false if there is none. `left` says
+    // whether arms were left that are worth another worker.
+    virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
+    // The last look of a worker before it sleeps [idle.announce].
+    virtual bool has_work() const noexcept = 0;
+    // The calling thread leaves the pool.
+    virtual void drop_thread_lane() noexcept = 0;
+};
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#endif
