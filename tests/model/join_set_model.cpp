@@ -1,4 +1,4 @@
-#include <bide/sched/detail/join_set_child.hpp>
+#include <bide/sched/join_set.hpp>
 #include <model/at_random.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>

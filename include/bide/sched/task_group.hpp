@@ -11,7 +11,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/sched/detail/group_cell.hpp>
+#include <bide/sched/detail/group.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>

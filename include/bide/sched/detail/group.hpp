@@ -2,7 +2,8 @@
 #ifndef BIDE_SCHED_DETAIL_GROUP_HPP
 #define BIDE_SCHED_DETAIL_GROUP_HPP
 
-// The state of a task_group: the number of children that have not ended, the waiters for their end,
+// What task_group and join_set share: the group, the cells of its members, and the blocking wait for
+// them. The state of a group is the number of children that have not ended, the waiters for their end,
 // the members that can be cancelled, and the first failure. One lock guards all of it.
 //
 // A child is counted before it is posted. It decrements the count when its outcome is final and its
@@ -40,17 +41,23 @@
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
-#include <bide/sched/detail/group_member.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/detail/scheduler_core.hpp>
+#include <bide/sched/detail/worker_threads.hpp>
+#include <bide/sched/scheduler.hpp>
 #include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/detail/task_header.hpp>
 #include <bide/task/detail/task_registry.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -59,6 +66,37 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+template <class Platform> class basic_group;
+
+// A member, which is a task: a field of its cell.
+template <class Platform>
+class basic_group_member : public basic_task_links<Platform, basic_group_member<Platform>> {
+    using header = basic_task_header<Platform>;
+
+public:
+    basic_group_member(basic_group<Platform>& of, header& its_task) noexcept
+        : group_(of), task_(its_task) {}
+    basic_group_member(const basic_group_member&) = delete;
+    basic_group_member& operator=(const basic_group_member&) = delete;
+
+    deadline limit() const noexcept { return group_.limit(); }
+    const task_binding<Platform>* values() const noexcept { return group_.values(); }
+
+    // Called when the task has ended and its frame is destroyed. `error` is its exception;
+    // `stopped` means that it never ran.
+    void end(std::exception_ptr error, bool stopped) noexcept {
+        group_.ended(*this, std::move(error), stopped);
+    }
+
+private:
+    friend class basic_group<Platform>;
+
+    basic_group<Platform>& group_;
+    header& task_;
+    typename Platform::template var<bool> linked_{false}; // guarded by the group's lock
+    bool is_body_ = false;
+};
 
 template <class Platform> class basic_group {
     using member = basic_group_member<Platform>;
@@ -379,6 +417,79 @@ template <class Platform> void basic_group<Platform>::rethrow_if_failed() {
 #endif
         throw_error(errc::stopped);
     }
+}
+
+// ---- On the native platform
+
+using group = basic_group<native_platform>;
+using group_member = basic_group_member<native_platform>;
+
+// A child of a task_group, or its body: the group gets the exception. The value is dropped.
+class group_task : public task_header {
+public:
+    group_task(task_home& home, bool kept, group& of) noexcept
+        : task_header(home, kept), member_(of, *this) {
+        set_tag(of.tag());
+    }
+
+    group_member& member() noexcept { return member_; }
+    deadline limit() const noexcept final { return member_.limit(); }
+    const task_binding<native_platform>* values() const noexcept final { return member_.values(); }
+
+    kept_outcome<void>& kept() noexcept { return kept_; }
+    void settled() noexcept {}
+
+protected:
+    ~group_task() = default;
+
+private:
+    void discard_outcome() noexcept final { member_.end(std::move(kept_.error()), never_ran()); }
+
+    group_member member_;
+    kept_outcome<void> kept_;
+};
+
+template <task_source S> using group_cell = coroutine_cell<S, group_task>;
+
+class group_entry {
+public:
+    static scheduler_core& core(scheduler& s) noexcept { return *s.core_; }
+};
+
+// Blocks until the given end of a group whose members run in `home`. If the calling thread is the
+// only one that runs them, it does so meanwhile. If the calling thread belongs to a scheduler, that
+// scheduler may meanwhile start one thread more than max_blocking_threads. So the members of the group
+// do not lack a thread.
+inline void block_until(group::end& until, task_home& home) noexcept {
+    constexpr std::chrono::nanoseconds retry(basic_worker_host<native_platform>::retry_ns);
+    if (until.has_come()) {
+        return;
+    }
+    if (const waker here = home.waker_of_caller()) {
+        basic_waiter<native_platform> w(1, here);
+        if (until.enqueue(w) != wait_status::waiting) {
+            return;
+        }
+        home.run_tasks(w);
+        if (w.is_complete()) {
+            return;
+        }
+        if (!until.cancel(w, wait_status::timed_out)) {
+            w.await_outcome();
+            return;
+        }
+    } // another thread runs them
+    scheduler* const here = scheduler::current();
+    worker_threads* const threads = here != nullptr ? &group_entry::core(*here).threads() : nullptr;
+    if (threads == nullptr) {
+        until.wait();
+        return;
+    }
+    threads->raise_limit();
+    // If the system refuses the thread, this one tries again: it may be the only one that can.
+    while (!until.wait_until(threads->tend() ? deadline::after(retry) : deadline::never())) {
+    }
+    threads->lower_limit();
 }
 
 } // namespace detail

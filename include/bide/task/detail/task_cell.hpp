@@ -102,7 +102,7 @@ protected:
     ~task_home() = default;
 };
 
-// A task, and the owner of its outcome: a join handle, a group (sched/detail/group_cell.hpp) or a
+// A task, and the owner of its outcome: a join handle, a group (sched/detail/group.hpp) or a
 // join_set.
 template <class E>
 concept task_end = std::derived_from<E, task_header> && requires(E& end) {

@@ -4,7 +4,7 @@
 
 // A spawned task, without the type of its outcome: a chain of coroutines or a function
 // (task_control.hpp), the home in which it ends, and the gate that opens at its end. A cell
-// (task_cell.hpp, sched/detail/group_cell.hpp) adds what the task runs and what becomes of the
+// (task_cell.hpp, sched/detail/group.hpp) adds what the task runs and what becomes of the
 // outcome. So there are four levels: control, header, the
 // owner of the outcome, cell.
 //
