@@ -9,13 +9,28 @@
 /// This is no network library: there are no names, no TLS, no datagrams and no protocols. A descriptor
 /// of any other origin is used in the same way: of a library that resolves names, of socketpair(2), of
 /// a pipe. A write to a pipe without readers raises SIGPIPE, a write to a socket does not.
+//
+// Each operation tries its system call first. If that would block, it waits for the file as
+// async_wait_readable() does, and tries again where the coroutine is about to resume, until the call
+// does not block (turn_back, core/wait_ops.hpp). So each operation is one wait with one time-out, and
+// allocates nothing.
+//
+// A socket may be closed while a coroutine waits for it, and the system may give its descriptor to the
+// next file at once. The coroutine may be about to try again then, because an event came before. So each
+// attempt holds the lock of the driver's entry, and asks first whether the file was forgotten meanwhile.
+// close() forgets the file under the same lock.
 
 #if defined(__linux__)
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/wait_status.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/io/epoll_driver.hpp>
@@ -27,6 +42,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -162,9 +178,263 @@ template <class Driver>
 async_op<io_count> async_write(basic_io_socket<Driver>& to,
                                std::span<const std::byte> all) noexcept;
 
-} // namespace bide::inline BIDE_ABI
+// ---- Implementation
 
-#include <bide/io/detail/socket_ops.hpp>
+namespace detail {
+
+// Runs a system call until no signal interrupts it. Returns its value, or -1 with errno.
+template <class Call> auto uninterrupted(Call call) noexcept {
+    auto n = call();
+    while (n < 0 && errno == EINTR) {
+        n = call();
+    }
+    return n;
+}
+
+inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
+
+// What each operation keeps beside its node. Without `is_over` the system call was not made.
+struct socket_payload : io_payload {
+    bool is_over = false;
+    turn_back<native_platform> turn{};
+
+    wait_status end(int code = 0) noexcept {
+        error = code;
+        is_over = true;
+        return wait_status::granted;
+    }
+};
+struct transfer_payload : socket_payload {
+    std::byte* data = nullptr; // of a write: only read
+    std::size_t size = 0;      // of what is left
+    std::size_t count = 0;
+    bool is_for_all = false;
+};
+template <class Driver> struct connection_payload : socket_payload {
+    basic_io_socket<Driver> made{};
+};
+
+} // namespace detail
+
+/// The payload of a read or a write.
+template <> struct wait_payload<io_count> {
+    using type = detail::transfer_payload; ///< the payload
+};
+/// The payload of an accept or a connect.
+template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std::error_code>> {
+    using type = detail::connection_payload<Driver>; ///< the payload
+};
+
+namespace detail {
+
+// The operations, on the waits of the driver.
+template <class Driver> struct socket_access {
+    using readiness = typename Driver::readiness;
+    using io_socket = basic_io_socket<Driver>;
+    using connection_payload = detail::connection_payload<Driver>;
+
+    // A wait for a file, whose payload has the error if the driver cannot wait for it.
+    static readiness wait_for(Driver& on, int fd, bool writes, socket_payload& p) noexcept {
+        auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
+        const auto way = writes ? Driver::writable : Driver::readable;
+        return {{}, on, its, fd, readiness::way_of(way, its)};
+    }
+
+    template <class T> static result<T, std::error_code> failed(wait_status what, int error) {
+        return what == wait_status::granted
+                   ? unexpected{io_payload::code_of(error != 0 ? error : EAGAIN)}
+                   : unexpected{make_error_code(errc_of(what))};
+    }
+
+    struct operation : readiness {
+        static constexpr bool stands_alone = true;
+        static detail::turn_back<native_platform>& turn_back(socket_payload& p) noexcept {
+            return p.turn;
+        }
+
+        // Calls attempt() unless the file was forgotten, or the payload has an error already.
+        template <class Attempt> wait_status unless_forgotten(Attempt attempt) const noexcept {
+            if (this->its == nullptr) {
+                return wait_status::granted;
+            }
+            Driver::lock::acquire(this->its->locked);
+            const wait_status what = this->is_forgotten() ? wait_status::closed : attempt();
+            Driver::lock::release(this->its->locked);
+            return what;
+        }
+    };
+
+    struct transferring : operation {
+        wait_status try_now(transfer_payload& p) const noexcept {
+            return this->unless_forgotten([this, &p]() noexcept { return attempt(p); });
+        }
+        wait_status attempt(transfer_payload& p) const noexcept {
+            const bool writes = this->which() == Driver::writable;
+            if (p.size == 0 && !writes) {
+                return p.end(); // recv() would wait for a byte, or drop a message
+            }
+            const int from = this->fd;
+            ssize_t n = uninterrupted([&]() noexcept {
+                return writes ? ::send(from, p.data, p.size, MSG_NOSIGNAL)
+                              : ::recv(from, p.data, p.size, 0);
+            });
+            if (n < 0 && errno == ENOTSOCK) {
+                n = uninterrupted([&]() noexcept {
+                    return writes ? ::write(from, p.data, p.size) : ::read(from, p.data, p.size);
+                });
+            }
+            if (n < 0) {
+                return would_block(errno) ? wait_status::waiting : p.end(errno);
+            }
+            const auto moved = static_cast<std::size_t>(n);
+            p.count += moved;
+            p.data += moved;
+            p.size -= moved;
+            return p.is_for_all && p.size != 0 ? wait_status::waiting : p.end();
+        }
+        io_count collect(wait_status what, transfer_payload& p) const noexcept {
+            const bool done = what == wait_status::granted && p.is_over && p.error == 0;
+            return done ? io_count(p.count) : failed<std::size_t>(what, p.error);
+        }
+    };
+
+    struct connection : operation {
+        result<io_socket, std::error_code> collect(wait_status what,
+                                                   connection_payload& p) const noexcept {
+            if (what == wait_status::granted && p.is_over && p.error == 0) {
+                return std::move(p.made);
+            }
+            p.made.close();
+            return failed<io_socket>(what, p.error);
+        }
+    };
+
+    struct accepting : connection {
+        wait_status try_now(connection_payload& p) const noexcept {
+            return this->unless_forgotten([this, &p]() noexcept { return attempt(p); });
+        }
+        wait_status attempt(connection_payload& p) const noexcept {
+            for (;;) {
+                const int made = uninterrupted([&]() noexcept {
+                    return ::accept4(this->fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+                });
+                if (made >= 0) {
+                    p.made = io_socket(static_cast<Driver&>(this->of), made);
+                    return p.end();
+                }
+                if (errno != ECONNABORTED) { // else that peer has gone meanwhile
+                    return would_block(errno) ? wait_status::waiting : p.end(errno);
+                }
+            }
+        }
+    };
+
+    struct connecting : connection {
+        wait_status try_now(connection_payload& p) const noexcept {
+            return this->unless_forgotten([this, &p]() noexcept { return attempt(p); });
+        }
+        wait_status attempt(connection_payload& p) const noexcept {
+            pollfd file{this->fd, POLLOUT, 0};
+            if (::poll(&file, 1, 0) <= 0) {
+                return wait_status::waiting;
+            }
+            int error = 0;
+            socklen_t size = sizeof error;
+            return p.end(::getsockopt(this->fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error
+                                                                                          : errno);
+        }
+    };
+
+    template <class Op, class R, class Payload>
+    static async_op<R> start(Driver& on, int fd, bool writes, Payload p) noexcept {
+        const readiness wait = wait_for(on, fd, writes, p);
+        Op op{wait};
+        return {op, std::move(p)};
+    }
+
+    static async_op<io_count> transfer(const io_socket& of, std::span<const std::byte> bytes,
+                                       bool writes, bool all) noexcept {
+        transfer_payload p;
+        p.data = const_cast<std::byte*>(bytes.data());
+        p.size = bytes.size();
+        p.is_for_all = all;
+        return start<transferring, io_count>(of.driver(), of.fd(), writes, p);
+    }
+};
+
+} // namespace detail
+
+// ---- the operations
+
+template <class Driver>
+async_op<io_count> basic_io_socket<Driver>::async_read_some(std::span<std::byte> into) noexcept {
+    return detail::socket_access<Driver>::transfer(*this, into, false, false);
+}
+
+template <class Driver>
+async_op<io_count>
+basic_io_socket<Driver>::async_write_some(std::span<const std::byte> from) noexcept {
+    return detail::socket_access<Driver>::transfer(*this, from, true, false);
+}
+
+template <class Driver>
+async_op<io_count> async_write(basic_io_socket<Driver>& to,
+                               std::span<const std::byte> all) noexcept {
+    return detail::socket_access<Driver>::transfer(to, all, true, true);
+}
+
+template <class Driver>
+async_op<result<basic_io_socket<Driver>, std::error_code>>
+basic_io_socket<Driver>::async_accept() noexcept {
+    using access = detail::socket_access<Driver>;
+    return access::template start<typename access::accepting,
+                                  result<basic_io_socket, std::error_code>>(
+        driver(), fd_, false, detail::connection_payload<Driver>());
+}
+
+template <class Driver>
+async_op<result<basic_io_socket<Driver>, std::error_code>>
+async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
+    using access = detail::socket_access<Driver>;
+    detail::connection_payload<Driver> p;
+    const int fd = ::socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        p.end(errno);
+    } else if (::connect(fd, to, size) == 0) {
+        p.end();
+    } else if (errno != EINPROGRESS && errno != EINTR) { // a signal does not end it
+        p.end(errno);
+    }
+    p.made = basic_io_socket<Driver>(on, fd);
+    return access::template start<typename access::connecting,
+                                  result<basic_io_socket<Driver>, std::error_code>>(on, fd, true,
+                                                                                    std::move(p));
+}
+
+template <class Driver>
+result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const sockaddr* at,
+                                                           socklen_t size, int backlog) noexcept {
+    const int fd = ::socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    basic_io_socket<Driver> made(on, fd);
+    const int yes = 1;
+    if (fd < 0 || ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        ::bind(fd, at, size) != 0 || ::listen(fd, backlog) != 0) {
+        return unexpected{std::error_code(errno, std::system_category())};
+    }
+    return made;
+}
+
+template <class Driver, class Address>
+async_op<result<basic_io_socket<Driver>, std::error_code>>
+async_connect(Driver& on, const Address& to) noexcept {
+    return async_connect(on, reinterpret_cast<const sockaddr*>(&to), socklen_t{sizeof(Address)});
+}
+template <class Driver, class Address>
+result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept {
+    return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
+}
+
+} // namespace bide::inline BIDE_ABI
 
 #endif
 

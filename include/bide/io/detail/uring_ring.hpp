@@ -17,7 +17,7 @@
 // ThreadSanitizer sees neither the kernel nor liburing. It needs no suppression, because the threads touch
 // the memory of the ring under the lock only.
 //
-// One word decides about the wake, as in detail/epoll_set.hpp:
+// One word decides about the wake, as in epoll_driver.hpp:
 //
 //   awake      no thread sleeps, or the thread is about to return
 //   waiting    the fetching thread sleeps or is about to

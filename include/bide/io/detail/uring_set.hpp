@@ -126,7 +126,7 @@ public:
 
     explicit uring_set(unsigned entries) : ring_(entries) {}
 
-    // ---- For the readiness_driver, as detail/epoll_set.hpp has it. `registered`: a poll with the last
+    // ---- For the readiness_driver, as epoll_driver.hpp has it. `registered`: a poll with the last
     // key may be under way. It keeps the file open, so it is cancelled as soon as it is of no use. So a
     // poll is for one event: one for many would outlive the last waiter each time.
 
