@@ -1,6 +1,6 @@
 # cmake -DOUTPUT=<file> -P amalgamate.cmake
 #
-# Writes the library as one header: bide.hpp, io/io_socket.hpp, parallel.hpp and stream.hpp with every
+# Writes the library as one header: bide.hpp, io.hpp, parallel.hpp, stream.hpp and chrome_trace.hpp with every
 # `#include <bide/...>` replaced by what it includes. The include guards stay, so that the one file and
 # the many may meet in one translation unit. Standard and system headers are included where they were.
 
@@ -56,7 +56,7 @@ string(REPLACE "\n// \n" "\n//\n" licence "${licence}")
 
 set(seen "")
 set(all "")
-foreach(umbrella IN ITEMS bide sched/io_socket parallel stream)
+foreach(umbrella IN ITEMS bide io parallel sched/chrome_trace stream)
     expand(bide/${umbrella}.hpp)
     string(APPEND all "${text}")
 endforeach()

@@ -15,7 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include" / "bide"
 MODULE = INCLUDE / "bide.cppm"
-UMBRELLAS = ["bide.hpp", "parallel.hpp", "io/io_socket.hpp", "stream.hpp"]
+UMBRELLAS = ["bide.hpp", "io.hpp", "parallel.hpp", "sched/chrome_trace.hpp", "stream.hpp"]
 
 INCLUDES = re.compile(r"^\s*#\s*include <bide/([^>]+)>", re.MULTILINE)
 OPENS = re.compile(r"^(?:inline )?namespace ([\w:]+(?:::inline BIDE_ABI)?|) ?\{$")

@@ -1,7 +1,9 @@
 // Compiled with -fno-exceptions -fno-rtti, and run: threads and coroutines wait for each other.
 
 #include <bide/bide.hpp>
+#include <bide/io.hpp>
 #include <bide/parallel.hpp>
+#include <bide/sched/chrome_trace.hpp>
 #include <bide/stream.hpp>
 
 #include <chrono>

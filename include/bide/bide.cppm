@@ -6,8 +6,9 @@
 module;
 
 #include <bide/bide.hpp>
-#include <bide/io/io_socket.hpp>
+#include <bide/io.hpp>
 #include <bide/parallel.hpp>
+#include <bide/sched/chrome_trace.hpp>
 #include <bide/stream.hpp>
 
 export module bide;

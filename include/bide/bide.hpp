@@ -4,8 +4,7 @@
 
 /// \file
 /// Includes the locks, the channels, the tasks and the scheduler. The other rooms have umbrellas of
-/// their own: parallel.hpp, stream.hpp and durable.hpp. Sockets are included by io/io_socket.hpp
-/// alone, because <sys/socket.h> declares accept, bind, connect, listen, send and more as global names.
+/// their own: io.hpp, parallel.hpp, stream.hpp and durable.hpp. sched/chrome_trace.hpp is included by itself.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
@@ -33,11 +32,6 @@
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
-#include <bide/io/driver.hpp>
-#include <bide/io/epoll_driver.hpp>
-#include <bide/io/poll_executor.hpp>
-#include <bide/io/pollable_wait.hpp>
-#include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/executor_runner.hpp>
 #include <bide/sched/for_each_worker.hpp>
 #include <bide/sched/join_set.hpp>

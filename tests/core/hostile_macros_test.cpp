@@ -46,8 +46,9 @@
 
 // These include all headers of the rooms that they belong to.
 #include <bide/bide.hpp>
-#include <bide/io/io_socket.hpp>
+#include <bide/io.hpp>
 #include <bide/parallel.hpp>
+#include <bide/sched/chrome_trace.hpp>
 #include <bide/stream.hpp>
 
 #undef slots

@@ -5,7 +5,7 @@
 // [epoll](../../include/bide/sched/README.md#sockets), so this chapter is for Linux.
 
 #include <bide/bide.hpp>
-#include <bide/io/io_socket.hpp>
+#include <bide/io.hpp>
 
 #include <algorithm>
 #include <array>

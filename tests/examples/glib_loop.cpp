@@ -3,6 +3,7 @@
 // goes on meanwhile. Everything that prints runs on the main thread.
 
 #include <bide/bide.hpp>
+#include <bide/io.hpp>
 
 #include <chrono>
 #include <cstdio>

@@ -1,4 +1,6 @@
-// What a uring_driver does besides waiting for files; that is in file_drivers_test.cpp.
+// What a uring_driver does besides waiting for files; that is in file_drivers_test.cpp. Its operations are for
+// regular files, which never keep a request waiting. The kernel reads and writes sockets at offset 0 as well:
+// those that have to wait, or to end early, use them.
 
 #include <bide/io/uring_driver.hpp>
 
@@ -25,7 +27,6 @@ using test::file_waits;
 using test::held;
 using test::readable;
 using test::waits_until;
-using test::writable;
 
 namespace {
 
@@ -43,17 +44,6 @@ namespace {
 template <class T> T finish(run_loop& loop, join_handle<T> handle) {
     loop.run();
     return std::move(handle).join();
-}
-
-// Listens on a port of its own.
-int listening() {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const auto at = test::loopback();
-    if (::bind(fd, reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||
-        ::listen(fd, 8) != 0) {
-        test::give_up(test::where(), "cannot listen");
-    }
-    return fd;
 }
 
 // A test with a driver that could be a scheduler's.
@@ -78,7 +68,7 @@ TEST_CASE_METHOD(attached_driver, "uring_driver: a wait that its thread has not 
     std::array<std::byte, 4> into{};
     file_outcome outs[2];
     held ready = await(readable(d, e.in), outs[0]);
-    held read = await(d.async_read_some(f.in, into), outs[1]);
+    held read = await(d.async_read_at(f.in, into, 0), outs[1]);
     std::thread([&] {
         ready.start();
         read.start();
@@ -91,100 +81,30 @@ TEST_CASE_METHOD(attached_driver, "uring_driver: a wait that its thread has not 
     CHECK(into[0] == std::byte{'y'});
 }
 
-TEST_CASE_METHOD(attached_driver,
-                 "uring_driver: waits for a file that was closed without forget() end") {
-    ends e = ends::full_sockets();
-    file_waits all;
-    all.add(readable(d, e.out));
-    all.add(writable(d, e.out));
-    close_file(e.out);
-    e.put_back(); // ends the read, and the driver asks for the other direction again
-    REQUIRE(all.come_to(d, "granted granted")); // the next attempt of the writer fails
-}
-
 // ---- Operations
 
-TEST_CASE("uring_driver: reads what there is, waits for more, and finds the end") {
-    const int kind = GENERATE(0, 1, 2); // socket, pipe, pipe that does not block
-    uring_driver io;
-    run_loop loop({.io = &io});
-    ends e = kind == 0 ? ends::sockets(0) : ends::pipe(kind == 2 ? O_NONBLOCK : 0);
-    std::array<std::byte, 4> into{};
-    auto read = [&]() -> task<std::string> {
-        const auto n = co_await io.async_read_some(e.in, into);
-        co_return n ? std::string(reinterpret_cast<const char*>(into.data()), *n)
-                    : n.error().message();
-    };
-    e.put("first");
-    CHECK(loop.run_until(read()) == "firs");
-    CHECK(loop.run_until(read()) == "t");
-    auto second = loop.spawn(read());
-    loop.poll();
-    CHECK_FALSE(second.done());
-    e.put("2");
-    CHECK(finish(loop, std::move(second)) == "2");
-    auto third = loop.spawn(read());
-    loop.poll();
-    close_file(e.out);
-    CHECK(finish(loop, std::move(third)).empty());
-}
-
-TEST_CASE_METHOD(on_loop, "uring_driver: reads and writes of nothing do not wait",
-                 "[promise.nothing-at-once]") {
-    ends stream = ends::full_sockets();
-    const ends pipe = ends::pipe(0);
-    ends::fill(stream.in);
-    int both[2];
-    REQUIRE(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, both) == 0);
-    auto none = [&](auto op) -> task<bool> {
-        const auto n = co_await std::move(op);
-        co_return n && *n == 0;
-    };
-    for (const int fd : {stream.out, pipe.in, both[0]}) { // nothing can be read
-        CHECK(loop.run_until(none(io.async_read_some(fd, {}))));
-    }
-    for (const int fd : {stream.out, pipe.out, both[1]}) {
-        CHECK(loop.run_until(none(io.async_write_some(fd, {}))));
-    }
-    std::array<char, 4> into{'x'};
-    CHECK(loop.run_until(none(io.async_read_some(both[0], {})))); // the empty message stays
-    CHECK(::recv(both[0], into.data(), into.size(), MSG_DONTWAIT) == 0);
-    CHECK(::recv(both[0], into.data(), into.size(), MSG_DONTWAIT) < 0);
-    test::close_file(both[0]);
-    test::close_file(both[1]);
-}
-
-TEST_CASE_METHOD(on_loop, "uring_driver: errors are the system's, and no signal is raised") {
+TEST_CASE_METHOD(on_loop,
+                 "uring_driver: errors are the system's, and nothing is read or written for "
+                 "an empty buffer") {
     ends e = ends::sockets(0);
     std::array<std::byte, 4> into{};
-    auto write = [&]() -> task<std::error_code> { // until it fails
-        const std::vector<std::byte> much(100'000);
-        for (;;) {
-            const auto n = co_await io.async_write_some(e.in, much);
-            if (!n) {
-                co_return n.error();
-            }
-        }
+    auto both = [&](int fd, std::span<std::byte> buffer) -> task<std::array<std::error_code, 2>> {
+        const auto a = co_await io.async_read_at(fd, buffer, 0);
+        const auto b = co_await io.async_write_at(fd, buffer, 0);
+        co_return {a ? std::error_code() : a.error(), b ? std::error_code() : b.error()};
     };
-    auto writing = loop.spawn(write());
-    loop.poll();
-    CHECK_FALSE(writing.done()); // the kernel has the request
-    ::shutdown(e.out, SHUT_RD);
-    CHECK(finish(loop, std::move(writing)) == std::errc::broken_pipe);
-    CHECK(loop.run_until(write()) == std::errc::broken_pipe); // the first attempt fails
+    const auto nothing = loop.run_until(both(e.in, {}));
+    CHECK((!nothing[0] && !nothing[1]));
     const int closed = e.in;
     close_file(e.in);
-    auto all = [&]() -> task<int> {
-        const auto a = co_await io.async_read_some(closed, into);
-        const auto b = co_await io.async_write_some(closed, into);
-        const auto c = co_await io.async_read_at(closed, into, 0);
-        const auto d = co_await io.async_accept(closed);
-        const auto f = co_await io.async_write_at(-1, into, 0);
-        const auto bad = std::errc::bad_file_descriptor;
-        co_return (a.error() == bad) + (b.error() == bad) + (c.error() == bad) +
-            (d.error() == bad) + (f.error() == bad);
-    };
-    CHECK(loop.run_until(all()) == 5);
+    for (const int fd : {closed, -1}) {
+        const auto found = loop.run_until(both(fd, into));
+        CHECK(found[0] == std::errc::bad_file_descriptor);
+        CHECK(found[1] == std::errc::bad_file_descriptor);
+    }
+    int folder = ::open("/", O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+    CHECK(loop.run_until(both(folder, into))[0] == std::errc::is_a_directory);
+    close_file(folder);
 }
 
 TEST_CASE_METHOD(on_loop, "uring_driver: reads and writes a file at offsets") {
@@ -218,36 +138,6 @@ TEST_CASE_METHOD(on_loop, "uring_driver: reads and writes a file at offsets") {
     close_file(version);
 }
 
-TEST_CASE_METHOD(on_loop, "uring_driver: connects and accepts, and reports a refusal") {
-    int door = listening();
-    const auto at = test::address_of(door);
-    const auto* const address = reinterpret_cast<const sockaddr*>(&at);
-    int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    auto accept = [&]() -> task<int> {
-        const auto made = co_await io.async_accept(door);
-        co_return made ? *made : -1;
-    };
-    auto connect = [&]() -> task<std::error_code> {
-        const auto made = co_await io.async_connect(client, address, sizeof at);
-        co_return made ? std::error_code() : made.error();
-    };
-    auto accepting = loop.spawn(accept());
-    loop.poll();
-    CHECK_FALSE(accepting.done());
-    CHECK_FALSE(loop.run_until(connect()));
-    int served = finish(loop, std::move(accepting));
-    REQUIRE(served >= 0);
-    CHECK(::send(client, "x", 1, 0) == 1);
-    char byte = 0;
-    CHECK(::recv(served, &byte, 1, 0) == 1);
-    close_file(served);
-    close_file(client);
-    close_file(door);
-    client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(loop.run_until(connect()) == std::errc::connection_refused);
-    close_file(client);
-}
-
 // ---- Operations that end early
 
 TEST_CASE_METHOD(
@@ -261,7 +151,7 @@ TEST_CASE_METHOD(
     const auto ended =
         [&](auto adapt, const std::function<void(join_handle<std::error_code>&)>& end = nullptr) {
             auto read = [&]() -> task<std::error_code> {
-                const auto n = co_await adapt(io.async_read_some(e.in, *into));
+                const auto n = co_await adapt(io.async_read_at(e.in, *into, 0));
                 co_return n.error();
             };
             auto handle = loop.spawn(read);
@@ -295,7 +185,7 @@ TEST_CASE_METHOD(
     }
     SECTION("destroyed coroutine") {
         file_outcome out;
-        held reader = await(io.async_read_some(e.in, *into), out);
+        held reader = await(io.async_read_at(e.in, *into, 0), out);
         reader.start();
         loop.poll();
         reader.destroy();
@@ -303,7 +193,7 @@ TEST_CASE_METHOD(
     }
     SECTION("destroyed while a thread sleeps in wait()") {
         file_outcome out;
-        held reader = await(io.async_read_some(e.in, *into), out);
+        held reader = await(io.async_read_at(e.in, *into, 0), out);
         std::atomic<bool> over{false};
         std::thread sleeping([&] {
             while (!over) {
@@ -313,7 +203,7 @@ TEST_CASE_METHOD(
         reader.start();
         reader.destroy();
         for (int i = 0; i < 50; ++i) { // the thread takes the completions of some of them
-            held next = await(io.async_read_some(e.in, *into), out);
+            held next = await(io.async_read_at(e.in, *into, 0), out);
             next.start();
         }
         CHECK_FALSE(out.done);
@@ -334,7 +224,7 @@ TEST_CASE_METHOD(on_loop, "uring_driver: an operation that has happened before i
     ends e = ends::sockets(0);
     std::array<std::byte, 8> into{};
     auto read = [&]() -> task<std::size_t> {
-        const auto n = co_await io.async_read_some(e.in, into);
+        const auto n = co_await io.async_read_at(e.in, into, 0);
         co_return n ? *n : std::size_t{99};
     };
     auto handle = loop.spawn(read());
@@ -343,38 +233,6 @@ TEST_CASE_METHOD(on_loop, "uring_driver: an operation that has happened before i
     handle.cancel();
     CHECK(finish(loop, std::move(handle)) == 4);
     CHECK(e.rest().empty());
-}
-
-TEST_CASE_METHOD(on_loop,
-                 "uring_driver: accepts that end early lose no connection and no descriptor") {
-    int door = listening();
-    const auto at = test::address_of(door);
-    const auto files = test::open_files();
-    const bool arrives_before = GENERATE(false, true);
-    int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const auto connect = [&] {
-        return ::connect(client, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
-    };
-    file_outcome out;
-    held first = await(io.async_accept(door), out);
-    first.start();
-    if (arrives_before) {
-        REQUIRE(connect()); // it is accepted for a coroutine that ends
-    }
-    first.destroy();
-    if (!arrives_before) {
-        REQUIRE(connect());
-        auto accept = [&]() -> task<int> {
-            const auto made = co_await io.async_accept(door);
-            co_return made ? *made : -1;
-        };
-        int served = loop.run_until(accept());
-        CHECK(served >= 0);
-        close_file(served);
-    }
-    close_file(client);
-    CHECK(test::open_files() == files);
-    close_file(door);
 }
 
 TEST_CASE("uring_driver: the end of an attachment ends all waits and operations") {
@@ -386,11 +244,11 @@ TEST_CASE("uring_driver: the end of an attachment ends all waits and operations"
     {
         const driver::attachment attached(d);
         all.add(readable(d, e.in));
-        all.add(d.async_read_some(e.in, into));
-        all.add(d.async_read_some(f.in, into));
+        all.add(d.async_read_at(e.in, into, 0));
+        all.add(d.async_read_at(f.in, into, 0));
         CHECK(all.said() == "waits waits waits");
     }
-    all.add(d.async_read_some(f.in, into));
+    all.add(d.async_read_at(f.in, into, 0));
     CHECK(all.said() == "closed closed closed undriven");
     e.put("x");
     CHECK(e.rest() == "x");
@@ -409,13 +267,13 @@ TEST_CASE("uring_driver: more operations than the ring has entries lose nothing"
     file_waits all;
     for (std::size_t i = 0; i < count; ++i) {
         files.push_back(ends::sockets(0));
-        reads.push_back(&all.add(io.async_read_some(files[i].in, into[i])));
+        reads.push_back(&all.add(io.async_read_at(files[i].in, into[i], 0)));
         all.add(readable(io, files[i].in));
     }
     file_outcome last;
     std::array<std::byte, 4> unused{};
     ends quiet = ends::sockets(0);
-    held ended = await(io.async_read_some(quiet.in, unused), last);
+    held ended = await(io.async_read_at(quiet.in, unused, 0), last);
     ended.start();
     for (std::size_t i = 0; i < count; ++i) {
         files[i].put(i % 2 == 0 ? "x" : "yy");
@@ -427,17 +285,16 @@ TEST_CASE("uring_driver: more operations than the ring has entries lose nothing"
     }
 }
 
-TEST_CASE_METHOD(on_loop,
-                 "uring_driver: an operation allocates nothing once there were as many before") {
+TEST_CASE_METHOD(on_loop, "uring_driver: an operation allocates nothing") {
     ends e = ends::sockets(0);
     std::size_t allocated = 99;
     auto work = [&]() -> task<> {
         std::array<std::byte, 8> into{};
         for (int i = 0; i < 3; ++i) {
             const auto before = test::allocations_here();
-            const auto late = co_await io.async_read_some(e.in, into).with_timeout(1ms);
+            const auto late = co_await io.async_read_at(e.in, into, 0).with_timeout(1ms);
             e.put("x");
-            const auto got = co_await io.async_read_some(e.in, into);
+            const auto got = co_await io.async_read_at(e.in, into, 0);
             allocated = test::allocations_here() - before;
             if (!got || late) {
                 co_return;
@@ -455,8 +312,8 @@ TEST_CASE("uring_driver: destroyed with operations under way, it terminates with
         uring_driver d;
         const driver::attachment attached(d);
         file_waits all;
-        all.add(d.async_read_some(e.in, into));
-        all.add(d.async_read_some(e.in, into));
+        all.add(d.async_read_at(e.in, into, 0));
+        all.add(d.async_read_at(e.in, into, 0));
         std::destroy_at(&d);
     });
     INFO(said);
@@ -486,8 +343,8 @@ TEST_CASE(
             return;
         }
         for (std::size_t n = 0; all && n < rounds; ++n) {
-            held ends_now = await(d.async_read_some(quiet.in, unused), none);
-            await_detached(d.async_read_some(e.in, into), outs[n]);
+            held ends_now = await(d.async_read_at(quiet.in, unused, 0), none);
+            await_detached(d.async_read_at(e.in, into, 0), outs[n]);
             ends_now.start();
             e.put("x");
             ends_now.destroy();
@@ -562,7 +419,7 @@ task<std::size_t> send_all(uring_driver& io, int fd, std::size_t total, std::uin
         }
         const auto rest = chance.below(4) == 0 ? chance.rest(30) : std::chrono::nanoseconds(1h);
         const auto done =
-            co_await io.async_write_some(fd, std::span(piece).first(n)).with_timeout(rest);
+            co_await io.async_write_at(fd, std::span(piece).first(n), 0).with_timeout(rest);
         if (done) {
             sent += *done;
         } else if (done.error() != errc::timeout) {
@@ -580,7 +437,7 @@ task<std::size_t> receive_all(uring_driver& io, int fd, std::uint32_t seed) {
     for (;;) {
         const auto into = std::make_unique<std::vector<std::byte>>(1 + chance.below(15'000));
         const auto rest = chance.below(3) == 0 ? chance.rest(30) : std::chrono::nanoseconds(1h);
-        const auto n = co_await io.async_read_some(fd, *into).with_timeout(rest);
+        const auto n = co_await io.async_read_at(fd, *into, 0).with_timeout(rest);
         if (!n && n.error() == errc::timeout) {
             continue;
         }

@@ -96,6 +96,18 @@ public:
         }
     }
 
+protected:
+    // The data of the eventfd's events.
+    static constexpr std::uint64_t wake_mark = ~std::uint64_t{0};
+
+    // Adds a file whose events carry `key`. Returns 0 or the system's error number.
+    int watch(int fd, std::uint64_t key, std::uint32_t events = EPOLLIN) noexcept {
+        epoll_event wanted{};
+        wanted.events = events;
+        wanted.data.u64 = key;
+        return ::epoll_ctl(set_.fd, EPOLL_CTL_ADD, fd, &wanted) == 0 ? 0 : errno;
+    }
+
 private:
     enum class sleeper : std::uint32_t { awake, waiting, woken };
 
@@ -117,9 +129,6 @@ private:
     }
 
     static constexpr unsigned most = driver::max_completions;
-    // The data of the eventfd's events.
-    static constexpr std::uint64_t wake_mark = ~std::uint64_t{0};
-
     int wait_for_events(deadline until) noexcept;
 
     const owned_fd set_;
@@ -135,10 +144,7 @@ private:
 template <class Platform>
 epoll_set<Platform>::epoll_set()
     : set_(::epoll_create1(EPOLL_CLOEXEC)), wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    epoll_event wake_edge{};
-    wake_edge.events = EPOLLIN | EPOLLET;
-    wake_edge.data.u64 = wake_mark;
-    if (::epoll_ctl(set_.fd, EPOLL_CTL_ADD, wake_event_.fd, &wake_edge) != 0) {
+    if (watch(wake_event_.fd, wake_mark, EPOLLIN | EPOLLET) != 0) {
         fail();
     }
 }

@@ -3,11 +3,35 @@
 #define BIDE_IO_URING_DRIVER_HPP
 
 /// \file
-/// Lets coroutines wait for files, and read and write them, by Linux's io_uring(7). Needs Linux 5.11 and
-/// liburing: link bide::uring, or bide and liburing. No other header includes this one.
+/// Lets coroutines read and write regular files by Linux's io_uring(7), and wait for files as an
+/// epoll_driver does. Needs Linux 5.11 and liburing: link bide::uring, or bide and liburing. No other header
+/// includes this one.
 //
-// The readiness of files is in detail/readiness_driver.hpp, requests and their ends in
-// detail/uring_set.hpp, the lock, the wake and the queues of the ring in detail/uring_ring.hpp.
+// The ring is one more file of an epoll set, which is readable while the kernel has posted completions. So
+// the sleep, the wake and the waits for files are those of epoll_driver.hpp.
+//
+// A uring_request lies in the frame of the coroutine that waits for it, and so may its buffer. The kernel
+// uses both until it has posted the completion. So a wait is over only then: a stop, a time-out or the
+// end of the coroutine asks the kernel to end the request, and waits for the completion. All fields are
+// written under the lock of the ring:
+//
+//   idle        not submitted yet; cancel() forbids it
+//   submitted   the kernel has it, or it is about to be submitted again
+//   ends_early  the same, and its end was asked for. It is not submitted again
+//   ended       the result stands, and next() has not returned the waiter yet
+//   over        the result stands. Only the owner accesses it
+//
+// The lock guards both queues of the ring. Each request is submitted at once. If the kernel takes none, for
+// want of memory, the thread waits for it without the lock. Completions are taken by any thread, and only
+// noted in their requests; look() then does what follows from them, which may submit. A thread that leaves
+// something for next() wakes the thread in wait(): the kernel's wake is gone with the completions.
+//
+// The kernel ends the requests of a thread that has ended, with ECANCELED. Such a request is submitted
+// again. If a request to end another one does not find it although it is not over (ENOENT), the kernel
+// was about to take it up again: it is asked once more.
+//
+// ThreadSanitizer sees neither the kernel nor liburing. It needs no suppression, because the threads touch
+// the memory of the ring under the lock only.
 
 #if !defined(__has_include) || !__has_include(<liburing.h>)
 #error "bide/io/uring_driver.hpp needs <liburing.h>, of Debian's package liburing-dev."
@@ -18,6 +42,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
@@ -26,23 +51,157 @@
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/detail/readiness_driver.hpp>
-#include <bide/io/detail/uring_set.hpp>
 #include <bide/io/driver.hpp>
+#include <bide/io/epoll_driver.hpp>
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <system_error>
-#include <type_traits>
+#include <utility>
 
-#include <sys/socket.h>
+#include <liburing.h>
+#include <poll.h>
 #include <sys/types.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 namespace bide::inline BIDE_ABI {
+
+namespace detail {
+
+struct uring_request {
+    enum class phase : unsigned char { idle, submitted, ends_early, ended, over };
+
+    phase at = phase::idle;
+    bool writes = false;
+    bool polls = false;        // waits until the file is ready; only then reads or writes
+    bool is_left_out = false;  // its end was asked for before this step could be submitted
+    bool is_abandoned = false; // end_now() waits for it, and its waiter is not woken
+    bool is_taken = false;     // in the list of those for which look() has something to do:
+    bool has_answer = false;   // `answer` is the kernel's, to the last step
+    bool asks_again = false;   // the request to end it has not found it
+    wait_status ended_by = wait_status::granted;
+    int fd = -1;
+    int answer = 0;
+    int result = 0; // negative: the system's error
+    std::uint32_t size = 0;
+    void* data = nullptr; // of a write: only read
+    std::uint64_t offset = 0;
+    void* waiter = nullptr;
+    uring_request* next =
+        nullptr; // in the list of those that are submitted, or of those that have ended
+    uring_request* prev = nullptr;
+    uring_request* next_taken = nullptr;
+};
+
+// The ring, and the requests that it has.
+template <class Platform> class uring_set : public epoll_set<Platform> {
+    using base = epoll_set<Platform>;
+    using node = basic_waiter<Platform>;
+    using phase = uring_request::phase;
+
+public:
+    static constexpr const char* name = "uring_driver";
+
+    struct event : base::event {
+        node* completed; // the waiter of a request that has ended, or nullptr: then it is of a file
+    };
+
+    // Throws: std::system_error if the system refuses, or is older than Linux 5.11.
+    explicit uring_set(unsigned entries);
+    ~uring_set() { ::io_uring_queue_exit(&ring_); }
+
+    // ---- For the readiness_driver
+
+    bool fetch(deadline until) noexcept {
+        return base::fetch(has_news() ? deadline::poll() : until);
+    }
+    bool has_next() const noexcept { return base::has_next() || has_news(); }
+    bool next(event& told) noexcept;
+
+    // ---- Requests
+
+    // Submits it unless refusal() returns an outcome, which is then returned. `refusal` runs under the
+    // lock.
+    template <class Refusal> wait_status begin(uring_request& r, node& w, Refusal refusal) noexcept;
+    // Asks the kernel to end it; `why` is what became of it if it has not happened by then.
+    void end_early(uring_request& r, node& w, wait_status why) noexcept;
+    // Asks the kernel to end it, and waits until it is over. Returns false if next() has returned its
+    // waiter before. From then on next() does not return it: the thread that takes the completion must
+    // not wake a coroutine that is being destroyed.
+    bool end_now(uring_request& r) noexcept;
+    // Asks the kernel to end all requests for a file, or all requests if `fd` is negative.
+    void end_all(int fd) noexcept;
+    // Returns the number of requests that are not over.
+    std::size_t size() noexcept;
+
+private:
+    using word = std::uint32_t;
+    using lock_word = lock_bits<Platform, word>;
+
+    static constexpr std::uint64_t ring_mark = base::wake_mark - 1; // no file has this key
+    static constexpr std::uint64_t ends_it = 1; // in the data of a request that ends another one
+
+    struct list {
+        uring_request* first = nullptr;
+        uring_request* last = nullptr;
+
+        void push(uring_request& r) noexcept {
+            r.next = nullptr;
+            r.prev = last;
+            (last != nullptr ? last->next : first) = &r;
+            last = &r;
+        }
+        void remove(uring_request& r) noexcept {
+            (r.prev != nullptr ? r.prev->next : first) = r.next;
+            (r.next != nullptr ? r.next->prev : last) = r.prev;
+        }
+    };
+
+    void lock() noexcept { lock_word::acquire(locked_); }
+    void unlock() noexcept { lock_word::release_plain(locked_); }
+    void wait_unlocked(basic_backoff<Platform>& again) noexcept {
+        ++releases_;
+        unlock();
+        again();
+        lock();
+    }
+    // Returns true if there is something for next().
+    bool has_news() const noexcept {
+        // Order: relaxed; a hint, and next() looks under the lock.
+        return has_news_.load(std::memory_order_relaxed);
+    }
+    // Under the lock, after a change. Returns has_news().
+    bool note_news() noexcept {
+        const bool some = taken_ != nullptr || ended_.first != nullptr;
+        // Order: relaxed; written under the lock.
+        has_news_.store(some, std::memory_order_relaxed);
+        return some;
+    }
+
+    // Under the lock:
+    template <class Prepare> void submit(std::uint64_t data, Prepare prepare) noexcept;
+    void submit_step(uring_request& r) noexcept;
+    void submit_cancel(uring_request& r) noexcept;
+    bool flush() noexcept;
+    void take() noexcept;
+    void look() noexcept;
+    static bool is_over(uring_request& r) noexcept;
+
+    typename Platform::template atomic<word> locked_{0};
+    typename Platform::template atomic<bool> has_news_{false};
+    // Under the lock:
+    io_uring ring_{};
+    unsigned releases_ = 0; // how often submit() has released the lock
+    list running_;
+    list ended_;
+    uring_request* taken_ = nullptr;
+};
+
+} // namespace detail
 
 /// The number of bytes that were read or written.
 struct uring_count {
@@ -50,34 +209,23 @@ struct uring_count {
     /// Returns the number.
     constexpr operator std::size_t() const noexcept { return bytes; }
 };
-/// An open descriptor. The caller closes it.
-struct uring_file {
-    int fd; ///< the descriptor
-    /// Returns the descriptor.
-    constexpr operator int() const noexcept { return fd; }
-};
 
 /// The payload of a read or a write.
 template <> struct wait_payload<result<uring_count, std::error_code>> {
     using type = detail::uring_request; ///< the payload
 };
-/// The payload of an accept or a connect.
-template <> struct wait_payload<result<uring_file, std::error_code>> {
-    using type = detail::uring_request; ///< the payload
-};
 
-/// A driver for files, sockets and pipes. It waits until they are ready, as an epoll_driver does, and
-/// carries out whole operations: regular files are never ready or unready, only this reads them without
-/// blocking a worker.
+/// An epoll_driver that also reads and writes regular files. These are never ready or unready: only this
+/// reads them without blocking a worker.
 ///
-/// A thread that has begun a wait or an operation is interrupted when the kernel completes it. So a system
-/// call of it may fail with EINTR, as after a signal handler; bide's own do not.
+/// A thread that has begun an operation is interrupted when the kernel completes it. So a system call of it
+/// may fail with EINTR, as after a signal handler; bide's own do not.
 template <class Platform>
 class basic_uring_driver final
     : public detail::readiness_driver<Platform, detail::uring_set<Platform>> {
     using base = detail::readiness_driver<Platform, detail::uring_set<Platform>>;
     using request = detail::uring_request;
-    template <class T> using operation_of = basic_async_op<result<T, std::error_code>, Platform>;
+    using operation = basic_async_op<result<uring_count, std::error_code>, Platform>;
 
 public:
     /// Makes the ring. `entries` is the size of its submission queue. That is no limit: each request is
@@ -90,14 +238,13 @@ public:
     /// attachment.
     ~basic_uring_driver() override;
 
-    /// See epoll_driver. The kernel keeps a file open while a coroutine waits for it, and for a moment
-    /// after the wait.
+    /// See epoll_driver.
     using base::async_wait_readable;
     /// \overload
     using base::async_wait_writable;
-    /// See driver. The deadline is exact to the nanosecond.
+    /// See epoll_driver.
     using base::wait;
-    /// See driver. Makes a system call only if a thread sleeps in wait().
+    /// See epoll_driver.
     using base::wake;
 
     /// Ends all waits and operations for the file with errc::closed; the operations that the kernel has
@@ -114,74 +261,36 @@ public:
     // ---- Operations. Each returns an error and throws none. Each takes with_timeout() and with_stop(),
     // and ends when its task is cancelled: errc::timeout, errc::stopped, and nothing was transferred.
     // The kernel uses the buffer until the operation has ended. So a time-out, a stop or a cancellation
-    // asks the kernel to end it, and the wait is over when the kernel says so: at once for a socket or a
-    // pipe; for a regular file after the device has answered. If it has happened by then, that is its
-    // result. If the coroutine is destroyed meanwhile, the destructor blocks until the kernel has ended
-    // the operation. Each needs a scheduler or a run_loop that runs the driver: errc::no_driver
-    // otherwise. The descriptor may block or not.
+    // asks the kernel to end it, and the wait is over when the kernel says so, which may be after the
+    // device has answered. If it has happened by then, that is its result. If the coroutine is destroyed
+    // meanwhile, the destructor blocks until the kernel has ended the operation. Each needs a scheduler
+    // or a run_loop that runs the driver: errc::no_driver otherwise.
 
-    /// Reads what there is, at least one byte, at most into.size(), from a socket, a pipe, or the current
-    /// position of a file.
-    /// Returns: the number of bytes; 0 at the end. 0 at once if `into` is empty: then nothing is received,
-    /// and no message is lost.
-    /// Requires: `into` exists until the operation is over.
-    operation_of<uring_count> async_read_some(int fd, std::span<std::byte> into) noexcept {
-        return transfer(request::kind::receive, fd, into.data(), into.size());
-    }
-    /// Writes as much as fits, at least one byte. A write to a pipe without readers raises SIGPIPE, a
-    /// write to a socket does not. Writes of nothing to a stream do nothing; to a socket of messages they
-    /// send an empty message.
-    /// Returns: the number of bytes.
-    /// Requires: `from` exists until the operation is over.
-    operation_of<uring_count> async_write_some(int fd, std::span<const std::byte> from) noexcept {
-        return transfer(request::kind::send, fd, const_cast<std::byte*>(from.data()), from.size());
-    }
     /// Reads from a file at an offset in bytes. Its current position stays as it is.
     /// Returns: the number of bytes, which may be fewer than into.size(); 0 at the end of the file.
     /// Requires: `into` exists until the operation is over.
-    operation_of<uring_count> async_read_at(int fd, std::span<std::byte> into,
-                                            std::uint64_t offset) noexcept {
-        return transfer(request::kind::read, fd, into.data(), into.size(), offset);
+    operation async_read_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept {
+        return transfer(false, fd, into.data(), into.size(), offset);
     }
     /// Writes to a file at an offset in bytes. Its current position stays as it is.
     /// Returns: the number of bytes, which may be fewer than from.size().
     /// Requires: `from` exists until the operation is over.
-    operation_of<uring_count> async_write_at(int fd, std::span<const std::byte> from,
-                                             std::uint64_t offset) noexcept {
-        return transfer(request::kind::write, fd, const_cast<std::byte*>(from.data()), from.size(),
-                        offset);
-    }
-    /// Accepts a connection on a listening socket. A deadline that has passed ends it without an attempt.
-    /// Returns: the connection, a blocking descriptor that is closed on exec.
-    /// Cancellation: no connection is lost, and no descriptor.
-    operation_of<uring_file> async_accept(int fd) noexcept {
-        request r;
-        r.what = request::kind::accept;
-        r.fd = fd;
-        return {opening{{*this}}, r};
-    }
-    /// Connects a socket to an address. A deadline that has passed ends it without an attempt.
-    /// Returns: `fd`. The socket stays the caller's in each case; after an error, close it.
-    /// Requires: the address exists until the operation is over.
-    operation_of<uring_file> async_connect(int fd, const sockaddr* to, socklen_t size) noexcept {
-        request r;
-        r.what = request::kind::connect;
-        r.fd = fd;
-        r.data = const_cast<sockaddr*>(to);
-        r.size = size;
-        return {opening{{*this}}, r};
+    operation async_write_at(int fd, std::span<const std::byte> from,
+                             std::uint64_t offset) noexcept {
+        return transfer(true, fd, const_cast<std::byte*>(from.data()), from.size(), offset);
     }
 
 private:
     using node = basic_waiter<Platform>;
 
-    // The steps of each operation (core/wait_ops.hpp).
-    struct operation {
+    // The steps of an operation (core/wait_ops.hpp).
+    struct transferring {
         static constexpr bool stands_alone = true;
         static constexpr const char* waited_for = "a file";
 
         basic_uring_driver& of;
 
+        wait_status try_now(request& r) const noexcept;
         wait_status enqueue(node& w, request& r) const noexcept {
             return of.set_.begin(r, w, [this, &w, &r]() noexcept {
                 const wait_status what = w.forbidden();
@@ -200,10 +309,7 @@ private:
             of.set_.end_early(r, w, why);
             return false; // the completion decides
         }
-
-    protected:
-        template <class T>
-        static result<T, std::error_code> value(wait_status what, const request& r) noexcept {
+        result<uring_count, std::error_code> collect(wait_status what, request& r) const noexcept {
             const wait_status how = what == wait_status::granted ? r.ended_by : what;
             if (how != wait_status::granted) {
                 return unexpected{make_error_code(errc_of(how))};
@@ -211,43 +317,20 @@ private:
             if (r.result < 0) {
                 return unexpected{io_payload::code_of(-r.result)};
             }
-            if constexpr (std::is_same_v<T, uring_file>) {
-                return uring_file{r.what == request::kind::connect ? r.fd : r.result};
-            } else {
-                return uring_count{static_cast<std::size_t>(r.result)};
-            }
+            return uring_count{static_cast<std::size_t>(r.result)};
         }
     };
 
-    struct transferring : operation {
-        wait_status try_now(request& r) const noexcept;
-        result<uring_count, std::error_code> collect(wait_status what, request& r) const noexcept {
-            return operation::template value<uring_count>(what, r);
-        }
-    };
-
-    struct opening : operation {
-        wait_status try_now(request&) const noexcept { return wait_status::waiting; }
-        result<uring_file, std::error_code> collect(wait_status what, request& r) const noexcept {
-            return operation::template value<uring_file>(what, r);
-        }
-        void give_back(wait_status, request& r) const noexcept {
-            if (r.what == request::kind::accept && r.at == request::phase::over && r.result >= 0 &&
-                r.ended_by == wait_status::granted) {
-                ::close(r.result);
-            }
-        }
-    };
-
-    operation_of<uring_count> transfer(request::kind what, int fd, void* data, std::size_t size,
-                                       std::uint64_t offset = request::current_position) noexcept {
+    operation transfer(bool writes, int fd, void* data, std::size_t size,
+                       std::uint64_t offset) noexcept {
+        constexpr std::size_t most = 0x7fff'f000; // as read(2)
         request r;
-        r.what = what;
+        r.writes = writes;
         r.fd = fd;
         r.data = data;
-        r.size = static_cast<std::uint32_t>(std::min<std::size_t>(size, 0x7fff'f000)); // as read(2)
+        r.size = static_cast<std::uint32_t>(size < most ? size : most);
         r.offset = offset;
-        return {transferring{{*this}}, r};
+        return {transferring{*this}, r};
     }
 
     void detached() noexcept override;
@@ -265,30 +348,18 @@ template <class Platform> basic_uring_driver<Platform>::~basic_uring_driver() {
 // The attempt without the ring. If it would block, or the file cannot tell, the ring does it.
 template <class Platform>
 wait_status basic_uring_driver<Platform>::transferring::try_now(request& r) const noexcept {
-    using kind = request::kind;
     const int before = errno;
+    const iovec all{r.data, r.size};
+    const auto at = static_cast<off_t>(r.offset);
     ssize_t n = 0;
-    if (r.what == kind::send || (r.size != 0 && r.what == kind::receive)) {
-        n = r.what == kind::send ? ::send(r.fd, r.data, r.size, MSG_NOSIGNAL | MSG_DONTWAIT)
-                                 : ::recv(r.fd, r.data, r.size, MSG_DONTWAIT);
-        if (n < 0 && errno == ENOTSOCK) {
-            r.what = r.what == kind::send ? kind::write : kind::read;
-            n = 0;
-        }
-    }
-    if (r.size != 0 && (r.what == kind::read || r.what == kind::write)) {
-        const iovec all{r.data, r.size};
-        const auto at = static_cast<off_t>(r.offset);
-        n = r.what == kind::write ? ::pwritev2(r.fd, &all, 1, at, RWF_NOWAIT)
-                                  : ::preadv2(r.fd, &all, 1, at, RWF_NOWAIT);
-        if (n < 0 && errno != EBADF) {
-            errno = EAGAIN; // the ring finds the error
-        }
+    if (r.size != 0) {
+        n = r.writes ? ::pwritev2(r.fd, &all, 1, at, RWF_NOWAIT)
+                     : ::preadv2(r.fd, &all, 1, at, RWF_NOWAIT);
     }
     const int error = errno;
     errno = before;
-    if (n < 0 && (error == EAGAIN || error == EWOULDBLOCK || error == EINTR)) {
-        return wait_status::waiting;
+    if (n < 0 && error != EBADF) {
+        return wait_status::waiting; // the ring finds the error
     }
     r.at = request::phase::over;
     r.result = n < 0 ? -error : static_cast<int>(n);
@@ -312,6 +383,269 @@ template <class Platform> void basic_uring_driver<Platform>::detached() noexcept
     }
 }
 
+// ---- The ring
+
+namespace detail {
+
+template <class Platform> uring_set<Platform>::uring_set(unsigned entries) {
+    io_uring_params how{};
+    int error = ::io_uring_queue_init_params(entries, &ring_, &how);
+    if (error < 0) {
+        BIDE_THROW(std::system_error(
+            -error, std::system_category(),
+            "bide: uring_driver: the system has refused io_uring (many containers forbid it)"));
+    }
+    constexpr unsigned needed =
+        IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG; // the latter came with 5.11
+    error = (how.features & needed) != needed ? ENOSYS : this->watch(ring_.ring_fd, ring_mark);
+    if (error != 0) {
+        ::io_uring_queue_exit(&ring_);
+        BIDE_THROW(std::system_error(error, std::system_category(),
+                                     "bide: uring_driver needs Linux 5.11 or later"));
+    }
+}
+
+// Submits what prepare(io_uring_sqe&) makes of an empty request. If the queue is full, or the kernel takes
+// none, releases the lock meanwhile.
+template <class Platform>
+template <class Prepare>
+void uring_set<Platform>::submit(std::uint64_t data, Prepare prepare) noexcept {
+    basic_backoff<Platform> again;
+    const auto wait = [&]() noexcept {
+        take(); // the kernel may want room for completions first
+        if (note_news()) {
+            this->wake();
+        }
+        wait_unlocked(again);
+    };
+    io_uring_sqe* to = ::io_uring_get_sqe(&ring_);
+    for (; to == nullptr; to = ::io_uring_get_sqe(&ring_)) {
+        if (!flush()) {
+            wait();
+        }
+    }
+    prepare(*to);
+    to->user_data = data;
+    while (!flush()) {
+        wait();
+    }
+}
+
+// Submits the next step of a request. If its end was asked for while submit() had released the lock, a
+// request that does nothing takes its place.
+template <class Platform> void uring_set<Platform>::submit_step(uring_request& r) noexcept {
+    submit(reinterpret_cast<std::uintptr_t>(&r), [&r](io_uring_sqe& to) noexcept {
+        if (r.at != phase::submitted) {
+            r.is_left_out = true;
+            ::io_uring_prep_nop(&to);
+        } else if (r.polls) {
+            ::io_uring_prep_poll_add(&to, r.fd, r.writes ? POLLOUT : POLLIN);
+        } else if (r.writes) {
+            ::io_uring_prep_write(&to, r.fd, r.data, r.size, r.offset);
+        } else {
+            ::io_uring_prep_read(&to, r.fd, r.data, r.size, r.offset);
+        }
+    });
+}
+
+template <class Platform> void uring_set<Platform>::submit_cancel(uring_request& r) noexcept {
+    const auto of = reinterpret_cast<std::uintptr_t>(&r);
+    submit(of | ends_it, [of](io_uring_sqe& to) noexcept {
+        ::io_uring_prep_rw(IORING_OP_ASYNC_CANCEL, &to, -1, nullptr, 0, 0);
+        to.addr = of;
+    });
+}
+
+// Gives the kernel all requests. Returns false if some are left.
+template <class Platform> bool uring_set<Platform>::flush() noexcept {
+    while (::io_uring_sq_ready(&ring_) != 0) {
+        if (const int n = ::io_uring_submit(&ring_); n <= 0 && n != -EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Notes the completions in their requests.
+template <class Platform> void uring_set<Platform>::take() noexcept {
+    for (io_uring_cqe* c = nullptr; ::io_uring_peek_cqe(&ring_, &c) == 0;) {
+        const std::uint64_t data = c->user_data;
+        const int answer = c->res;
+        ::io_uring_cqe_seen(&ring_, c);
+        auto* r = reinterpret_cast<uring_request*>(static_cast<std::uintptr_t>(data & ~ends_it));
+        if ((data & ends_it) == 0) {
+            r->has_answer = true;
+            r->answer = answer;
+        } else {
+            uring_request* at = answer == -ENOENT ? running_.first : nullptr;
+            while (at != nullptr && at != r) {
+                at = at->next;
+            }
+            if (at == nullptr) {
+                continue; // it is over
+            }
+            r->asks_again = true;
+        }
+        if (!std::exchange(r->is_taken, true)) {
+            r->next_taken = std::exchange(taken_, r);
+        }
+    }
+}
+
+// Does what follows from the completions that were taken.
+template <class Platform> void uring_set<Platform>::look() noexcept {
+    while (uring_request* const r = taken_) {
+        taken_ = r->next_taken;
+        r->is_taken = false;
+        const bool asks_again = std::exchange(r->asks_again, false);
+        if (!std::exchange(r->has_answer, false)) {
+            if (asks_again && r->at == phase::ends_early) {
+                submit_cancel(*r);
+            }
+        } else if (!is_over(*r)) {
+            submit_step(*r);
+        } else {
+            running_.remove(*r);
+            r->at = r->is_abandoned ? phase::over : phase::ended;
+            if (!r->is_abandoned) {
+                ended_.push(*r);
+            }
+        }
+    }
+}
+
+// Takes the answer to the last step. Returns false if there is another step.
+template <class Platform> bool uring_set<Platform>::is_over(uring_request& r) noexcept {
+    const bool retried = r.answer == -ECANCELED || r.answer == -EINTR; // its thread has ended
+    if (!r.is_left_out && !retried && !(r.polls && r.answer >= 0) && r.answer != -EAGAIN) {
+        r.result = r.answer;
+        r.ended_by = wait_status::granted; // it has happened, or failed
+        return true;
+    }
+    r.polls = r.polls ? retried : r.answer == -EAGAIN;
+    return r.at == phase::ends_early;
+}
+
+template <class Platform> bool uring_set<Platform>::next(event& told) noexcept {
+    for (;;) {
+        if (has_news()) {
+            lock();
+            look();
+            uring_request* const r = ended_.first;
+            if (r != nullptr) {
+                ended_.remove(*r);
+                r->at = phase::over;
+                told.completed = static_cast<node*>(r->waiter);
+            }
+            note_news();
+            unlock();
+            if (r != nullptr) {
+                return true;
+            }
+        }
+        told.completed = nullptr;
+        if (!base::next(told)) {
+            return false;
+        }
+        if (told.key != ring_mark) {
+            return true;
+        }
+        lock();
+        take();
+        note_news();
+        unlock();
+    }
+}
+
+// ---- Requests
+
+template <class Platform>
+template <class Refusal>
+wait_status uring_set<Platform>::begin(uring_request& r, node& w, Refusal refusal) noexcept {
+    lock();
+    const wait_status what = refusal();
+    if (what == wait_status::waiting) {
+        r.at = phase::submitted;
+        r.waiter = &w;
+        running_.push(r);
+        submit_step(r);
+    } else {
+        w.settle(what);
+    }
+    unlock();
+    return what;
+}
+
+template <class Platform>
+void uring_set<Platform>::end_early(uring_request& r, node& w, wait_status why) noexcept {
+    lock();
+    if (r.at == phase::idle) {
+        w.forbid(why);
+    } else if (r.at == phase::submitted) {
+        r.at = phase::ends_early;
+        r.ended_by = why;
+        submit_cancel(r);
+    }
+    unlock();
+}
+
+template <class Platform> bool uring_set<Platform>::end_now(uring_request& r) noexcept {
+    lock();
+    const bool ends = r.at != phase::idle && r.at != phase::over;
+    r.is_abandoned = true;
+    if (r.at == phase::ended) {
+        ended_.remove(r);
+        r.at = phase::over;
+    } else if (r.at == phase::submitted) {
+        r.at = phase::ends_early;
+        r.ended_by = wait_status::stopped;
+        submit_cancel(r);
+    }
+    for (basic_backoff<Platform> again; r.at == phase::ends_early;) {
+        take();
+        look();
+        if (r.at == phase::ends_early) {
+            wait_unlocked(again);
+        }
+    }
+    if (note_news()) {
+        this->wake();
+    }
+    unlock();
+    return ends;
+}
+
+template <class Platform> void uring_set<Platform>::end_all(int fd) noexcept {
+    lock();
+    for (uring_request* r = running_.first; r != nullptr;) {
+        if (r->at == phase::submitted && (fd < 0 || r->fd == fd)) {
+            r->at = phase::ends_early;
+            r->ended_by = wait_status::closed;
+            const unsigned before = releases_;
+            submit_cancel(*r);
+            if (before != releases_) {
+                r = running_.first; // this one may be over
+                continue;
+            }
+        }
+        r = r->next;
+    }
+    unlock();
+}
+
+template <class Platform> std::size_t uring_set<Platform>::size() noexcept {
+    std::size_t n = 0;
+    lock();
+    for (const list& all : {running_, ended_}) {
+        for (const uring_request* r = all.first; r != nullptr; r = r->next) {
+            ++n;
+        }
+    }
+    unlock();
+    return n;
+}
+
+} // namespace detail
 } // namespace bide::inline BIDE_ABI
 
 #endif

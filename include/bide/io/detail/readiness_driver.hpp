@@ -3,7 +3,7 @@
 #define BIDE_IO_DETAIL_READINESS_DRIVER_HPP
 
 // What epoll_driver and uring_driver have in common: coroutines wait until a file is ready. A Set asks
-// the kernel (epoll_driver.hpp, detail/uring_set.hpp). Empty on other systems than Linux.
+// the kernel (epoll_driver.hpp, uring_driver.hpp). Empty on other systems than Linux.
 //
 // Each file that was waited for has an entry, found by its descriptor: a lock, a queue for each
 // direction, and what the kernel was asked for.

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_IO_HPP
+#define BIDE_IO_HPP
+
+/// \file
+/// Includes all of io/ but io/uring_driver.hpp, which needs liburing. <sys/socket.h> declares accept, bind,
+/// connect, listen, send and more as global names.
+
+#include <bide/io/driver.hpp>
+#include <bide/io/epoll_driver.hpp>
+#include <bide/io/io_socket.hpp>
+#include <bide/io/poll_executor.hpp>
+#include <bide/io/pollable_wait.hpp>
+
+#endif
