@@ -21,6 +21,9 @@
 // again, and the owner of the pool does so by tend(), at intervals: nothing else tells when the
 // system has room. `attention` tells the owner to begin.
 //
+// To wake an idle thread, the waker changes the thread's word under the lock, and after that uses only
+// the word's address: the thread may have done its work, left and been deleted by then.
+//
 // A thread that has left is joined by the next thread that leaves, by reap(), or by finish().
 
 #include <bide/core/config.hpp>
@@ -34,7 +37,7 @@
 #include <bide/core/result.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/sched/detail/idle_threads.hpp>
+#include <bide/task/detail/task_registry.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -111,7 +114,7 @@ public:
     /// Returns the number of threads, a snapshot.
     unsigned threads() const noexcept { return under_lock(threads_); }
     /// Returns the number of idle threads, a snapshot.
-    unsigned idle() const noexcept { return under_lock(idle_.size()); }
+    unsigned idle() const noexcept { return under_lock(idle_count_); }
     /// Returns the number of queued runnables, a snapshot.
     std::size_t queued() const noexcept { return under_lock(queued_); }
 
@@ -121,12 +124,17 @@ private:
     using lock_word = lock_bits<Platform, futex_word>;
 
     static constexpr std::int64_t max_ns = (std::numeric_limits<std::int64_t>::max)();
-    struct worker : detail::basic_idle_thread<Platform> {
+    static constexpr futex_word awake = 0;
+    static constexpr futex_word asleep = 1; // in the idle list
+
+    struct worker : detail::basic_task_links<Platform, worker> {
         worker(basic_blocking_pool& of, unsigned number, runnable& first) noexcept
-            : detail::basic_idle_thread<Platform>(first), pool(of), index(number) {}
+            : pool(of), index(number), work(&first) {}
 
         basic_blocking_pool& pool;
         const unsigned index;
+        var<runnable*> work; // what it must run; nullptr: it must leave
+        word state{awake};
         Thread thread;
     };
     struct thread_role {
@@ -142,6 +150,7 @@ private:
     }
     // Called with the lock.
     bool wake_idle(runnable& r) noexcept;
+    const word* take_idle(worker& w, runnable* work) noexcept;
     std::error_code start(runnable& r) noexcept;
     std::error_code start_queued() noexcept;
     void unlock_and_ask() noexcept;
@@ -162,7 +171,8 @@ private:
     // Under the lock:
     detail::run_list queue_;
     var<std::size_t> queued_{0};
-    detail::basic_idle_threads<Platform> idle_;
+    detail::basic_task_list<Platform, worker> idle_; // the thread that became idle last is first
+    var<unsigned> idle_count_{0};
     var<unsigned> threads_{0};       // those that have not left
     var<unsigned> started_{0};       // ever
     var<unsigned> extra_threads_{0}; // above max_threads
@@ -211,14 +221,26 @@ bool basic_blocking_pool<Platform, Thread>::try_run(runnable& r) noexcept {
 // Returns true if an idle thread has `r`; then the lock is released.
 template <class Platform, class Thread>
 bool basic_blocking_pool<Platform, Thread>::wake_idle(runnable& r) noexcept {
-    auto* const w = idle_.newest();
+    worker* const w = idle_.first();
     if (w == nullptr || closed_) {
         return false;
     }
-    const word* const state = idle_.remove(*w, &r);
+    const word* const state = take_idle(*w, &r);
     unlock();
     futex_wake<Platform>(state, 1);
     return true;
+}
+
+// Gives `work` to an idle thread. Returns the word that the caller must wake.
+template <class Platform, class Thread>
+auto basic_blocking_pool<Platform, Thread>::take_idle(worker& w, runnable* work) noexcept
+    -> const word* {
+    idle_.remove(w);
+    idle_count_ = idle_count_ - 1;
+    w.work = work;
+    // Order: relaxed; the sleeper acquires the lock before it reads its work.
+    w.state.store(awake, std::memory_order_relaxed);
+    return &w.state;
 }
 
 // Returns the error that left work queued.
@@ -316,13 +338,21 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
         return r;
     }
     if (!closed_ && idle_ns_ > 0 && threads_ <= limit()) {
-        idle_.add(self);
+        self.work = nullptr;
+        idle_.push_front(self);
+        idle_count_ = idle_count_ + 1;
+        // Order: relaxed, all three; read and written under the lock, except by the wait. There the lock
+        // decides afterwards.
+        self.state.store(asleep, std::memory_order_relaxed);
         unlock();
         const std::int64_t now = Platform::now();
-        self.sleep(deadline::at_ns(idle_ns_ < max_ns - now ? now + idle_ns_ : max_ns));
+        const auto end = deadline::at_ns(idle_ns_ < max_ns - now ? now + idle_ns_ : max_ns);
+        while (self.state.load(std::memory_order_relaxed) == asleep &&
+               futex_wait<Platform>(self.state, asleep, end)) {
+        }
         lock();
-        if (self.is_idle()) {
-            idle_.remove(self, nullptr);
+        if (self.state.load(std::memory_order_relaxed) == asleep) { // Order: as above.
+            take_idle(self, nullptr);
         } else if (runnable* const r = self.work) {
             unlock();
             return r;
@@ -364,8 +394,8 @@ void basic_blocking_pool<Platform, Thread>::finish() noexcept {
     }
     lock();
     closed_ = true;
-    while (auto* const w = idle_.newest()) {
-        const word* const state = idle_.remove(*w, nullptr);
+    while (worker* const w = idle_.first()) {
+        const word* const state = take_idle(*w, nullptr);
         unlock();
         futex_wake<Platform>(state, 1);
         lock();
