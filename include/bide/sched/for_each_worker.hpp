@@ -20,7 +20,6 @@
 #include <concepts>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <optional>
 #include <system_error>
 #include <type_traits>
@@ -32,9 +31,9 @@ namespace detail {
 
 template <class F> decltype(auto) call_on_worker(F& f, unsigned worker) {
     if constexpr (std::invocable<F&, unsigned>) {
-        return std::invoke(f, worker);
+        return f(worker);
     } else {
-        return std::invoke(f);
+        return f();
     }
 }
 

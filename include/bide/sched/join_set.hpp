@@ -248,24 +248,15 @@ template <class Platform> struct basic_join_set_state {
 
 // A child. It stays in the list of ended children, with a reference, until its outcome is taken.
 template <class T, class Platform>
-class basic_join_set_child : public basic_task_header<Platform>,
+class basic_join_set_child : public basic_group_task<T, Platform>,
                              public basic_ended_children<Platform>::child {
-    using header = basic_task_header<Platform>;
+    using base = basic_group_task<T, Platform>;
     using ended_children = basic_ended_children<Platform>;
 
 public:
-    basic_join_set_child(typename header::home_type& home, bool kept,
+    basic_join_set_child(typename base::home_type& home, bool kept,
                          basic_join_set_state<Platform>& of) noexcept
-        : header(home, kept), member_(of.all, *this), ended_(of.ended) {
-        this->set_tag(of.all.tag());
-    }
-
-    basic_group_member<Platform>& member() noexcept { return member_; }
-    deadline limit() const noexcept final { return member_.limit(); }
-    const task_binding<Platform>* values() const noexcept final { return member_.values(); }
-
-    kept_outcome<T>& kept() noexcept { return kept_; }
-    void settled() noexcept {}
+        : base(home, kept, of.all), ended_(of.ended) {}
 
     // Returns the outcome of the child that try_reserve() or a wait has reserved, and drops its
     // reference.
@@ -297,18 +288,16 @@ protected:
 private:
     // To the group, no child fails. A child that the set's cancellation has stopped has no outcome.
     void discard_outcome() noexcept final {
-        if ((this->never_ran() || kept_.is_stopped()) && ended_.was_cancelled()) {
+        if ((this->never_ran() || this->kept_.is_stopped()) && ended_.was_cancelled()) {
             ended_.end(nullptr);
         } else {
             this->add_reference(); // for the list
             ended_.end(this);
         }
-        member_.end(nullptr, false);
+        this->member_.end(nullptr, false);
     }
 
-    basic_group_member<Platform> member_;
     ended_children& ended_;
-    kept_outcome<T> kept_;
 };
 
 using ended_children = basic_ended_children<native_platform>;

@@ -24,7 +24,6 @@
 #include <coroutine>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <type_traits>
@@ -205,9 +204,9 @@ template <> struct body_outcome<void> {
 
 template <class F, class T> task<> run_body(F& body, task_group& of, body_outcome<T>& outcome) {
     if constexpr (std::is_void_v<T>) {
-        co_await std::invoke(body, of);
+        co_await body(of);
     } else {
-        outcome.value.set(co_await std::invoke(body, of));
+        outcome.value.set(co_await body(of));
     }
     outcome.has_value = true;
 }

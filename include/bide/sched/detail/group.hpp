@@ -419,34 +419,45 @@ template <class Platform> void basic_group<Platform>::rethrow_if_failed() {
     }
 }
 
+// A task that is a member, and keeps its outcome. The derived class says what becomes of that.
+template <class T, class Platform> class basic_group_task : public basic_task_header<Platform> {
+    using header = basic_task_header<Platform>;
+
+public:
+    basic_group_member<Platform>& member() noexcept { return member_; }
+    deadline limit() const noexcept final { return member_.limit(); }
+    const task_binding<Platform>* values() const noexcept final { return member_.values(); }
+
+    kept_outcome<T>& kept() noexcept { return kept_; }
+    void settled() noexcept {}
+
+protected:
+    basic_group_task(typename header::home_type& home, bool kept,
+                     basic_group<Platform>& of) noexcept
+        : header(home, kept), member_(of, *this) {
+        this->set_tag(of.tag());
+    }
+    ~basic_group_task() = default;
+
+    basic_group_member<Platform> member_;
+    kept_outcome<T> kept_;
+};
+
 // ---- On the native platform
 
 using group = basic_group<native_platform>;
 using group_member = basic_group_member<native_platform>;
 
 // A child of a task_group, or its body: the group gets the exception. The value is dropped.
-class group_task : public task_header {
+class group_task : public basic_group_task<void, native_platform> {
 public:
-    group_task(task_home& home, bool kept, group& of) noexcept
-        : task_header(home, kept), member_(of, *this) {
-        set_tag(of.tag());
-    }
-
-    group_member& member() noexcept { return member_; }
-    deadline limit() const noexcept final { return member_.limit(); }
-    const task_binding<native_platform>* values() const noexcept final { return member_.values(); }
-
-    kept_outcome<void>& kept() noexcept { return kept_; }
-    void settled() noexcept {}
+    group_task(task_home& home, bool kept, group& of) noexcept : basic_group_task(home, kept, of) {}
 
 protected:
     ~group_task() = default;
 
 private:
     void discard_outcome() noexcept final { member_.end(std::move(kept_.error()), never_ran()); }
-
-    group_member member_;
-    kept_outcome<void> kept_;
 };
 
 template <task_source S> using group_cell = coroutine_cell<S, group_task>;
