@@ -273,7 +273,6 @@ using bide::sliding_sender;
 using bide::spawn;
 using bide::spawn_options;
 using bide::spawn_scope;
-using bide::static_partition;
 using bide::stopped_error;
 using bide::strand;
 using bide::stream;

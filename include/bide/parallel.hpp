@@ -30,6 +30,5 @@
 #include <bide/parallel/parallel_sort.hpp>
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
 #include <bide/parallel/parallel_transform.hpp>
-#include <bide/parallel/static_partition.hpp>
 
 #endif

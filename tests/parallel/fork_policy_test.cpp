@@ -2,8 +2,6 @@
 #include <bide/parallel/fork_scope.hpp>
 #include <bide/parallel/parallel_invoke.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
-#include <bide/parallel/static_partition.hpp>
-#include <support/function_ref.hpp>
 #include <support/scheduling.hpp>
 
 static_assert(std::is_convertible_v<bide::scheduler&, bide::fork_policy>);
@@ -15,14 +13,7 @@ concept takes_braces = requires(bide::scheduler& s, std::vector<int>& range, Bod
     bide::async_parallel_for({s, {.grain = 10}}, range, [](int&) {});
     bide::async_parallel_for({s, {.grain = 10}}, 0, 10, [](int) {});
 };
-static_assert(takes_braces<void (*)(bide::parallel_chunk<std::vector<int>::iterator>)>,
-              "beside a static_partition, too");
-
-namespace {
-
-const auto no_change = [](int&) {};
-
-} // namespace
+static_assert(takes_braces<void (*)(bide::parallel_chunk<std::vector<int>::iterator>)>);
 
 TEST_CASE("fork_policy: what has no elements takes a stop token, too", "[promise.loop-stops]") {
     bide::scheduler s(test::with(2, true));
@@ -36,7 +27,4 @@ TEST_CASE("fork_policy: what has no elements takes a stop token, too", "[promise
     CHECK_THROWS_AS(bide::fork_scope(on, [](bide::spawn_scope& in) { in.spawn([] {}); }),
                     bide::stopped_error);
     CHECK_THROWS_AS(bide::parallel_pipeline(on, 4, numbers, stage), bide::stopped_error);
-    const test::function_ref<void(int&)> nothing = no_change;
-    CHECK_THROWS_AS(bide::parallel_for(bide::static_partition(s, on.options()), numbers, nothing),
-                    bide::stopped_error);
 }
