@@ -44,7 +44,7 @@ void made_by(int makers, std::uint32_t number) {
     }
     MODEL_REQUIRE(users_of(t, number) == makers + (found ? 1 : 0));
     int all = 0;
-    t.each([&all](object& o, std::uint32_t) { all += o.users.load(std::memory_order_relaxed); });
+    t.each([&all](object& o) { all += o.users.load(std::memory_order_relaxed); });
     MODEL_REQUIRE(all == makers + (found ? 1 : 0));
     model::record(found ? "found" : "not");
 }

@@ -1,5 +1,5 @@
 #include <bide/channel/select.hpp>
-#include <bide/io/detail/readiness_driver.hpp>
+#include <bide/io/epoll_driver.hpp>
 #include <model/at_random.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-// The driver that epoll and io_uring share, with a set of files that is made of a lock. A file that
+// What epoll_driver and uring_driver have in common, with a set of files that is made of a lock. A file that
 // becomes ready ends the wait for it, whether it does so before the request, after it, or while a waiter
 // is cancelled or the file is forgotten. No waiter is left behind.
 
@@ -32,8 +32,7 @@ public:
         std::uint32_t events = 0;
     };
 
-    int request(int, bool& registered, std::uint32_t events, std::uint64_t key,
-                std::uint64_t) noexcept {
+    int request(int, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
         registered = true;
         bool is_open = true;
         change([&] {
@@ -45,14 +44,10 @@ public:
         });
         return is_open ? 0 : EBADF;
     }
-    void withdraw(bool&, std::uint64_t) noexcept {
-        change([this] { wanted_ = 0; });
-    }
-    void remove(int, bool& registered, std::uint64_t) noexcept {
+    void remove(int, bool& registered) noexcept {
         registered = false;
         change([this] { wanted_ = 0; });
     }
-    static void has_fired(bool&) noexcept {}
 
     void become_ready(std::uint32_t events) noexcept {
         change([&] { ready_ = ready_ | events; });

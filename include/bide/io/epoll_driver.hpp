@@ -2,9 +2,25 @@
 #ifndef BIDE_IO_EPOLL_DRIVER_HPP
 #define BIDE_IO_EPOLL_DRIVER_HPP
 
-// Lets coroutines wait for files, by Linux's epoll(7), with an eventfd(2) that ends the wait of the one
-// thread that fetches events. Empty on other systems. What is done for each file is in
-// detail/readiness_driver.hpp. One word decides about the wake:
+// Lets coroutines wait for files, by Linux's epoll(7). Empty on other systems.
+//
+// Each file that was waited for has an entry, found by its descriptor: a lock, a queue for each
+// direction, and what the kernel was asked for.
+//
+//   armed        the events that the kernel looks for on behalf of the waiters; 0 if none waits
+//   generation   the number of requests so far, in 31 bits; each event carries that of its request
+//   registered   what the set believes that the kernel has of the file since the last request
+//   forgotten    how often forget() or a detachment has ended all waits. A wait has the number of its
+//                begin: if that differs, the descriptor may be another file's, and the wait is closed
+//
+// The driver requests one event when a waiter is queued for an event that is not armed. If waiters are
+// left in the queues after an event, it requests another one. A request makes the kernel check the file
+// again, so no event is lost between an event and the next request. An event that answers an older
+// request is dropped. While no waiter is queued, the driver assumes nothing about the descriptor: the
+// file may have been closed, and another file may have the same descriptor. A cancelled wait leaves at
+// most one event for which there is no waiter.
+//
+// An eventfd(2) ends the wait of the one thread that fetches events. One word decides about the wake:
 //
 //   awake      no thread sleeps, or the thread is about to return
 //   waiting    the fetching thread sleeps or is about to
@@ -18,29 +34,359 @@
 
 #if defined(__linux__)
 
+#include <bide/core/async_op.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/integer_cast.hpp>
+#include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/io/detail/readiness_driver.hpp>
+#include <bide/io/detail/growing_table.hpp>
 #include <bide/io/driver.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <initializer_list>
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+template <class Driver> struct socket_access; // io_socket.hpp
+
+// What epoll_driver and uring_driver have in common. A Set asks the kernel. `Base` is driver, or that of a
+// model. The public functions are documented where a driver publishes them.
+template <class Platform, class Set, class Base = driver> class readiness_driver : public Base {
+    using node = basic_waiter<Platform>;
+
+public:
+    basic_async_op<io_done, Platform> async_wait_readable(int fd) noexcept {
+        return async_wait(fd, readable);
+    }
+    basic_async_op<io_done, Platform> async_wait_writable(int fd) noexcept {
+        return async_wait(fd, writable);
+    }
+    void forget(int fd) noexcept;
+    unsigned wait(deadline until) noexcept override;
+    void wake() noexcept override { set_.wake(); }
+
+protected:
+    template <class... Args> explicit readiness_driver(Args... args) : set_(args...) {}
+    // Requires: no wait() or wake() is going on, and there is no attachment.
+    ~readiness_driver() override;
+
+    void detached() noexcept override;
+
+    Set set_;
+
+private:
+    template <class> friend struct socket_access;
+
+    using word = std::uint32_t;
+    using event = typename Set::event;
+    using lock = lock_bits<Platform, word>;
+    using wake_list = basic_wake_list<Platform>;
+    template <class T> using atomic = typename Platform::template atomic<T>;
+
+    enum direction : unsigned { readable, writable };
+
+    static constexpr std::uint32_t events_of[] = {EPOLLIN, EPOLLOUT};
+    static constexpr short polled_of[] = {POLLIN, POLLOUT};
+    static constexpr std::uint32_t always = EPOLLERR | EPOLLHUP;
+    static constexpr std::uint32_t last_generation = 0x7fff'ffff;
+
+    // What an event says whose it is: the highest bit is 0.
+    static std::uint64_t key(int fd, std::uint32_t generation) noexcept {
+        return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
+    }
+
+    struct entry {
+        atomic<word> locked{0};
+        // Under the lock:
+        std::uint32_t generation = 0;
+        std::uint32_t armed = 0;
+        bool registered = false;           // belongs to the set
+        atomic<word> forgotten{0};         // written under the lock
+        unsigned char first_direction = 0; // which direction is served first
+        basic_waiter_queue<Platform> queues[2];
+
+        std::uint32_t wanted() const noexcept {
+            return (queues[readable].empty() ? 0 : events_of[readable]) |
+                   (queues[writable].empty() ? 0 : events_of[writable]);
+        }
+    };
+
+    // The operation that waits for a direction of a file (core/wait_ops.hpp).
+    struct readiness : io_operation {
+        readiness_driver& of;
+        entry* its; // nullptr: it fails with the error of its payload
+        int fd;
+        word way; // the direction, and the entry's `forgotten` shifted left
+
+        // Order: relaxed; under the lock, or before any concurrent forget().
+        static word way_of(direction d, const entry* e) noexcept {
+            return d | (e == nullptr ? 0 : e->forgotten.load(std::memory_order_relaxed) << 1);
+        }
+        direction which() const noexcept { return static_cast<direction>(way & 1); }
+        bool is_forgotten() const noexcept { return way != way_of(which(), its); }
+
+        wait_status try_now(io_payload& mine) const noexcept;
+        wait_status enqueue(node& w, io_payload& mine) const noexcept;
+        bool cancel(node& w, wait_status why) const noexcept;
+    };
+
+    basic_async_op<io_done, Platform> async_wait(int fd, direction which) noexcept {
+        io_payload payload;
+        entry* const e = entry_for(fd, payload.error);
+        return {readiness{{}, *this, e, fd, readiness::way_of(which, e)}, payload};
+    }
+
+    entry* entry_for(int fd, int& error) noexcept;
+    int arm(int fd, entry& e, std::uint32_t wanted) noexcept;
+    unsigned hand_over() noexcept;
+    unsigned serve(const event& told, unsigned most, wake_list& ready, wake_list& gone) noexcept;
+    static unsigned take(basic_waiter_queue<Platform>& from, unsigned most, wake_list& to) noexcept;
+
+    static bool has_passed(deadline until) noexcept {
+        const std::int64_t end = until.steady_ns(); // before now(): its clock may be another one
+        return !until.is_never() && Platform::now() >= end && !until.is_early();
+    }
+
+    growing_table<entry, Platform> entries_;
+};
+
+// ---- Destruction
+
+template <class Platform, class Set, class Base>
+readiness_driver<Platform, Set, Base>::~readiness_driver() {
+    unsigned long long waiting = 0;
+    entries_.each([&waiting](entry& e) noexcept {
+        lock::acquire(e.locked);
+        for (auto& queue : e.queues) {
+            for (; !queue.empty(); ++waiting) {
+                queue.pop();
+            }
+        }
+    });
+    if (waiting != 0) {
+        fatal_destroyed(Set::name, this, waiting);
+    }
+}
+
+// ---- Waiters
+
+// Returns the entry of `fd`. Makes no entry for a number that is no open file: returns nullptr and
+// sets `error`.
+template <class Platform, class Set, class Base>
+auto readiness_driver<Platform, Set, Base>::entry_for(int fd, int& error) noexcept -> entry* {
+    entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
+    if (e == nullptr) {
+        if (fd < 0 || ::fcntl(fd, F_GETFD) < 0) {
+            error = EBADF;
+        } else if (e = entries_.make(static_cast<std::uint32_t>(fd)); e == nullptr) {
+            error = ENOMEM;
+        }
+    }
+    return e;
+}
+
+template <class Platform, class Set, class Base>
+wait_status
+readiness_driver<Platform, Set, Base>::readiness::try_now(io_payload& mine) const noexcept {
+    if (its == nullptr) {
+        return wait_status::granted; // with an error
+    }
+    pollfd file{fd, polled_of[which()], 0};
+    if (::poll(&file, 1, 0) <= 0) {
+        return wait_status::waiting;
+    }
+    mine.error = (file.revents & POLLNVAL) != 0 ? EBADF : 0;
+    return wait_status::granted;
+}
+
+template <class Platform, class Set, class Base>
+wait_status
+readiness_driver<Platform, Set, Base>::readiness::enqueue(node& w,
+                                                          io_payload& mine) const noexcept {
+    entry& e = *its;
+    lock::acquire(e.locked);
+    wait_status what = w.forbidden();
+    const bool attached = of.is_attached();
+    const bool gone = is_forgotten();
+    const auto mask = events_of[which()];
+    if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) == 0)) {
+        const int error = gone       ? EBADF
+                          : attached ? of.arm(fd, e, e.wanted() | mask)
+                                     : io_payload::no_driver;
+        if (error != 0) {
+            if (!w.claim()) { // another wait of its select has won
+                lock::release(e.locked);
+                return wait_status::waiting;
+            }
+            w.commit();
+            mine.error = error == EPERM ? 0 : error; // EPERM: the file is always ready
+            what = gone ? wait_status::closed : wait_status::granted;
+        }
+    }
+    if (what == wait_status::waiting) {
+        e.queues[which()].push(w);
+    } else {
+        w.settle(what);
+    }
+    lock::release(e.locked);
+    return what;
+}
+
+template <class Platform, class Set, class Base>
+bool readiness_driver<Platform, Set, Base>::readiness::cancel(node& w,
+                                                              wait_status why) const noexcept {
+    entry& e = *its;
+    lock::acquire(e.locked);
+    const bool waits_still = e.queues[which()].withdraw(w, why);
+    if (e.armed != 0 && e.wanted() == 0) {
+        e.armed = 0;
+    }
+    lock::release(e.locked);
+    return waits_still;
+}
+
+template <class Platform, class Set, class Base>
+void readiness_driver<Platform, Set, Base>::forget(int fd) noexcept {
+    entry* const e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
+    if (e == nullptr) {
+        return;
+    }
+    wake_list gone;
+    lock::acquire(e->locked);
+    for (auto& queue : e->queues) {
+        queue.pop_all(gone);
+    }
+    e->armed = 0;
+    e->forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
+    set_.remove(fd, e->registered);
+    lock::release(e->locked);
+    gone.publish(wait_status::closed);
+}
+
+// A wait whose entry each() does not visit finds that there is no attachment [growing_table.chunk].
+template <class Platform, class Set, class Base>
+void readiness_driver<Platform, Set, Base>::detached() noexcept {
+    wake_list gone;
+    entries_.each([&gone](entry& e) noexcept {
+        lock::acquire(e.locked);
+        for (auto& queue : e.queues) {
+            queue.pop_all(gone);
+        }
+        e.armed = 0;
+        e.forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
+        lock::release(e.locked);
+    });
+    gone.publish(wait_status::closed);
+}
+
+// Under the entry's lock: requests one event of `wanted`. Returns the system's error.
+template <class Platform, class Set, class Base>
+int readiness_driver<Platform, Set, Base>::arm(int fd, entry& e, std::uint32_t wanted) noexcept {
+    const std::uint32_t next = (e.generation + 1) & last_generation;
+    const int error = set_.request(fd, e.registered, wanted, key(fd, next));
+    if (error != 0) {
+        return error;
+    }
+    e.armed = wanted;
+    e.generation = next;
+    return 0;
+}
+
+// ---- The thread in wait()
+
+template <class Platform, class Set, class Base>
+unsigned readiness_driver<Platform, Set, Base>::wait(deadline until) noexcept {
+    for (;;) {
+        const bool woken = !set_.has_next() && set_.fetch(until);
+        const unsigned handed = hand_over();
+        if (handed != 0 || woken || has_passed(until)) {
+            return handed;
+        }
+    }
+}
+
+template <class Platform, class Set, class Base>
+unsigned readiness_driver<Platform, Set, Base>::hand_over() noexcept {
+    wake_list ready;
+    wake_list gone;
+    unsigned handed = 0;
+    event told;
+    while (handed < Base::max_completions && set_.next(told)) {
+        if constexpr (requires { told.completed; }) {
+            if (told.completed != nullptr) {
+                ready.push(*told.completed);
+                ++handed;
+                continue;
+            }
+        }
+        handed += serve(told, Base::max_completions - handed, ready, gone);
+    }
+    wake_list::publish(ready, wait_status::granted, gone, wait_status::closed);
+    return handed;
+}
+
+// Removes the waiters that the event lets through, at most `most`. Returns their number.
+template <class Platform, class Set, class Base>
+unsigned readiness_driver<Platform, Set, Base>::serve(const event& told, unsigned most,
+                                                      wake_list& ready, wake_list& gone) noexcept {
+    const auto fd = static_cast<std::uint32_t>(told.key);
+    entry& e = *entries_.find(fd);
+    unsigned taken = 0;
+    lock::acquire(e.locked);
+    if (told.key >> 32 == e.generation) {
+        e.armed = 0;
+        e.first_direction ^= 1; // so that neither direction starves the other
+        for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
+            if ((told.events & (events_of[way] | always)) != 0) {
+                taken += take(e.queues[way], most - taken, ready);
+            }
+        }
+        const std::uint32_t wanted = e.wanted();
+        if (wanted != 0 && arm(static_cast<int>(fd), e, wanted) != 0) { // it was closed
+            for (auto& queue : e.queues) {
+                queue.pop_all(gone);
+            }
+        }
+    }
+    lock::release(e.locked);
+    return taken;
+}
+
+template <class Platform, class Set, class Base>
+unsigned readiness_driver<Platform, Set, Base>::take(basic_waiter_queue<Platform>& from,
+                                                     unsigned most, wake_list& to) noexcept {
+    unsigned taken = 0;
+    while (taken < most && !from.empty()) {
+        if (node& w = from.pop(); w.claim()) {
+            w.commit();
+            to.push(w);
+            ++taken;
+        }
+    }
+    return taken;
+}
+
+// ---- The set of epoll
 
 template <class Platform> class epoll_set {
 public:
@@ -58,17 +404,11 @@ public:
     };
 
     // Asks the kernel for one event of `events`, which will carry `key`. `registered`: the file is
-    // believed to be in the set; the function corrects it. Replaces the request before, which had the
-    // key `old`. Returns 0 or the system's error number.
-    int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key,
-                std::uint64_t old) noexcept;
+    // believed to be in the set; the function corrects it. Replaces the request before. Returns 0 or
+    // the system's error number.
+    int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept;
 
-    // The event of a request has come. The file stays in the set.
-    static void has_fired(bool&) noexcept {}
-    // A request is of no use any more. Its event will be ignored.
-    void withdraw(bool&, std::uint64_t) noexcept {}
-
-    void remove(int fd, bool& registered, std::uint64_t) noexcept {
+    void remove(int fd, bool& registered) noexcept {
         if (!std::exchange(registered, false)) {
             return;
         }
@@ -150,8 +490,8 @@ epoll_set<Platform>::epoll_set()
 }
 
 template <class Platform>
-int epoll_set<Platform>::request(int fd, bool& registered, std::uint32_t events, std::uint64_t key,
-                                 std::uint64_t) noexcept {
+int epoll_set<Platform>::request(int fd, bool& registered, std::uint32_t events,
+                                 std::uint64_t key) noexcept {
     epoll_event requested{};
     requested.events = events | EPOLLONESHOT;
     requested.data.u64 = key;

@@ -50,7 +50,6 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/io/detail/readiness_driver.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/io/epoll_driver.hpp>
 

@@ -21,7 +21,6 @@
 #include <limits>
 #include <memory>
 #include <new>
-#include <type_traits>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -66,17 +65,12 @@ public:
         return first + at.index;
     }
 
-    // Calls f(T&) or f(T&, number) for each T.
+    // Calls f(T&) for each T.
     template <class F> void each(F f) noexcept {
         for (number i = 0; i < chunks; ++i) {
             if (T* const first = chunk(i)) {
-                [[maybe_unused]] const number lowest = i == 0 ? 0 : first_chunk << (i - 1);
                 for (number k = 0; k < size_of(i); ++k) {
-                    if constexpr (std::is_invocable_v<F&, T&, number>) {
-                        f(first[k], lowest + k);
-                    } else {
-                        f(first[k]);
-                    }
+                    f(first[k]);
                 }
             }
         }
