@@ -250,13 +250,13 @@ template <class Platform> struct basic_join_set_state {
 template <class T, class Platform>
 class basic_join_set_child : public basic_group_task<T, Platform>,
                              public basic_ended_children<Platform>::child {
-    using base = basic_group_task<T, Platform>;
+    using member_task = basic_group_task<T, Platform>;
     using ended_children = basic_ended_children<Platform>;
 
 public:
-    basic_join_set_child(typename base::home_type& home, bool kept,
+    basic_join_set_child(typename member_task::home_type& home, bool kept,
                          basic_join_set_state<Platform>& of) noexcept
-        : base(home, kept, of.all), ended_(of.ended) {}
+        : member_task(home, kept, of.all), ended_(of.ended) {}
 
     // Returns the outcome of the child that try_reserve() or a wait has reserved, and drops its
     // reference.
