@@ -105,7 +105,7 @@ TEST_CASE("transfer: a coroutine that is resumed inside another one ends before 
     second = b.frame;
     third = c.frame;
     bide::resume<native>(a.frame);
-    CHECK(order == numbers{1, 2, 3, 4});
+    CHECK(order == std::vector<int>{1, 2, 3, 4});
     CHECK(a.frame.done());
     CHECK(c.frame.done());
 }

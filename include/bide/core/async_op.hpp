@@ -420,8 +420,8 @@ private:
 
     // The wait for a job that runs inside of the job that waits for it; see above.
     template <class Promise> struct inner_wait : detail::inner_job {
-        inner_wait(awaiter& whose, std::coroutine_handle<Promise> h) noexcept
-            : inner_job{waker(&on_wait, this)}, of(whose), coroutine(h) {}
+        inner_wait(awaiter& whose, std::coroutine_handle<Promise> waiting) noexcept
+            : inner_job{waker(&on_wait, this)}, of(whose), coroutine(waiting) {}
 
         // Runs the job that completes the wait, if it has not run. Returns false if the host does not
         // do that, or if the coroutine is not the task that runs here, or is cancelled.
