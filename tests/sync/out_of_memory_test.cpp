@@ -3,9 +3,9 @@
 
 #define BIDE_RECYCLE_FRAMES 0 // so that each frame is an allocation
 
-#include <bide/core/async_op.hpp>
 #include "support/shortage.hpp"
 #include "support/waiting.hpp"
+#include <bide/core/async_op.hpp>
 
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>

@@ -16,9 +16,9 @@
 #include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 
 #include <chrono>

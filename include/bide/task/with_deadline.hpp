@@ -22,9 +22,9 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/compose.hpp>

@@ -8,12 +8,12 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/core/wake_scope.hpp>
 
 #include <optional>
 #include <stop_token>

@@ -21,8 +21,8 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/sched/blocking_pool.hpp>

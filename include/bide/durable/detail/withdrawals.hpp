@@ -11,8 +11,8 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
 #include <bide/durable/detail/lock_engine.hpp>

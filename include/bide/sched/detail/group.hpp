@@ -38,12 +38,12 @@
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/detail/worker_threads.hpp>

@@ -16,8 +16,8 @@
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer_queue.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/loop_runner.hpp>
 #include <bide/sched/detail/worker.hpp>

@@ -25,8 +25,8 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/worker.hpp>

@@ -28,8 +28,8 @@
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/spin.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/blocked_workers.hpp>
 #include <bide/sched/detail/maintenance.hpp>

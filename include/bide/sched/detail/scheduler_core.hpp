@@ -13,8 +13,8 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
 #include <bide/sched/detail/current_scheduler.hpp>

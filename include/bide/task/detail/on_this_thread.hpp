@@ -4,8 +4,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {

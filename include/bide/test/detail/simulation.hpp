@@ -17,9 +17,9 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/task/cancel_reason.hpp>

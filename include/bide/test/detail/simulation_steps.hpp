@@ -9,8 +9,8 @@
 #include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/test/detail/journal.hpp>
 #include <bide/test/detail/simulation.hpp>
