@@ -1,3 +1,5 @@
+#include <bide/core/async_op.hpp>
+#include <bide/core/result.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/sync/synchronized_value.hpp>

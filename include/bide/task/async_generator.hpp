@@ -33,6 +33,7 @@
 //
 // Without symmetric transfer, next() calls the producer: detail/generator_call.hpp.
 
+#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/task_context.hpp>

@@ -10,6 +10,7 @@
 // transfer, or by the trampoline of core/resume.hpp if the compiler does not emit a tail call. A
 // task passes its executor and its context to the tasks that it awaits.
 
+#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/task_context.hpp>
