@@ -4,6 +4,7 @@
 // Coroutine types and executors that know nothing of bide's tasks: a promise that awaits bide's operations
 // may be of any type.
 
+#include <bide/core/async_op.hpp>
 #include <bide/core/waker.hpp>
 
 #include <support/standard.hpp>
