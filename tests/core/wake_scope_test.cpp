@@ -223,6 +223,16 @@ TEST_CASE("wake_scope: a scope that posts asks the runnables where to") {
     CHECK(s.ran == numbers{1});
 }
 
+TEST_CASE("wake_scope: a scope that posts runs what no run() of its thread has named a place for") {
+    script s;
+    std::thread([&s] {
+        const scope away(bide::detail::post_all{});
+        scope::run(s.add(1));
+        s.ran.push_back(0); // before the end of the scope
+    }).join();
+    CHECK(s.ran == numbers{0, 1});
+}
+
 TEST_CASE("current_worker: a thread outside of a scheduler has no executor") {
     CHECK_FALSE(static_cast<bool>(bide::current_worker<native>()));
 }

@@ -576,7 +576,7 @@ private:
 
     // Ends the wait for a stop, a time-out or a cancelled task. What it lets through resumes elsewhere.
     void end_early(wait_status why) noexcept {
-        const wake_scope<Platform> away(detail::post_all{});
+        const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later; // one that runs may destroy this coroutine
         const bool ended =
             !wait_.node.is_decided() && op_.ops_->cancel(op_.target_, wait_.node, why);

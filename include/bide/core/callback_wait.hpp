@@ -268,7 +268,7 @@ template <class T, class Platform> void basic_callback_wait<T, Platform>::end_ca
 // Ends the wait for a stop or a time-out. What it lets through resumes elsewhere.
 template <class T, class Platform>
 void basic_callback_wait<T, Platform>::end_early(wait_status why) noexcept {
-    const wake_scope<Platform> away(detail::post_all{});
+    const wake_scope<Platform> away(&detail::service_executor<Platform>);
     wakers_later<Platform> later;
     const bool ended_here = !node_.is_decided() && ops_->cancel(target_, node_, why);
     later.stop_gathering();

@@ -117,7 +117,7 @@ private:
 struct transfer_loop; // core/resume.hpp
 class waker_turn;
 
-// Selects the wake_scope that runs no coroutine on its thread.
+// Selects the wake_scope that asks its runnables where they run.
 struct post_all {};
 
 // The state of one thread that resumes coroutines.
@@ -189,8 +189,9 @@ public:
           was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
-    /// Opens a scope that posts each runnable to the `if_blocked()` of its run().
-    /// Requires: that function returns an executor; terminates otherwise.
+    /// Opens a scope that posts its runnables to the `if_blocked()` of a run() on this thread, for a caller
+    /// that knows no executor. If no run() has named one, runs them here. Terminates if the function
+    /// returns no executor.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope(const wake_scope&) = delete;
@@ -203,11 +204,13 @@ public:
             mine_.is_away = was_away_;
             while (runnable* const r = collected_.pop()) {
                 const destination where = elsewhere_ != nullptr ? elsewhere_ : mine_.elsewhere;
-                const executor_ref to = where != nullptr ? where() : executor_ref();
-                if (!to) {
+                if (where == nullptr) {
+                    run(*r);
+                } else if (const executor_ref to = where()) {
+                    to.post(*r);
+                } else {
                     detail::fatal("the service threads cannot be started");
                 }
-                to.post(*r);
             }
         } else if (outer_ == nullptr) {
             while (runnable* const r = collected_.pop()) {

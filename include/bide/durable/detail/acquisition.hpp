@@ -11,6 +11,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/durable/detail/grant.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/lock_parts.hpp>
@@ -81,7 +82,7 @@ public:
 
     // Wakes a thread that waits, after a stop was requested.
     void nudge() noexcept {
-        const wake_scope<native_platform> away(post_all{});
+        const wake_scope<native_platform> away(&service_executor<native_platform>);
         parts_.engine->signal().signal();
     }
 

@@ -6,6 +6,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/lease_monitor.hpp>
 #include <bide/sync/event.hpp>
@@ -63,7 +64,7 @@ public:
     // Called by the lease monitor. A coroutine without an executor resumes on a service thread: on
     // this one it might call a store.
     void happened() noexcept override {
-        const wake_scope<Platform> away(post_all{});
+        const wake_scope<Platform> away(&service_executor<Platform>);
         signal();
     }
 

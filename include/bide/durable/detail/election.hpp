@@ -8,6 +8,7 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/acquire_calls.hpp>
 #include <bide/durable/detail/acquisition.hpp>
@@ -78,7 +79,7 @@ struct election {
     }
     // Wakes what waits for a change.
     void tell() {
-        const wake_scope<native_platform> away(post_all{});
+        const wake_scope<native_platform> away(&service_executor<native_platform>);
         parts.engine->signal().signal();
     }
 

@@ -181,7 +181,7 @@ inline void store_call::run(void* self) noexcept {
     auto& me = *static_cast<store_call*>(self);
     const std::shared_ptr<store_call> alive = std::move(me.self_);
     {
-        const wake_scope<native_platform> away(post_all{});
+        const wake_scope<native_platform> away(&service_executor<native_platform>);
         // Order: relaxed; only an optimization: a call that was left is skipped.
         if (me.state_.load(std::memory_order_relaxed) != left) {
             me.call();
@@ -195,7 +195,7 @@ inline void store_call::run(void* self) noexcept {
             me.end_.set();
         }
     }
-    const wake_scope<native_platform> away(post_all{});
+    const wake_scope<native_platform> away(&service_executor<native_platform>);
     me.afterwards();
 }
 

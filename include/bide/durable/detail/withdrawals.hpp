@@ -117,7 +117,7 @@ inline void withdrawals::pause() noexcept {
 inline void withdrawals::run(void* self) noexcept {
     auto& me = *static_cast<withdrawals*>(self);
     std::shared_ptr<withdrawals> alive; // destroyed after the lock is released
-    const wake_scope<native_platform> away(post_all{});
+    const wake_scope<native_platform> away(&service_executor<native_platform>);
     while (me.try_all()) {
         const std::lock_guard held(me.lock_);
         if (me.entries_.empty()) {
