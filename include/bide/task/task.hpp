@@ -27,7 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -55,7 +55,8 @@ public:
         std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> h) const noexcept {
             task_promise_base& p = h.promise();
             if (p.parent_) {
-                return transfer<native_platform>(p.parent_, *std::construct_at(&p.to_parent_));
+                auto* const node = ::new (static_cast<void*>(&p.to_parent_)) transfer_node();
+                return transfer<native_platform>(p.parent_, *node);
             }
             return p.context_->ended();
         }
@@ -126,9 +127,10 @@ public:
 
     template <class U> void set(U&& value) {
         if constexpr (std::is_reference_v<T>) {
-            value_ = std::addressof(value);
+            value_ = __builtin_addressof(value);
         } else {
-            std::construct_at(std::addressof(value_), std::forward<U>(value));
+            const volatile void* const place = __builtin_addressof(value_);
+            ::new (const_cast<void*>(place)) T(std::forward<U>(value)); // <memory> is long
         }
         has_value_ = true;
     }
@@ -136,7 +138,7 @@ public:
     // Destroys the value, if there is one.
     void drop() noexcept {
         if (std::exchange(has_value_, false)) {
-            std::destroy_at(std::addressof(value_));
+            value_.~stored();
         }
     }
 
