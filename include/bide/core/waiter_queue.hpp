@@ -277,6 +277,17 @@ public:
         w.phase_ = waiter::phase::queued;
     }
 
+    /// Appends `w`, unless a stop or a time-out came first. Called by the owner of `w`.
+    /// Returns: waiting; or what came first, and then `w` is in no queue.
+    wait_status push_unless_forbidden(waiter& w) noexcept {
+        push(w);
+        const wait_status forbidden = w.forbidden();
+        if (forbidden != wait_status::waiting) {
+            remove(w);
+        }
+        return forbidden;
+    }
+
     /// Puts `w` before all other waiters. Called by the owner of `w`.
     void push_front(waiter& w) noexcept {
         waiter* const last = last_;

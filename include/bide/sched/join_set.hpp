@@ -144,11 +144,7 @@ public:
         lock::acquire(lock_);
         wait_status what = peek();
         if (what == wait_status::waiting) {
-            queue_.push(w);
-            what = w.forbidden();
-            if (what != wait_status::waiting) {
-                queue_.remove(w);
-            }
+            what = queue_.push_unless_forbidden(w);
         } else if (w.claim()) { // fails if the waiter's select chose another case
             w.commit();
             reserved_ = reserved_ + (what == wait_status::granted ? 1U : 0U);

@@ -209,28 +209,13 @@ template <class Platform> wait_status basic_phase_gate<Platform>::enqueue(node& 
 
 template <class Platform>
 bool basic_phase_gate<Platform>::cancel(node& w, wait_status why) noexcept {
-    lock::acquire(word_);
-    const bool decided = queue_.withdraw(w, why);
-    if (decided) {
-        unlock();
-    } else {
-        lock::release(word_);
-    }
-    return decided;
+    return entry::cancel(w, why, word_, queue_, [this](word) noexcept { unlock(); });
 }
 
 template <class Platform>
 void basic_phase_gate<Platform>::require_no_waiters(const char* name, const void* object) noexcept {
-    // Order: relaxed; a check of a precondition, nothing is read behind it.
-    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
-        lock::acquire(word_);
-        queue_.fatal_destroyed(name, object);
-    }
+    entry::require_no_waiters(word_, queue_, name, object);
 }
-
-} // namespace detail
-
-namespace detail {
 
 struct no_completion {
     void operator()() const noexcept {}

@@ -229,14 +229,7 @@ template <class Platform> wait_status basic_notify_queue<Platform>::enqueue(node
 
 template <class Platform>
 bool basic_notify_queue<Platform>::cancel(node& w, wait_status why) noexcept {
-    lock::acquire(word_);
-    const bool decided = queue_.withdraw(w, why);
-    if (decided) {
-        unlock();
-    } else {
-        lock::release(word_);
-    }
-    return decided;
+    return entry::cancel(w, why, word_, queue_, [this](word) noexcept { unlock(); });
 }
 
 template <class Platform> void basic_notify_queue<Platform>::enable(seat& s) noexcept {
@@ -323,11 +316,7 @@ bool basic_notify_queue<Platform>::cancel(node& w, wait_status why, seat& s) noe
 }
 
 template <class Platform> void basic_notify_queue<Platform>::require_no_waiters() noexcept {
-    // Order: relaxed; a check of a precondition, nothing is read behind it.
-    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
-        lock::acquire(word_);
-        queue_.fatal_destroyed("notify", this);
-    }
+    entry::require_no_waiters(word_, queue_, "notify", this);
 }
 
 } // namespace detail

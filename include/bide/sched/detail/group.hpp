@@ -316,11 +316,7 @@ template <class Platform> wait_status basic_group<Platform>::end::enqueue(node& 
     lock::acquire(group_.lock_);
     wait_status what = wait_status::waiting;
     if (!is_here()) {
-        queue_.push(w);
-        what = w.forbidden();
-        if (what != wait_status::waiting) {
-            queue_.remove(w);
-        }
+        what = queue_.push_unless_forbidden(w);
     } else if (w.claim()) { // fails if the waiter's select chose another case
         w.commit();
         what = wait_status::granted;

@@ -173,23 +173,12 @@ template <class Platform> wait_status basic_gate<Platform>::enqueue(node& w) noe
 }
 
 template <class Platform> bool basic_gate<Platform>::cancel(node& w, wait_status why) noexcept {
-    const word seen = lock::acquire(word_);
-    const bool decided = queue_.withdraw(w, why);
-    if (decided) {
-        unlock(seen);
-    } else {
-        lock::release(word_);
-    }
-    return decided;
+    return entry::cancel(w, why, word_, queue_, [this](word seen) noexcept { unlock(seen); });
 }
 
 template <class Platform>
 void basic_gate<Platform>::require_no_waiters(const char* name, const void* object) noexcept {
-    // Order: relaxed; a check of a precondition, nothing is read behind it.
-    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
-        lock::acquire(word_);
-        queue_.fatal_destroyed(name, object);
-    }
+    entry::require_no_waiters(word_, queue_, name, object);
 }
 
 } // namespace detail

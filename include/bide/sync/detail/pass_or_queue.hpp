@@ -2,7 +2,7 @@
 #ifndef BIDE_SYNC_DETAIL_PASS_OR_QUEUE_HPP
 #define BIDE_SYNC_DETAIL_PASS_OR_QUEUE_HPP
 
-// The decision to wait of the gates and of the notify queue. Their words have the lock of the queue
+// The steps of a wait that the gates and the notify queue share. Their words have the lock of the queue
 // in bits 0 and 1, `queued` in bit 2, and above it what a waiter waits for.
 //
 // The decision is one CAS under the lock. If the word lets the waiter pass, the CAS releases the lock
@@ -56,13 +56,35 @@ template <class Platform, class Word> struct pass_or_queue {
                 lock::wake_after(&at, seen);
                 return settle_if_over(w, wait_status::granted);
             }
-            queue.push(w);
-            const wait_status forbidden = w.forbidden();
-            if (forbidden != wait_status::waiting) {
-                queue.remove(w);
-            }
+            const wait_status what = queue.push_unless_forbidden(w);
             unlock(next);
-            return settle_if_over(w, forbidden);
+            return settle_if_over(w, what);
+        }
+    }
+
+    // Takes `w` out of the queue. Returns false if the wait is decided, or not queued yet; then a later
+    // enqueue() refuses it with `why`. If it was queued, unlock(seen) releases the lock; `seen` is the
+    // word that the lock was acquired with.
+    template <class Unlock>
+    static bool cancel(node& w, wait_status why, atomic& at, basic_waiter_queue<Platform>& queue,
+                       Unlock unlock) noexcept {
+        const Word seen = lock::acquire(at);
+        const bool decided = queue.withdraw(w, why);
+        if (decided) {
+            unlock(seen);
+        } else {
+            lock::release(at);
+        }
+        return decided;
+    }
+
+    // For destructors: terminates with the name of the primitive if there are waiters.
+    static void require_no_waiters(atomic& at, basic_waiter_queue<Platform>& queue,
+                                   const char* name, const void* object) noexcept {
+        // Order: relaxed; a check of a precondition, nothing is read behind it.
+        if ((at.load(std::memory_order_relaxed) & queued) != 0) {
+            lock::acquire(at);
+            queue.fatal_destroyed(name, object);
         }
     }
 };
