@@ -14,8 +14,7 @@ namespace bide::inline BIDE_ABI {
 struct runnable {
     runnable* next = nullptr; ///< Belongs to the queue that holds the job.
     waker run;                ///< Runs the job.
-    runnable* back =
-        nullptr; ///< Belongs to the wake_scope that holds the job (core/wake_scope.hpp).
+    runnable* back = nullptr; ///< Belongs to the wake_scope that holds the job.
 };
 
 namespace detail {

@@ -156,21 +156,22 @@ public:
         if (this == &other) {
             return *this;
         }
-        if constexpr (std::is_nothrow_move_constructible_v<T>) {
-            end();
-            begin(std::move(other));
-        } else if (has_value_ && other.has_value_) {
-            value_ = std::move(other.value_);
-        } else if (other.has_value_) {
-            result_storage kept(unexpect, std::move(error_));
-            restores undo{*this, kept};
-            end();
-            begin(std::move(other));
-            undo.is_needed = false;
-        } else {
-            end();
-            begin(std::move(other));
+        if constexpr (!std::is_nothrow_move_constructible_v<T>) {
+            if (has_value_ && other.has_value_) {
+                value_ = std::move(other.value_);
+                return *this;
+            }
+            if (other.has_value_) {
+                result_storage kept(unexpect, std::move(error_));
+                restores undo{*this, kept};
+                end();
+                begin(std::move(other));
+                undo.is_needed = false;
+                return *this;
+            }
         }
+        end();
+        begin(std::move(other));
         return *this;
     }
     constexpr ~result_storage() { end(); }

@@ -90,8 +90,7 @@ struct uring_request {
     void* data = nullptr; // of a write: only read
     std::uint64_t offset = 0;
     void* waiter = nullptr;
-    uring_request* next =
-        nullptr; // in the list of those that are submitted, or of those that have ended
+    uring_request* next = nullptr; // among those that are submitted, or that have ended
     uring_request* prev = nullptr;
     uring_request* next_taken = nullptr;
 };
