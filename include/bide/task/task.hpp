@@ -130,7 +130,7 @@ public:
             value_ = __builtin_addressof(value);
         } else {
             const volatile void* const place = __builtin_addressof(value_);
-            ::new (const_cast<void*>(place)) T(std::forward<U>(value)); // <memory> is long
+            ::new (const_cast<void*>(place)) T(static_cast<T>(std::forward<U>(value)));
         }
         has_value_ = true;
     }
