@@ -187,13 +187,18 @@ TEST_CASE("scheduler: tasks that a busy task has spawned or woken run on other w
             1 + round / 2 % 3; // the last is in the LIFO slot, the rest in the ring
         std::atomic<int> ran{0};
         std::atomic<bool> all_ran{false};
+        const auto end = [&] {
+            if (++ran == children) {
+                all_ran = true;
+            }
+        };
         semaphore to_wake(0);
         std::vector<join_handle<>> made;
         if (round % 4 < 2) {
             for (int i = 0; i < children; ++i) {
                 made.push_back(s.spawn([&]() -> task<> {
                     const auto permit = co_await to_wake.async_acquire();
-                    all_ran = ++ran == children;
+                    end();
                 }));
             }
             REQUIRE(test::has_waiters(to_wake, static_cast<std::size_t>(children)));
@@ -202,7 +207,7 @@ TEST_CASE("scheduler: tasks that a busy task has spawned or woken run on other w
             s.spawn([&] {
                  if (made.empty()) {
                      for (int i = 0; i < children; ++i) {
-                         made.push_back(s.spawn([&] { all_ran = ++ran == children; }));
+                         made.push_back(s.spawn(end));
                      }
                  } else {
                      to_wake.release(children);

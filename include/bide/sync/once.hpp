@@ -130,7 +130,9 @@ public:
     /// Returns true if it is not empty.
     explicit operator bool() const noexcept { return of_ != nullptr; }
 
-protected:
+private:
+    friend once_turn<Of>;
+
     basic_once_turn() noexcept = default;
     explicit basic_once_turn(Of& of) noexcept : of_(&of) {}
     basic_once_turn(basic_once_turn&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
@@ -148,7 +150,6 @@ protected:
     // The last access to the flag or cell.
     void end() noexcept { std::exchange(of_, nullptr)->once_.set(); }
 
-private:
     Of* of_ = nullptr;
 };
 
@@ -191,14 +192,12 @@ public:
         return once_.async_begin([this]() noexcept { return turn_of(wait_status::granted); });
     }
 
-protected:
+private:
+    friend Of;
+    friend basic_once_turn<Of>;
+
     constexpr once_operations() noexcept = default;
     ~once_operations() = default;
-
-    detail::basic_once<Platform> once_;
-
-private:
-    friend basic_once_turn<Of>;
 
     turn turn_of(wait_status what) noexcept {
         return what == wait_status::granted ? turn(static_cast<Of&>(*this)) : turn();
@@ -209,6 +208,8 @@ private:
         }
         return unexpected{errc_of(what)};
     }
+
+    detail::basic_once<Platform> once_;
 };
 
 /// A flag that is set once, when an initialisation has succeeded. It is std::once_flag for threads
