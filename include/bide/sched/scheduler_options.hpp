@@ -106,9 +106,7 @@ struct scheduler_stats {
     std::uint64_t parked = 0;        ///< sleeps of workers
     std::uint64_t woken = 0;         ///< sleeps that a wake has ended
     std::uint64_t injected = 0;      ///< runnables taken from the global queue
-    /// Timers that have expired, of tasks and of the scheduler itself. Each is counted before it wakes
-    /// its task.
-    std::uint64_t timers_fired = 0;
+    std::uint64_t timers_fired = 0;  ///< expired timers, each counted before it wakes its task
 
     /// Adds the counts of another worker.
     scheduler_stats& operator+=(const scheduler_stats& other) noexcept {
