@@ -742,36 +742,6 @@ def join_handle_text(value):
     return text + (f", {task.place()}" if task.is_waiting else "")
 
 
-def deque_items(deque):
-    """The items of a std::deque of libstdc++ or libc++."""
-    start = find_field(deque, "_M_start", 4)
-    if start is None:
-        return libcxx_deque_items(deque)
-    finish = find_field(deque, "_M_finish", 4)
-    size = start["_M_cur"].type.strip_typedefs().target().sizeof
-    each = 512 // size if size < 512 else 1
-    items = []
-    node, at = start["_M_node"], start["_M_cur"]
-    while int(at) != int(finish["_M_cur"]) and len(items) < MOST_NODES:
-        items.append(at.dereference())
-        at += 1
-        if int(at) == int(node.dereference()) + each * size:
-            node += 1
-            at = node.dereference()
-    return items
-
-
-def libcxx_deque_items(deque):
-    blocks, first = find_field(deque, "__begin_"), find_field(deque, "__start_")
-    size = find_field(deque, "__size_")
-    if blocks is None or first is None or size is None:
-        raise Broken("a std::deque of an unknown standard library")
-    bytes_each = blocks.type.strip_typedefs().target().strip_typedefs().target().sizeof
-    each = 4096 // bytes_each if bytes_each < 256 else 16
-    places = range(number(first), number(first) + min(number(size), MOST_NODES))
-    return [blocks[at // each][at % each] for at in places]
-
-
 def tasks_of(registry):
     """The tasks of a basic_task_registry that wait (task/detail/task_registry.hpp)."""
     tasks = []
@@ -814,7 +784,8 @@ def counts_of(life, workers):
 
 def of_pool(pool, address=None, life=None):
     """sched/detail/pool.hpp, sched/detail/worker.hpp"""
-    workers = deque_items(pool["queues_"]["workers_"])
+    size = min(number(pool["workers_"]["size_"]), MOST_NODES)
+    workers = [pool["workers_"]["first_"][i] for i in range(size)]
     if not workers:
         raise Broken("no workers")
     asleep = sum(number(w["sleeper"]["state_"], 32) in (1, 2) for w in workers)
@@ -827,12 +798,12 @@ def of_scheduler(scheduler):
     core = pointer(scheduler["core_"])
     if int(core) == 0:
         raise Broken("it has no core")
-    return of_pool(core["pool_"], int(scheduler.address), core["life_"])
+    return of_pool(core["own_pool_"], int(scheduler.address), core)
 
 
 def of_loop(loop, address, life=None):
     """sched/detail/loop.hpp"""
-    worker = loop["worker_"]
+    worker = loop["workers_"][0]
     return Runner("run_loop", address, [worker["tasks"]], counts_of(life, [worker]) if life else None)
 
 
@@ -840,7 +811,7 @@ def of_run_loop(run_loop):
     core = pointer(run_loop["core_"])
     if int(core) == 0:
         raise Broken("it has no core")
-    return of_loop(core["loop_"], int(run_loop.address), core["life_"])
+    return of_loop(core["loop_"], int(run_loop.address), core)
 
 
 def of_executor_runner(runner):
@@ -968,8 +939,8 @@ def runner_of_frame(frame):
             elif not re.match(r"bide::(v\d\w*::)?detail::basic_pool<", name):
                 continue
             core = type_beside(value.type, "bide::detail::scheduler_core")
-            core = Object(int(value.address) - offset_of(core, "pool_")[0], core)
-            return of_pool(value, int(core["scheduler_"].address), core["life_"])
+            core = Object(int(value.address) - offset_of(core, "own_pool_")[0], core)
+            return of_pool(value, int(core["scheduler_"].address), core)
         except Exception:  # another frame may have it
             continue
     return None

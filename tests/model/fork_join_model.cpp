@@ -20,16 +20,15 @@ using model::check_at_random;
 struct no_substitute : pool::owner {
     bool replace(pool::worker&) noexcept override { return false; }
     void found_nothing() noexcept override {}
-    bide::executor_ref executor() noexcept override { return {}; }
 };
 
 // Lanes of a pool without threads.
 struct lanes {
     no_substitute owner;
     pool all{owner, {1, true, nullptr, 0}};
-    lane a{all.queues(), nullptr};
-    lane b{all.queues(), nullptr};
-    lane c{all.queues(), nullptr};
+    lane a{all, nullptr};
+    lane b{all, nullptr};
+    lane c{all, nullptr};
 };
 
 // The lanes of a pool, made by the first call.
@@ -170,7 +169,7 @@ void leapfrog(bool forks_after) {
     this_thread() = 1;
     model::thread thief([&] {
         this_thread() = 2;
-        b = std::make_unique<lane>(l.all.queues(), nullptr);
+        b = std::make_unique<lane>(l.all, nullptr);
         if (steal_and_run(l.a, *b) && forks_after) {
             fork(
                 *b, [] {},
@@ -321,7 +320,7 @@ void lent_again() {
     pool all(owner, {1, true, nullptr, 0});
     site from;
     var<int> ran{0};
-    lane mine(all.queues(), nullptr);
+    lane mine(all, nullptr);
     lane& lent = *lanes_of(all).take();
     lanes_of(all).put(lent);
     const auto call = [&] { join_from_elsewhere(all, from, [] {}, [&ran] { ran = ran + 1; }); };
@@ -368,7 +367,7 @@ void lane_is_handed_on(bool stolen, std::uint64_t chance) {
     no_substitute owner;
     pool all(owner, {1, true, nullptr, 0});
     var<int> ran[2]{0, 0};
-    lane thief_lane(all.queues(), nullptr);
+    lane thief_lane(all, nullptr);
     {
         std::unique_ptr<model::thread> thief;
         model::thread begins([&] { comes_and_goes(all, ran[1]); });
@@ -445,7 +444,7 @@ void spawned(bool again, int thieves) {
 void spawned_beside(bool by_worker) {
     no_substitute owner;
     pool all(owner, {2, true, nullptr, 0}); // the other worker is away
-    lane thief_lane(all.queues(), nullptr);
+    lane thief_lane(all, nullptr);
     var<int> ran{0};
     {
         model::thread other([&] {

@@ -1,5 +1,5 @@
 #include <bide/core/parker.hpp>
-#include <bide/sched/detail/class_queues.hpp>
+#include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/run_queue.hpp>
 #include <model/check.hpp>

@@ -88,25 +88,30 @@ private:
 };
 
 // A scheduler whose workers and threads do what the model says, and what became of its tasks.
-class by_hand final : public header::home_type {
+class by_hand final
+    : public bide::detail::basic_lifecycle<platform, model::starting_home<platform>, small_pool> {
+    using lifecycle = basic_lifecycle;
+
 public:
     using thread_role = small_pool::thread_role;
 
     // If its tasks are `admitted`, all have run or are refused when the scheduler ends, and else later.
     explicit by_hand(unsigned workers, int tasks = 0, bool admitted = false)
-        : count(tasks), all(workers),
-          life(all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {
+        : lifecycle(
+              all, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }),
+          count(tasks), all(workers) {
         if (admitted) {
             at_end = [this] { require_decided(); };
         }
     }
+    ~by_hand() { end_external_calls(); }
 
     void spawn(int n, std::function<void()> does = {}) {
-        life.start(*new job(*this, false, becomes[n], std::move(does)));
+        start(*new job(*this, false, becomes[n], std::move(does)));
     }
     // What runs the task on a thread for blocking tasks.
     std::function<void()> blocking(int n, std::function<void()> does = {}) {
-        MODEL_REQUIRE(life.admit());
+        MODEL_REQUIRE(admit());
         auto* const t = new job(*this, false, becomes[n], std::move(does));
         return [this, t] {
             thread_role::here() = {&all, nullptr};
@@ -115,11 +120,11 @@ public:
         };
     }
     void step(unsigned n) {
-        all.step(n, [this] { life.found_nothing(); });
+        all.step(n, [this] { add_up(); });
     }
     // Returns true if all has ended. The first call closes it.
     bool shutdown(deadline until = deadline::poll()) noexcept {
-        return life.shutdown(until, [this]() noexcept {
+        return lifecycle::shutdown(until, [this]() noexcept {
             if (at_end) {
                 at_end();
             }
@@ -145,15 +150,15 @@ public:
         }
     }
     // Ends it beside threads. The body closes it, and does the step of a worker unless that is none.
-    void end_beside(const std::vector<std::function<void()>>& others, int worker = 0) {
+    void end_beside(const std::vector<std::function<void()>>& others, int looking = 0) {
         {
             std::vector<model::thread> running;
             for (const auto& run : others) {
                 running.emplace_back(run);
             }
             shutdown();
-            if (worker >= 0) {
-                step(static_cast<unsigned>(worker));
+            if (looking >= 0) {
+                step(static_cast<unsigned>(looking));
                 shutdown();
             }
         }
@@ -161,21 +166,15 @@ public:
     }
 
     bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
-    void post(bide::runnable& r) noexcept override { life.post(r); }
 
     const int count;
     outcome becomes[2];
     std::function<void()> at_end; // when no task is left
     var<int> over{0};
     small_pool all;
-    bide::detail::basic_lifecycle<platform, small_pool> life;
 
 private:
-    unsigned registry_here() const noexcept override { return life.registry_here(); }
-    registry_type& registry(unsigned number) noexcept override { return life.registry(number); }
     bool is_here() const noexcept override { return thread_role::here().pool == &all; }
-    bool is_closing() const noexcept override { return life.is_closing(); }
-    void task_ended() noexcept override { life.task_ended(); }
 };
 
 void join(header& t) noexcept {
@@ -270,7 +269,7 @@ TEST_CASE("lifecycle: the joiner of a task may destroy the scheduler") {
         outcome becomes; // outlives the scheduler
         auto s = std::make_unique<by_hand>(1);
         auto* const t = new job(*s, true, becomes);
-        model::thread spawner([to = s.get(), t] { to->life.start(*t); });
+        model::thread spawner([to = s.get(), t] { to->start(*t); });
         s->shutdown();
         s->step(0);
         model::assume(t->is_complete());
@@ -292,15 +291,15 @@ TEST_CASE("lifecycle: an external caller is waited for or refused, and may be th
         auto s = std::make_unique<by_hand>(1);
         s->at_end = [&] { MODEL_REQUIRE(!admitted || ran == 1); };
         model::thread caller([&, to = s.get()] {
-            admitted = to->life.enter_caller();
+            admitted = to->enter_caller();
             if (admitted) {
                 ran = 1;
-                to->life.leave_caller();
+                to->leave_caller();
             }
         });
         s->shutdown();
         s->step(0);
-        model::assume(s->life.external().ended == 1);
+        model::assume(s->count_external().ended == 1);
         if (!s->shutdown()) { // the worker was asleep before
             model::assume(!s->all.is_asleep(0));
         }
@@ -330,7 +329,7 @@ TEST_CASE(
     model::check("post, shutdown", [] {
         posted_call e;
         by_hand s(1);
-        s.end_beside({[&] { s.life.post(e); }});
+        s.end_beside({[&] { s.post(e); }});
         MODEL_REQUIRE(e.ran == 1);
     });
     model::check("post, the end of shutdown", [] {
@@ -338,7 +337,7 @@ TEST_CASE(
         by_hand s(1);
         s.shutdown();
         s.step(0);
-        model::thread poster([&] { s.life.post(e); });
+        model::thread poster([&] { s.post(e); });
         s.shutdown();
         poster.join();
         MODEL_REQUIRE(e.ran == 1);
@@ -349,7 +348,7 @@ TEST_CASE(
         auto s = std::make_unique<by_hand>(1);
         s->shutdown();
         s->step(0);
-        model::thread poster([&, to = s.get()] { to->life.post(e); });
+        model::thread poster([&, to = s.get()] { to->post(e); });
         s->shutdown();
         model::assume(e.done.load(std::memory_order_acquire));
         s.reset();
@@ -365,7 +364,7 @@ void waits(bool given) {
     taking t;
     by_hand s(1);
     s.at_end = [&] { MODEL_REQUIRE(t.book.destroyed == 1); };
-    s.life.start(*t.task(s, false));
+    s.start(*t.task(s, false));
     model::thread worker([&] { s.step(0); });
     std::optional<model::thread> giver;
     if (given) {

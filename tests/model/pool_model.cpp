@@ -44,7 +44,7 @@ void check_at_random(const char* name, const model::body& body) { check_at_rando
 
 // ---- Where a worker sleeps
 
-using sleeper = bide::detail::basic_sleeper<platform, bide::driver>;
+using sleeper = bide::detail::basic_sleeper<platform>;
 
 // The taker of a token sees what was done before the token was left.
 void take_token(bool drives) {
@@ -310,7 +310,6 @@ TEST_CASE("worker: the end of a task is counted after the tasks that it spawned"
 struct no_threads : bide::detail::basic_pool_owner<platform> {
     bool replace(bide::detail::basic_worker<platform>&) noexcept override { return false; }
     void found_nothing() noexcept override {}
-    bide::executor_ref executor() noexcept override { return {}; }
 };
 
 // Worker 1 takes half of what worker 0 has more. Meanwhile worker 0 runs what it has left, and worker 2
@@ -318,12 +317,11 @@ struct no_threads : bide::detail::basic_pool_owner<platform> {
 void even_out() {
     no_threads owner;
     bide::detail::basic_pool<platform> all(owner, {3, true, nullptr, 0});
-    auto& queues = all.queues();
     auto& longer = all.workers()[0];
     auto& shorter = all.workers()[1];
     bide::runnable jobs[4];
     for (bide::runnable& r : jobs) {
-        queues.push_ring(longer, r);
+        all.push_ring(longer, r);
     }
     std::uint64_t seed = shorter.random;
     while (shorter.next_random() % 3 != 0) {
@@ -338,15 +336,15 @@ void even_out() {
         }
     });
     model::thread sleeping([&] {
-        queues.idle().announce(2, false, false);
-        sees = queues.sees_work(all.workers()[2], false);
+        all.idle().announce(2, false, false);
+        sees = all.sees_work(all.workers()[2], false);
     });
-    ran.fetch_add(queues.balance(shorter) != nullptr ? 1 : 0, std::memory_order_relaxed);
+    ran.fetch_add(all.balance(shorter) != nullptr ? 1 : 0, std::memory_order_relaxed);
     owning.join();
     sleeping.join();
     const int left = static_cast<int>(longer.ring.size() + shorter.ring.size());
     MODEL_REQUIRE(ran.load(std::memory_order_relaxed) + left == 4);
-    MODEL_REQUIRE(shorter.ring.size() == 0 || sees || queues.idle().sleepers() == 0);
+    MODEL_REQUIRE(shorter.ring.size() == 0 || sees || all.idle().sleepers() == 0);
 }
 
 TEST_CASE(
@@ -365,7 +363,6 @@ struct bell;
 // What a thread of a crew is.
 struct home {
     thread_queue* of = nullptr;
-    bool is_substitute = false;
 };
 
 struct job : bide::runnable {
@@ -412,7 +409,6 @@ public:
     void start_stand_in() {
         begins_to_wait(workers_); // it is there as soon as a worker blocks
         threads_.emplace_back([this] {
-            platform::local<home>().is_substitute = true;
             do {
                 work_on(workers_);
             } while (begins_to_wait(workers_));
@@ -493,7 +489,7 @@ private:
         while ((w = mine.gets.exchange(nullptr, std::memory_order_acq_rel)) == nullptr) {
             mine.bed.park();
         }
-        all.run(*w, platform::local<home>().of);
+        all.run(*w, platform::local<home>().of, n == workers_);
     }
 
     // The first thread that waits.
@@ -524,10 +520,8 @@ private:
         return true;
     }
     bool hand_to_idle_thread(pool::worker& w) noexcept override { return assign(w, workers_); }
-    bool is_substitute() const noexcept override { return platform::local<home>().is_substitute; }
     void wake_thread(unsigned n) noexcept override { seats_[n].bed.unpark(); }
     void found_nothing() noexcept override {}
-    bide::executor_ref executor() noexcept override { return {}; }
 
     const unsigned workers_;
     atomic<int> left_;

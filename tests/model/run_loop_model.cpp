@@ -142,47 +142,44 @@ void gives_way() {
 
 // ---- With a lifecycle
 
-class home final : public header::home_type {
+class home final
+    : public bide::detail::basic_lifecycle<platform, model::starting_home<platform>, loop_type> {
+    using lifecycle = basic_lifecycle;
+
 public:
     home()
-        : loop(bide::executor_ref::to(*this), nullptr, 0),
-          life(loop, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }) {}
+        : lifecycle(
+              loop, +[]() -> bide::executor_ref { return platform::local<model::at_once>(); }),
+          loop(bide::executor_ref::to(*this), nullptr, 0) {}
     // As the destructor of run_loop_core.
     ~home() {
-        while (!life.shutdown(deadline::poll(), []() noexcept {})) {
+        while (!shutdown(deadline::poll(), []() noexcept {})) {
             run();
         }
+        end_external_calls();
     }
     void run() noexcept {
         loop.run(deadline::never(), [this](bool idle) noexcept {
             if (!idle) {
                 return false;
             }
-            life.found_nothing();
-            return life.all_ended();
+            add_up();
+            return all_ended();
         });
     }
 
     // As run_loop_core::stop().
     void stop() noexcept {
-        const bide::detail::basic_lifecycle<platform, loop_type>::external_call here(life);
+        const external_call here(*this);
         loop.stop_run();
     }
 
-    void post(bide::runnable& r) noexcept override { life.post(r); }
     bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
 
     loop_type loop;
-    bide::detail::basic_lifecycle<platform, loop_type> life;
 
 private:
-    unsigned registry_here() const noexcept override { return life.registry_here(); }
-    bide::detail::basic_task_registry<platform>& registry(unsigned number) noexcept override {
-        return life.registry(number);
-    }
     bool is_here() const noexcept override { return loop.runs_here(); }
-    bool is_closing() const noexcept override { return life.is_closing(); }
-    void task_ended() noexcept override { life.task_ended(); }
 };
 
 void spawn_from_a_thread() {
@@ -190,7 +187,7 @@ void spawn_from_a_thread() {
     {
         home here;
         model::thread spawner(
-            [&] { here.life.start(*new model::calling_task<platform>(here, false, of)); });
+            [&] { here.start(*new model::calling_task<platform>(here, false, of)); });
         here.run(); // returns before or after the task
         spawner.join();
     }

@@ -1,4 +1,4 @@
-#include <bide/sched/detail/scheduler_parts.hpp>
+#include <bide/sched/detail/scheduler_core.hpp>
 #include <model/at_random.hpp>
 #include <model/posted.hpp>
 #include <model/task_support.hpp>
@@ -58,16 +58,20 @@ public:
     bool open() noexcept {
         const std::error_code error = start_threads();
         if (error) {
+            no_worker_started();
             shutdown();
         }
         return !error;
     }
     void shutdown() noexcept {
-        MODEL_REQUIRE(end(deadline::never(), [this]() noexcept { ended = ended + 1; }));
+        MODEL_REQUIRE(parts::shutdown(deadline::never(), [this]() noexcept {
+            end_threads();
+            ended = ended + 1;
+        }));
         MODEL_REQUIRE(ended == 1);
         MODEL_REQUIRE(pool().idle().sleepers() == 0 && pool().idle().searching() == 0);
         MODEL_REQUIRE(!pool().idle().needs_replacement() && pool().queued() == 0);
-        MODEL_REQUIRE(threads().blocking().threads() == 0);
+        MODEL_REQUIRE(blocking().threads() == 0);
     }
     void start_blocking(task& t) noexcept {
         std::error_code why;
@@ -78,13 +82,12 @@ public:
     task_home& of_class(bide::task_priority which) noexcept { return home_of(which); }
     task_home& of_thread(unsigned n) noexcept { return *home_of_pinned(n); }
 
-    bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
     const bide::detail::unhandled& handler() const noexcept override { return unhandled_; }
 
     void enter() noexcept override { parts::enter(); }
     void leave() noexcept override { parts::leave(); }
 
-    var<int> ended{0};
+    platform::var<int> ended{0};
 
 private:
     scheduler(unsigned workers, bide::scheduler_options wanted, bool opens)

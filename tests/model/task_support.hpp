@@ -146,6 +146,15 @@ private:
     registry_type tasks_;
 };
 
+// A home that starts tasks, as task_home.
+template <class Platform> class starting_home : public bide::detail::basic_task_home<Platform> {
+public:
+    virtual void start(bide::detail::basic_task_header<Platform>& t) noexcept = 0;
+
+protected:
+    ~starting_home() = default;
+};
+
 // A task with an outcome: 1, or 2 if it never ran. The last reference destroys it.
 template <class Platform> class task_cell final : public bide::detail::basic_task_header<Platform> {
     using header = bide::detail::basic_task_header<Platform>;

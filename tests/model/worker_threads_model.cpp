@@ -5,7 +5,7 @@
 #include <support/test.hpp>
 
 // The threads of a scheduler: the list of idle threads, and requests for a thread, alone. A blocked worker gets
-// another thread: one that has lost its worker, a new one, or the next one that becomes free. finish() ends every
+// another thread: one that has lost its worker, a new one, or the next one that becomes free. end_threads() ends every
 // thread, whatever it waits for. With a pool: scheduler_model.
 
 namespace {
@@ -25,7 +25,7 @@ bide::scheduler_options with(unsigned blocking_threads) {
 
 bool post(auto& to, model::posted& what) {
     std::error_code why;
-    return to.post_blocking(what, why);
+    return to.blocking().post(what, why);
 }
 
 using model::check_at_random;
@@ -51,16 +51,28 @@ public:
         nothing_pinned* pinned = nullptr;
         static thread_role& here() noexcept { return platform::local<thread_role>(); }
     };
+    // As basic_pool_owner.
+    struct owner {
+        virtual bool replace(worker& w) noexcept = 0;
+        virtual bool request_replacement() noexcept = 0;
+        virtual bool hand_to_idle_thread(worker& w) noexcept = 0;
+        virtual bool has_idle_thread() noexcept = 0;
+        virtual void wake_thread(unsigned number) noexcept = 0;
+
+    protected:
+        ~owner() = default;
+    };
+    using options = unsigned; // how many workers
     using threads_type = bide::detail::basic_worker_threads<platform, steps, model::os_thread>;
 
-    explicit steps(unsigned n) : workers_(n) {
+    steps(owner& of, options n) : owner_(of), workers_(n) {
         for (unsigned i = 0; i < n; ++i) {
             workers_[i].index = i;
         }
     }
     std::deque<worker>& workers() noexcept { return workers_; }
 
-    void run(worker& w, nothing_pinned* = nullptr) noexcept {
+    void run(worker& w, nothing_pinned* = nullptr, bool = false) noexcept {
         w.runs = w.runs + 1;
         w.ended.fetch_add(1, std::memory_order_release);
     }
@@ -95,8 +107,6 @@ public:
         replace(w);
     }
 
-    threads_type* threads = nullptr;
-
     // Returns false if the worker is not blocked.
     static bool take(worker& w) noexcept {
         bool is = true;
@@ -106,44 +116,43 @@ public:
 
 private:
     void replace(worker& w) noexcept {
-        if (take(w) && !threads->replace(w)) {
+        if (take(w) && !owner_.replace(w)) {
             w.blocked.store(true, std::memory_order_release);
-            static_cast<void>(threads->request_replacement());
+            static_cast<void>(owner_.request_replacement());
         }
     }
 
+    owner& owner_;
     std::deque<worker> workers_;
 };
 
 // A pool, and its threads.
 struct scene {
     scene(unsigned workers, unsigned blocking_threads)
-        : p(workers), wanted(with(blocking_threads)), t(nullptr, p, wanted) {
-        p.threads = &t;
-    }
+        : wanted(with(blocking_threads)), t(nullptr, wanted, workers) {}
 
-    steps p;
     bide::scheduler_options wanted;
     steps::threads_type t;
+    steps& p = t.pool();
 };
 
 // Each worker is run once by its own thread. Then this thread blocks it, as the last one that has used
 // it, and waits until another thread has run it.
 void replaced(unsigned workers, unsigned blocking_threads) {
     scene s(workers, blocking_threads);
-    MODEL_REQUIRE(!s.t.start());
+    MODEL_REQUIRE(!s.t.start_threads());
     steps::worker& w = s.p.workers()[0];
     steps::await(w, 1);
     s.p.block(w);
     steps::await(w, 2);
-    s.t.finish();
+    s.t.end_threads();
 }
 
 // Two threads that wait are woken for nothing, as by a pinned job that another one has run. Each of them
 // is given one worker.
 void woken_and_replaced() {
     scene s(2, 0);
-    MODEL_REQUIRE(!s.t.start());
+    MODEL_REQUIRE(!s.t.start_threads());
     for (steps::worker& w : s.p.workers()) {
         steps::await(w, 1);
         s.t.wake_thread(w.index);
@@ -154,14 +163,14 @@ void woken_and_replaced() {
     for (steps::worker& w : s.p.workers()) {
         steps::await(w, 2);
     }
-    s.t.finish();
+    s.t.end_threads();
 }
 
-// finish() comes while a thread is about to wait.
+// end_threads() comes while a thread is about to wait.
 void finished(unsigned workers) {
     scene s(workers, 1);
-    MODEL_REQUIRE(!s.t.start());
-    s.t.finish();
+    MODEL_REQUIRE(!s.t.start_threads());
+    s.t.end_threads();
     for (steps::worker& w : s.p.workers()) {
         MODEL_REQUIRE(w.runs == 1);
     }
@@ -179,7 +188,7 @@ void refused_twice() {
     const bool mine = s.t.request_replacement();
     requesting.join();
     MODEL_REQUIRE(!mine && !other);
-    s.t.finish();
+    s.t.end_threads();
 }
 
 // The only thread for blocking tasks waits for the worker, and no other one can be started: the caller
@@ -195,7 +204,7 @@ void refused_beside_a_blocked_thread() {
     model::os_thread::starts_left() = 1;
     MODEL_REQUIRE(s.t.request_replacement());
     steps::await(w, 1);
-    s.t.finish();
+    s.t.end_threads();
 }
 
 // The only thread for blocking tasks becomes free at any time, also when the worker's own thread is back:
@@ -212,7 +221,7 @@ void served_again() {
     w.blocked.store(true, std::memory_order_release);
     MODEL_REQUIRE(s.t.request_replacement());
     steps::await(w, runs + 1);
-    s.t.finish();
+    s.t.end_threads();
 }
 
 // It runs a worker for each request.
@@ -232,10 +241,10 @@ void served(int requesters) {
         request(0);
         request(1);
     }
-    s.t.finish();
+    s.t.end_threads();
 }
 
-TEST_CASE("worker_threads: finish() ends every thread, whatever it waits for") {
+TEST_CASE("worker_threads: end_threads() ends every thread, whatever it waits for") {
     model::check("finish, one worker", [] { finished(1); });
     check_at_random("finish, two workers", 3'000, [] { finished(2); });
 }

@@ -125,7 +125,6 @@ struct lone_owner : bide::detail::basic_pool_owner<bide::native_platform> {
         return false;
     }
     void found_nothing() noexcept override {}
-    bide::executor_ref executor() noexcept override { return {}; }
 };
 
 } // namespace
@@ -144,24 +143,23 @@ TEST_CASE("spread: a caller that owns no worker takes the place of a worker that
     const unsigned spare = GENERATE(0U, 1U);
     bide::detail::basic_pool<bide::native_platform> pool(
         owner, {3, true, nullptr, nap, nullptr, 0, static_cast<int>(spare)});
-    auto& queues = pool.queues();
-    CHECK(queues.wakes_for_arms() == 0);
-    CHECK(queues.idle().announce(0, false, true)); // the watcher
-    CHECK_FALSE(queues.idle().announce(1, false, true));
-    CHECK(queues.wakes_for_arms() == 2);
-    bide::detail::basic_fork_lane<bide::native_platform> lane(queues, nullptr);
+    CHECK(pool.wakes_for_arms() == 0);
+    CHECK(pool.idle().announce(0, false, true)); // the watcher
+    CHECK_FALSE(pool.idle().announce(1, false, true));
+    CHECK(pool.wakes_for_arms() == 2);
+    bide::detail::basic_fork_lane<bide::native_platform> lane(pool, nullptr);
     lane.begin(100, 0);
     lane.set_outside(true);
     lane.set_outside(true); // counts once
-    queues.add_callers(1);
-    CHECK(queues.wakes_for_arms() == spare);
-    CHECK(queues.callers_take_all_places() == (spare == 0));
+    pool.add_callers(1);
+    CHECK(pool.wakes_for_arms() == spare);
+    CHECK(pool.callers_take_all_places() == (spare == 0));
     CHECK(lane.is_worth_a_wake() == (spare != 0));
     bide::detail::fork(&lane, [] {}, [] {});
-    CHECK(queues.idle().sleepers() == 2 - spare); // the watcher takes it later
+    CHECK(pool.idle().sleepers() == 2 - spare); // the watcher takes it later
     lane.set_outside(false);
-    queues.add_callers(-1);
-    CHECK(queues.wakes_for_arms() == 2 - spare);
+    pool.add_callers(-1);
+    CHECK(pool.wakes_for_arms() == 2 - spare);
 }
 
 TEST_CASE("spread: a worker that watched and takes an arm leaves the others to another worker",
@@ -170,18 +168,17 @@ TEST_CASE("spread: a worker that watched and takes an arm leaves the others to a
     constexpr std::int64_t nap = 4'000'000;
     // No thread runs the last worker, which so counts as busy.
     bide::detail::basic_pool<bide::native_platform> pool(owner, {4, true, nullptr, nap});
-    auto& queues = pool.queues();
-    CHECK_FALSE(queues.idle().announce(1, false, false));
-    CHECK_FALSE(queues.idle().announce(2, false, false));
+    CHECK_FALSE(pool.idle().announce(1, false, false));
+    CHECK_FALSE(pool.idle().announce(2, false, false));
     std::thread watcher([&pool] { pool.run(pool.workers()[0]); });
-    CHECK(test::eventually([&queues] { return queues.idle().sleepers() == 3; }));
+    CHECK(test::eventually([&pool] { return pool.idle().sleepers() == 3; }));
     auto& lanes = *bide::detail::basic_fork_lanes<bide::native_platform>::of(pool);
     auto& lane = *lanes.take();
     lane.begin(100, 0);
-    queues.add_callers(3); // in the places of all that sleep
+    pool.add_callers(3); // in the places of all that sleep
     std::atomic<bool> woken{false};
-    const auto leaf = [&queues, &woken] {
-        if (!test::eventually([&] { return woken || queues.idle().sleepers() < 2; })) {
+    const auto leaf = [&pool, &woken] {
+        if (!test::eventually([&] { return woken || pool.idle().sleepers() < 2; })) {
             test::give_up(test::where(), "a worker sleeps, and the other leaves do not run");
         }
         woken = true;
@@ -190,7 +187,7 @@ TEST_CASE("spread: a worker that watched and takes an arm leaves the others to a
     CHECK(woken);
     pool.stop();
     watcher.join();
-    queues.add_callers(-3);
+    pool.add_callers(-3);
     lanes.put(lane);
 }
 

@@ -190,7 +190,6 @@ private:
 
     bool replace(worker&) noexcept override { return false; }
     void found_nothing() noexcept override {}
-    executor_ref executor() noexcept override { return {}; }
 
     pool pool_;
 };

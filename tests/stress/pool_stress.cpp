@@ -76,7 +76,7 @@ public:
         return std::accumulate(rounds.begin(), rounds.end(), 0L);
     }
 
-    bool is_even() const {
+    bool is_even() {
         return pool_.idle().sleepers() == 0 && pool_.idle().searching() == 0 && pool_.queued() == 0;
     }
 
@@ -143,10 +143,8 @@ private:
         return true;
     }
     bool request_replacement() noexcept override { return true; } // a ball blocks only for moments
-    bool is_substitute() const noexcept override { return false; }
     bool hand_to_idle_thread(worker&) noexcept override { return false; }
     void found_nothing() noexcept override {}
-    executor_ref executor() noexcept override { return {}; }
 
     const int pushers_;
     const bool blocks_;

@@ -56,17 +56,20 @@ struct run_loop_options {
 namespace detail {
 
 // The loop, as the home of its tasks.
-class run_loop_core final : public task_home, public executor_users {
+class run_loop_core final
+    : public basic_lifecycle<native_platform, task_home, basic_loop<native_platform>>,
+      public executor_users {
     using platform = native_platform;
     using loop_type = basic_loop<platform>;
-    using lifecycle = basic_lifecycle<platform, loop_type>;
+    using lifecycle = basic_lifecycle<platform, task_home, loop_type>;
 
 public:
     explicit run_loop_core(run_loop_options&& wanted)
-        : unhandled_(std::move(wanted.on_unhandled)),
+        : lifecycle(
+              loop_, +[]() -> executor_ref { return required_service<platform>(); }),
+          unhandled_(std::move(wanted.on_unhandled)),
           loop_(executor_ref::to(*this), wanted.io, timer_slack_ns(wanted.timer_slack),
-                wanted.trace),
-          life_(loop_, +[]() -> executor_ref { return required_service<platform>(); }) {
+                wanted.trace) {
         static_cast<void>(
             error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
         if (wanted.io != nullptr) {
@@ -83,19 +86,20 @@ public:
             const wake_scope<platform> later(&service_executor<platform>);
             attached_.reset();
         };
-        while (!life_.shutdown(deadline::poll(), end)) {
+        while (!shutdown(deadline::poll(), end)) {
             run(deadline::never());
         }
+        end_external_calls();
     }
 
-    // Runs until no task is left, and says so to the lifecycle. Returns as basic_loop::run() does.
+    // Runs until no task is left. Returns as basic_loop::run() does.
     std::size_t run(deadline until) noexcept {
         return loop_.run(until, [this](bool idle) noexcept {
             if (!idle) {
                 return false;
             }
-            life_.found_nothing();
-            return life_.all_ended();
+            add_up();
+            return all_ended();
         });
     }
 
@@ -106,14 +110,11 @@ public:
 
     // Another thread may end the run, and destroy the loop, before this has returned.
     void stop() noexcept {
-        const lifecycle::external_call here(life_);
+        const lifecycle::external_call here(*this);
         loop_.stop_run();
     }
 
     loop_type& loop() noexcept { return loop_; }
-    const lifecycle& life() const noexcept { return life_; }
-    void start(task_header& t) noexcept override { life_.start(t); }
-    void post(runnable& r) noexcept override { life_.post(r); }
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
 
     waker waker_of_caller() noexcept override {
@@ -127,13 +128,7 @@ public:
     }
 
 private:
-    unsigned registry_here() const noexcept override { return 0; }
-    basic_task_registry<platform>& registry(unsigned number) noexcept override {
-        return life_.registry(number);
-    }
     bool is_here() const noexcept override { return loop_.runs_here(); }
-    bool is_closing() const noexcept override { return life_.is_closing(); }
-    void task_ended() noexcept override { life_.task_ended(); }
     const unhandled& handler() const noexcept override { return unhandled_; }
     void enter() noexcept override {}
     void leave() noexcept override {}
@@ -141,7 +136,6 @@ private:
     const unhandled unhandled_;
     std::optional<driver::attachment> attached_;
     loop_type loop_;
-    lifecycle life_;
 };
 
 } // namespace detail
@@ -222,7 +216,7 @@ public:
 
     /// Returns the number of tasks that have not ended. A snapshot.
     std::size_t tasks() const noexcept {
-        const auto all = core_->life().all();
+        const auto all = core_->count_all();
         return detail::integer_cast<std::size_t>(all.spawned - all.ended);
     }
 
@@ -231,7 +225,7 @@ public:
     /// Throws: std::bad_alloc.
     /// Thread safety: any thread may call it at any time.
     void dump(std::FILE* to) {
-        const auto counts = core_->life().all();
+        const auto counts = core_->count_all();
         const auto& loop = core_->loop();
         std::fprintf(to, "bide run_loop: %llu tasks of %llu left\n",
                      detail::integer_cast<unsigned long long>(counts.spawned - counts.ended),
@@ -241,7 +235,7 @@ public:
                                                       : "not run by any thread";
         std::fprintf(to, "state: %s; queued by other threads: %zu\n", state, loop.queued());
         detail::dump_timer(core_->loop().next_timer_ns(), to);
-        detail::dump_waiting(core_->loop(), to);
+        detail::dump_waiting(core_->loop().workers(), to);
     }
 
 private:

@@ -10,7 +10,6 @@
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler_options.hpp>
@@ -150,13 +149,13 @@ public:
     /// thread until another thread ends that: see shutdown_for().
     /// Requires: the caller is not one of its own workers, nor in an arm; otherwise terminates with
     /// a message. The caller is not in an arm of another scheduler that one of these waits for.
-    void shutdown() noexcept { core_->shutdown(deadline::never()); }
+    void shutdown() noexcept { core_->shut_down(deadline::never()); }
 
     /// Calls shutdown() with a time limit. Returns false if tasks are left. The scheduler then
     /// continues to close, and its destructor waits for them.
     template <class R, class P>
     bool shutdown_for(const std::chrono::duration<R, P>& rest) noexcept {
-        return core_->shutdown(deadline::after(rest));
+        return core_->shut_down(deadline::after(rest));
     }
 
     /// Returns the number of workers.
@@ -211,10 +210,6 @@ private:
     std::unique_ptr<detail::scheduler_core> core_;
 };
 
-inline void scheduler::dump(std::FILE* to) const {
-    detail::dump(core_->pool(), core_->threads().blocking(), core_->life(), to);
-}
-
 inline scheduler_stats scheduler::stats(unsigned worker) const noexcept {
     const auto& w = core_->pool().workers()[worker];
     scheduler_stats s;
@@ -232,7 +227,7 @@ inline scheduler_stats scheduler::stats(unsigned worker) const noexcept {
 }
 
 inline scheduler_stats scheduler::stats() const noexcept {
-    const auto external = core_->life().external();
+    const auto external = core_->count_external();
     scheduler_stats sum;
     sum.spawned = external.spawned;
     sum.completed = external.ended;
@@ -247,6 +242,42 @@ inline scheduler_stats scheduler::stats() const noexcept {
 /// Throws: what the task throws.
 template <class T> T sync_wait(scheduler& where, task<T> t) {
     return where.spawn(std::move(t)).join();
+}
+
+// Any thread may call this at any time.
+inline void scheduler::dump(std::FILE* to) const {
+    auto& pool = core_->pool();
+    auto& blocking = core_->blocking();
+    const auto tasks = core_->count_all();
+    std::fprintf(to, "bide scheduler: %zu workers, %llu tasks of %llu left\n",
+                 pool.workers().size(),
+                 detail::integer_cast<unsigned long long>(tasks.spawned - tasks.ended),
+                 detail::integer_cast<unsigned long long>(tasks.spawned));
+    std::fprintf(to, "%6s  %-7s %4s %4s %8s %11s %9s %9s %9s %8s %8s\n", "worker", "state", "lifo",
+                 "ring", "children", "polled", "injected", "overflow", "stolen", "parked",
+                 "timers");
+    auto next = pool.workers()[0].never;
+    for (const auto& w : pool.workers()) {
+        next = w.timers.next_ns() < next ? w.timers.next_ns() : next;
+        const char* const state = w.ownership.is_blocked() ? "blocked"
+                                  : w.sleeper.is_asleep()  ? "asleep"
+                                                           : "awake";
+        // Order: relaxed; a snapshot.
+        const bool lifo = w.lifo.load(std::memory_order_relaxed) != nullptr;
+        const auto count = [](const auto& counter) noexcept {
+            return static_cast<unsigned long long>(counter.read());
+        };
+        std::fprintf(to, "%6u  %-7s %4u %4u %8u %11llu %9llu %9llu %9llu %8llu %8llu\n", w.index,
+                     state, lifo ? 1U : 0U, w.ring.size(), w.children.size(), count(w.polled),
+                     count(w.injected), count(w.overflowed), count(w.stolen), count(w.parked),
+                     count(w.timers_fired));
+    }
+    std::fprintf(to, "global queue: %zu; sleeping %u, searching %u\n", pool.queued(),
+                 pool.idle().sleepers(), pool.idle().searching());
+    std::fprintf(to, "blocking threads: %u, idle %u; queued for them %zu\n", blocking.threads(),
+                 blocking.idle(), blocking.queued());
+    detail::dump_timer(next, to);
+    detail::dump_waiting(pool.workers(), to);
 }
 
 } // namespace bide::inline BIDE_ABI

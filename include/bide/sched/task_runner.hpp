@@ -4,9 +4,9 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/sched/detail/posted_waker.hpp>
 #include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/unqueued_wait.hpp>
@@ -14,6 +14,8 @@
 #include <bide/task/task.hpp>
 #include <bide/task/task_tag.hpp>
 
+#include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -75,7 +77,7 @@ public:
 
     /// Runs a waker like a task; otherwise as post(runnable&). Terminates if there is no memory for
     /// its place in the queue.
-    void post(waker w) noexcept { home_.post(detail::made_runnable(w)); }
+    void post(waker w) noexcept;
 
     /// Returns the executor of its tasks.
     executor_ref executor() noexcept { return home_.executor(); }
@@ -85,29 +87,20 @@ protected:
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
-    /// Starts a task that belongs to `home`, which is a part of the runner. `tag` replaces its own,
-    /// unless it is none. Otherwise as spawn().
-    template <class T>
-    static join_handle<T> spawn_in(detail::task_home& home, task<T> t, task_tag tag = {}) {
-        using cell = detail::joined_coroutine_cell<task<T>>;
-        return launch<T>(home, *new cell(home, true, std::move(t)), tag);
-    }
-    /// Starts a task that runs a function, in the same way.
-    template <class F>
-        requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
-    static auto spawn_in(detail::task_home& home, F function, task_tag tag = {})
-        -> join_handle<result_of<F>> {
-        using cell = detail::function_cell<F, result_of<F>>;
-        return launch<result_of<F>>(home, *new cell(home, std::move(function), false, true), tag);
-    }
-    /// Starts the task that a function returns, in the same way.
-    template <class F>
-        requires std::is_invocable_v<F&&> && detail::task_source<F>
-    static auto spawn_in(detail::task_home& home, F function, task_tag tag = {})
-        -> join_handle<detail::task_value_t<F>> {
-        using cell = detail::joined_coroutine_cell<F>;
-        return launch<detail::task_value_t<F>>(home, *new cell(home, true, std::move(function)),
-                                               tag);
+    /// Starts a task, or the function or the task that a function returns. It belongs to `home`, which is
+    /// a part of the runner. `tag` replaces its own, unless it is none. Otherwise as spawn().
+    template <class S>
+        requires detail::task_source<S> || detail::plain_function<S>
+    static auto spawn_in(detail::task_home& home, S source, task_tag tag = {}) {
+        if constexpr (detail::task_source<S>) {
+            using value = detail::task_value_t<S>;
+            using cell = detail::joined_coroutine_cell<S>;
+            return launch<value>(home, *new cell(home, true, std::move(source)), tag);
+        } else {
+            using value = result_of<S>;
+            using cell = detail::function_cell<S, value>;
+            return launch<value>(home, *new cell(home, std::move(source), false, true), tag);
+        }
     }
 
 private:
@@ -126,6 +119,24 @@ private:
 
     detail::task_home& home_;
 };
+
+inline void task_runner::post(waker w) noexcept {
+    struct posted_waker : runnable {
+        waker what;
+    };
+    auto* const made = new (std::nothrow) posted_waker;
+    if (made == nullptr) {
+        detail::fatal("no memory to post a waker to a scheduler");
+    }
+    made->what = w;
+    made->run = waker(
+        [](void* self) noexcept {
+            const std::unique_ptr<posted_waker> mine(static_cast<posted_waker*>(self));
+            mine->what.wake();
+        },
+        made);
+    home_.post(*made);
+}
 
 namespace detail {
 

@@ -11,7 +11,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/parallel/detail/fork_arms.hpp>
-#include <bide/sched/detail/current_scheduler.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler.hpp>

@@ -50,8 +50,8 @@
 // themselves do not count: a thief that lost its processor would make a small fork-join look large,
 // and the next one would wake as many workers again. A fork-join is worth a wake for each 20 us of
 // work, and for each 20 us that it has taken already when a thief comes. If it is worth none, no
-// worker is woken while there is a watcher (maintenance.hpp). Nor is one if callers that own no worker
-// compute in the places of all workers that sleep (basic_work_queues::add_callers). Loops remember the
+// worker is woken while there is a watcher (pool.hpp). Nor is one if callers that own no worker
+// compute in the places of all workers that sleep (basic_pool::add_callers). Loops remember the
 // work of one iteration, so that a short loop and a long one at the same place are told apart. Only
 // speed depends on this: the owner runs each arm that no worker takes.
 
@@ -62,7 +62,6 @@
 #include <bide/core/spin.hpp>
 #include <bide/sched/detail/arm_source.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/work_queues.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/fork_deque.hpp>
 
@@ -147,8 +146,8 @@ public:
     using job = basic_fork_job<Platform>;
     using depth_type = std::uint32_t;
 
-    basic_fork_lane(basic_work_queues<Platform>& queues, const void* id) noexcept
-        : scheduler_id(id), queues_(queues) {}
+    basic_fork_lane(basic_pool<Platform>& pool, const void* id) noexcept
+        : scheduler_id(id), pool_(pool) {}
     basic_fork_lane(const basic_fork_lane&) = delete;
     basic_fork_lane& operator=(const basic_fork_lane&) = delete;
 
@@ -172,7 +171,7 @@ public:
         deque_.push(j, []() noexcept { return most_public; });
     }
     // Any thread.
-    void wake_for_public() noexcept { queues_.fork_published(!is_worth_a_wake()); }
+    void wake_for_public() noexcept { pool_.fork_published(!is_worth_a_wake()); }
 
     // Takes the youngest job back. Returns false if it was stolen: then wait() for it.
     bool pop(depth_type at) noexcept {
@@ -207,7 +206,7 @@ public:
     // Returns true if thieves would find no job here, or if fewer jobs than `most` are left, and fewer
     // than workers sleep.
     bool wants_work(std::uint64_t most) const noexcept {
-        const std::uint64_t wakes = (std::min)(worth(), queues_.wakes_for_arms());
+        const std::uint64_t wakes = (std::min)(worth(), pool_.wakes_for_arms());
         return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
     }
 
@@ -219,11 +218,11 @@ public:
         begin_ns_.store(ns, std::memory_order_relaxed);
     }
 
-    // Whether the owner owns no worker (basic_work_queues::add_callers).
+    // Whether the owner owns no worker (basic_pool::add_callers).
     void set_outside(bool outside) noexcept {
         if (is_outside_ != outside) {
             is_outside_ = outside;
-            queues_.add_callers(outside ? 1 : -1);
+            pool_.add_callers(outside ? 1 : -1);
         }
     }
 
@@ -281,7 +280,7 @@ public:
         }
     }
     // Returns true if a worker may be woken for a job of this lane.
-    bool is_worth_a_wake() const noexcept { return worth() != 0 && queues_.wakes_for_arms() != 0; }
+    bool is_worth_a_wake() const noexcept { return worth() != 0 && pool_.wakes_for_arms() != 0; }
 
 private:
     friend basic_fork_lanes<Platform>;
@@ -290,14 +289,14 @@ private:
     // one for each worker that sleeps.
     depth_type wanted() const noexcept {
         return deque_.thieves_publish() ? 0
-                                        : (std::max)(depth_type{4}, queues_.idle().sleepers_hint());
+                                        : (std::max)(depth_type{4}, pool_.idle().sleepers_hint());
     }
 
     static constexpr depth_type most_public = depth_type{1} << 30;
     static constexpr std::int64_t worth_a_wake_ns = 20'000;
 
     BIDE_COLD void wake(bool is_brief) noexcept {
-        overhead_.ns += queues_.fork_published(is_brief || !is_worth_a_wake());
+        overhead_.ns += pool_.fork_published(is_brief || !is_worth_a_wake());
     }
     // Sleeps on the parker of the lane that the job was stolen from.
     void sleep(basic_fork_lane& from) noexcept {
@@ -308,7 +307,7 @@ private:
     }
 
     basic_fork_deque<Platform, job> deque_;
-    basic_work_queues<Platform>& queues_;
+    basic_pool<Platform>& pool_;
     overhead overhead_; // only the owner uses it
     typename Platform::template atomic<std::uint32_t> worth_{0};
     typename Platform::template atomic<std::int64_t> begin_ns_{0};
@@ -344,7 +343,7 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at, bool helps) noexc
                 }
                 return how != job::end::none || other != nullptr;
             },
-            queues_.least_spin_ns());
+            pool_.least_spin_ns());
         if (other != nullptr) {
             basic_fork_lane* now = nullptr;
             how = mine.look(now);
@@ -358,7 +357,7 @@ auto basic_fork_lane<Platform>::wait(job& mine, depth_type at, bool helps) noexc
             break;
         }
         if (thief != nullptr && thief->publish_hidden()) {
-            queues_.fork_published(false);
+            pool_.fork_published(false);
             continue;
         }
         if (mine.sleep()) {
@@ -416,15 +415,14 @@ public:
 
     // Returns those of a pool. Returns nullptr if there is no memory.
     static basic_fork_lanes* of(basic_pool<Platform>& pool) noexcept {
-        auto& queues = pool.queues();
-        basic_arm_source<Platform>* all = queues.arms();
+        basic_arm_source<Platform>* all = pool.arms();
         if (all == nullptr) {
-            all = queues.set_arms(new (std::nothrow) basic_fork_lanes(queues, pool.scheduler_id()));
+            all = pool.set_arms(new (std::nothrow) basic_fork_lanes(pool, pool.scheduler_id()));
         }
         return static_cast<basic_fork_lanes*>(all);
     }
-    basic_fork_lanes(basic_work_queues<Platform>& queues, const void* scheduler_id) noexcept
-        : queues_(queues), scheduler_id_(scheduler_id) {}
+    basic_fork_lanes(basic_pool<Platform>& pool, const void* scheduler_id) noexcept
+        : pool_(pool), scheduler_id_(scheduler_id) {}
     basic_fork_lanes(const basic_fork_lanes&) = delete;
     basic_fork_lanes& operator=(const basic_fork_lanes&) = delete;
     ~basic_fork_lanes() override {
@@ -502,7 +500,7 @@ private:
         return newest_.load(std::memory_order_seq_cst);
     }
 
-    basic_work_queues<Platform>& queues_;
+    basic_pool<Platform>& pool_;
     const void* const scheduler_id_;
     typename Platform::template atomic<std::uint32_t> lock_{0};
     typename Platform::template atomic<lane*> newest_{nullptr};
@@ -522,7 +520,7 @@ template <class Platform> auto basic_fork_lanes<Platform>::take() noexcept -> la
     if (mine != nullptr) {
         return mine;
     }
-    mine = new (std::nothrow) lane(queues_, scheduler_id_);
+    mine = new (std::nothrow) lane(pool_, scheduler_id_);
     if (mine == nullptr) {
         return nullptr;
     }
@@ -705,7 +703,7 @@ bool basic_fork_lanes<Platform>::take_arm(basic_worker<Platform>& w, bool& left)
     }
     arm.run = waker(&run_arm, &arm);
     arm.from->note_time(Platform::now());
-    left = arm.from->has_jobs() && (arm.from->is_worth_a_wake() || !queues_.idle().is_watched());
+    left = arm.from->has_jobs() && (arm.from->is_worth_a_wake() || !pool_.idle().is_watched());
     return true;
 }
 
@@ -715,7 +713,7 @@ template <class Platform> void basic_fork_lanes<Platform>::run_arm(void* posted)
     auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
     auto& job = *arm.what;
     lane& from = *arm.from;
-    if (lane* const mine = static_cast<basic_fork_lanes*>(from.queues_.arms())->thread_lane()) {
+    if (lane* const mine = static_cast<basic_fork_lanes*>(from.pool_.arms())->thread_lane()) {
         const basic_fork_scope<Platform> scope(*mine, from);
         mine->run(job, from);
     } else {

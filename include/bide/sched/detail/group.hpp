@@ -487,7 +487,7 @@ inline void block_until(group::end& until, task_home& home) noexcept {
         }
     } // another thread runs them
     scheduler* const here = scheduler::current();
-    worker_threads* const threads = here != nullptr ? &group_entry::core(*here).threads() : nullptr;
+    auto* const threads = here != nullptr ? &group_entry::core(*here).blocking() : nullptr;
     if (threads == nullptr) {
         until.wait();
         return;

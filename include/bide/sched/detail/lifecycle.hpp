@@ -2,7 +2,8 @@
 #ifndef BIDE_SCHED_DETAIL_LIFECYCLE_HPP
 #define BIDE_SCHED_DETAIL_LIFECYCLE_HPP
 
-// How a scheduler starts tasks, finds that no task is left, and ends.
+// How a scheduler or a run_loop starts tasks, finds that no task is left, and ends: the part that their
+// homes of tasks have in common. A run_loop is a pool of one worker.
 //
 // Counting. A task is counted when it is spawned, by the thread that spawns it, and when it has
 // ended, by the thread that ends it. A worker has counters of its own. Every other thread is
@@ -41,7 +42,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Platform, class Pool> class basic_lifecycle {
+// `Home` is task_home, or that of a model. `Pool` is basic_pool or basic_loop, or that of a model.
+template <class Platform, class Home, class Pool> class basic_lifecycle : public Home {
     using worker = typename Pool::worker;
     using header = basic_task_header<Platform>;
     template <class T> using atomic = typename Platform::template atomic<T>;
@@ -54,12 +56,6 @@ public:
         : pool_(its_pool), fallback_executor_(fallback) {}
     basic_lifecycle(const basic_lifecycle&) = delete;
     basic_lifecycle& operator=(const basic_lifecycle&) = delete;
-
-    // Calls end_external_calls(). Requires: shutdown() has returned true.
-    ~basic_lifecycle() { end_external_calls(); }
-
-    // Blocks: until the last external call is over. Requires: shutdown() has returned true.
-    void end_external_calls() const noexcept;
 
     // A call by an external thread. The scheduler outlives it.
     class external_call {
@@ -82,12 +78,18 @@ public:
 
     // ---- Tasks
 
-    // Enqueues a new task. Refuses it if the scheduler is closing. push(r, w) enqueues; `w` is the worker
-    // of the calling thread, or nullptr.
-    void start(header& t) noexcept {
-        start(t, [this](runnable& one, worker* here) noexcept { push(one, here); });
+    // Enqueues a new task. Refuses it if the scheduler is closing.
+    void start(header& t) noexcept final { start_in(*this, t); }
+    // Enqueues `r`. Any thread.
+    void post(runnable& r) noexcept final { post_in(*this, r); }
+    // `w` is the worker of the calling thread, or nullptr.
+    void push(runnable& r, worker* w) noexcept {
+        w != nullptr ? pool_.push_local(*w, r) : pool_.push(r);
     }
-    template <class Push> void start(header& t, Push&& push) noexcept;
+
+    // The same for a queue that has such a push().
+    template <class Queue> void start_in(Queue& to, header& t) noexcept;
+    template <class Queue> void post_in(Queue& to, runnable& r) noexcept;
 
     // Counts a task that an external thread spawns, during an external_call. Returns false if the
     // scheduler is closing: the caller then ends the task.
@@ -114,35 +116,29 @@ public:
         task_ended();
     }
 
-    // Enqueues `r`. Any thread. For push() see start().
-    void post(runnable& r) noexcept {
-        post(r, [this](runnable& one, worker* here) noexcept { push(one, here); });
-    }
-    template <class Push> void post(runnable& r, Push&& push) noexcept;
-
-    // See basic_task_home.
-    unsigned registry_here() const noexcept {
+    // Of basic_task_home.
+    unsigned registry_here() const noexcept final {
         const worker* const w = pool_.current_worker();
         return w != nullptr ? w->index : 0;
     }
-    basic_task_registry<Platform>& registry(unsigned number) noexcept {
+    basic_task_registry<Platform>& registry(unsigned number) noexcept final {
         return pool_.workers()[number].tasks;
     }
-    void task_ended() noexcept;
-    bool is_closing() const noexcept {
+    void task_ended() noexcept final;
+    bool is_closing() const noexcept final {
         // Order: relaxed; a task that does not see it now sees it later.
         return closing_.load(std::memory_order_relaxed);
     }
 
-    // See basic_pool_owner.
-    void found_nothing() noexcept;
+    // See basic_pool_owner::found_nothing().
+    void add_up() noexcept;
 
     // How many tasks were spawned, and how many of these have ended.
     struct counts {
         std::uint64_t spawned, ended;
     };
     // Those that external threads have counted.
-    counts external() const noexcept {
+    counts count_external() const noexcept {
         // Order: seq_cst [lifecycle.counts] [idle.announce]; a task that ended was spawned before.
         // Read after the worker's announcement.
         const std::uint64_t ended = ended_externally_.load(std::memory_order_seq_cst);
@@ -152,7 +148,7 @@ public:
 
     // ---- The end
 
-    // No worker was started, so no task is left. Replaces found_nothing().
+    // No worker was started, so no task is left. Replaces add_up().
     void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
     // Closes; waits until no task is left; stops the pool; calls end_threads() once, which returns
@@ -160,16 +156,19 @@ public:
     template <class EndThreads> bool shutdown(deadline until, EndThreads&& end_threads) noexcept;
 
     // All of them. If the two sums are equal, there was a moment at which no task was left.
-    counts all() const noexcept;
+    counts count_all() const noexcept;
     bool all_ended() const noexcept {
-        const counts now = all();
+        const counts now = count_all();
         return now.ended == now.spawned;
     }
 
+protected:
+    // Blocks: until the last external call is over. The derived class calls it before its destructor ends.
+    // Requires: shutdown() has returned true.
+    void end_external_calls() const noexcept;
+    ~basic_lifecycle() = default;
+
 private:
-    void push(runnable& r, worker* w) noexcept {
-        w != nullptr ? pool_.push_local(*w, r) : pool_.push(r);
-    }
     void close() noexcept;
     void forward_unrun() noexcept;
 
@@ -186,24 +185,15 @@ private:
     basic_gate<Platform> no_thread_left_{1};
 };
 
-template <class Platform, class Pool>
-void basic_lifecycle<Platform, Pool>::end_external_calls() const noexcept {
-    basic_backoff<Platform> backoff;
-    // Order: acquire [lifecycle.external_call]; the last external call is over.
-    while (external_calls_.load(std::memory_order_acquire) != 0) {
-        backoff();
-    }
-}
-
 // ---- Tasks
 
-template <class Platform, class Pool>
-template <class Push>
-void basic_lifecycle<Platform, Pool>::start(header& t, Push&& push) noexcept {
+template <class Platform, class Home, class Pool>
+template <class Queue>
+void basic_lifecycle<Platform, Home, Pool>::start_in(Queue& to, header& t) noexcept {
     if (worker* const w = pool_.current_worker()) {
         w->spawned.add(1);
         if (!is_closing()) {
-            push(t.to_run(), w);
+            to.push(t.to_run(), w);
         } else {
             t.refuse();
         }
@@ -211,21 +201,21 @@ void basic_lifecycle<Platform, Pool>::start(header& t, Push&& push) noexcept {
     }
     const external_call here(*this);
     if (admit()) {
-        push(t.to_run(), static_cast<worker*>(nullptr));
+        to.push(t.to_run(), nullptr);
     } else {
         t.refuse();
     }
 }
 
-template <class Platform, class Pool>
-template <class Push>
-void basic_lifecycle<Platform, Pool>::post(runnable& r, Push&& push) noexcept {
+template <class Platform, class Home, class Pool>
+template <class Queue>
+void basic_lifecycle<Platform, Home, Pool>::post_in(Queue& to, runnable& r) noexcept {
     if (worker* const w = pool_.current_worker()) {
-        push(r, w);
+        to.push(r, w);
         return;
     }
     const external_call here(*this);
-    push(r, static_cast<worker*>(nullptr));
+    to.push(r, nullptr);
     // Order: seq_cst [lifecycle.unrun]; read after the push. shutdown() writes it before it empties
     // the queue.
     if (ended_.load(std::memory_order_seq_cst)) {
@@ -233,7 +223,8 @@ void basic_lifecycle<Platform, Pool>::post(runnable& r, Push&& push) noexcept {
     }
 }
 
-template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::task_ended() noexcept {
+template <class Platform, class Home, class Pool>
+void basic_lifecycle<Platform, Home, Pool>::task_ended() noexcept {
     if (worker* const w = pool_.current_worker()) {
         w->completed.add(1);
         return;
@@ -247,9 +238,9 @@ template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::task
     }
 }
 
-template <class Platform, class Pool>
-auto basic_lifecycle<Platform, Pool>::all() const noexcept -> counts {
-    counts sum = external();
+template <class Platform, class Home, class Pool>
+auto basic_lifecycle<Platform, Home, Pool>::count_all() const noexcept -> counts {
+    counts sum = count_external();
     for (const worker& w : pool_.workers()) {
         sum.ended += w.completed.read();
     }
@@ -263,8 +254,8 @@ auto basic_lifecycle<Platform, Pool>::all() const noexcept -> counts {
     return sum;
 }
 
-template <class Platform, class Pool>
-void basic_lifecycle<Platform, Pool>::found_nothing() noexcept {
+template <class Platform, class Home, class Pool>
+void basic_lifecycle<Platform, Home, Pool>::add_up() noexcept {
     // Order: seq_cst [lifecycle.closing]; read after this worker's announcement in the idle word.
     if (closing_.load(std::memory_order_seq_cst) && all_ended()) {
         no_task_left_.arrive(1);
@@ -273,7 +264,17 @@ void basic_lifecycle<Platform, Pool>::found_nothing() noexcept {
 
 // ---- The end
 
-template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::close() noexcept {
+template <class Platform, class Home, class Pool>
+void basic_lifecycle<Platform, Home, Pool>::end_external_calls() const noexcept {
+    basic_backoff<Platform> backoff;
+    // Order: acquire [lifecycle.external_call]; the last external call is over.
+    while (external_calls_.load(std::memory_order_acquire) != 0) {
+        backoff();
+    }
+}
+
+template <class Platform, class Home, class Pool>
+void basic_lifecycle<Platform, Home, Pool>::close() noexcept {
     // Order: seq_cst [lifecycle.closing]; written before a worker adds up.
     if (closing_.exchange(true, std::memory_order_seq_cst)) {
         return;
@@ -287,9 +288,10 @@ template <class Platform, class Pool> void basic_lifecycle<Platform, Pool>::clos
     pool_.wake_any();
 }
 
-template <class Platform, class Pool>
+template <class Platform, class Home, class Pool>
 template <class EndThreads>
-bool basic_lifecycle<Platform, Pool>::shutdown(deadline until, EndThreads&& end_threads) noexcept {
+bool basic_lifecycle<Platform, Home, Pool>::shutdown(deadline until,
+                                                     EndThreads&& end_threads) noexcept {
     close();
     if (!no_task_left_.wait_until(until)) {
         return false;
@@ -308,8 +310,8 @@ bool basic_lifecycle<Platform, Pool>::shutdown(deadline until, EndThreads&& end_
     return true;
 }
 
-template <class Platform, class Pool>
-void basic_lifecycle<Platform, Pool>::forward_unrun() noexcept {
+template <class Platform, class Home, class Pool>
+void basic_lifecycle<Platform, Home, Pool>::forward_unrun() noexcept {
     while (pool_.queued() != 0) { // seq_cst [lifecycle.unrun]; after `ended_`
         if (runnable* const r = pool_.take_unrun()) {
             fallback_executor_().post(*r);

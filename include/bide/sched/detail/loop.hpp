@@ -9,26 +9,42 @@
 // threads push to the injector, and then leave a token for the thread, which sleeps only if there
 // is none (basic_sleeper in worker.hpp). So the token also says that the injector may hold
 // something: the thread that takes it looks there again before the next sleep [sleeper.token].
+//
+// Which thread runs the loop. One word:
+//
+//   none      no thread runs the loop
+//   running   a thread runs it; a second one that wants to terminates the program
+//   joining   a thread runs it that waits for tasks of the loop, outside of a run
+//   wanted    the same, and other threads sleep until it has left; one of them then runs the loop
+//
+// A thread that waits for tasks of the loop runs it only if the loop is its own: no other thread has run
+// the loop since this one has, or has made it. A joining thread leaves the loop as soon as another
+// thread wants to run it. It then waits for its tasks as for those of other threads.
+//
+// The thread that leaves publishes what it has done with the loop [loop.runner]. So the next thread
+// needs no other order.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
+#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
+#include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/io/driver.hpp>
-#include <bide/sched/detail/loop_runner.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/sched/trace.hpp>
 #include <bide/task/detail/task_registry.hpp>
-#include <bide/task/task_tag.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -46,7 +62,7 @@ public:
     // `executor` posts to the loop.
     basic_loop(executor_ref executor, driver* io, std::int64_t timer_slack_ns,
                trace_sink* trace = nullptr) noexcept
-        : executor_(executor), driver_(io), trace_(trace),
+        : executor_(executor), driver_(io), trace_(trace), owner_(thread_mark<Platform>()),
           timers_(waker(&on_earlier_timer, this), timer_slack_ns) {}
     basic_loop(const basic_loop&) = delete;
     basic_loop& operator=(const basic_loop&) = delete;
@@ -63,13 +79,13 @@ public:
     // thread does not run the loop, begins to, and returns as soon as another thread wants to run it.
     template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
         const bool joins = !runs_here();
-        if (joins && !runner_.join()) {
+        if (joins && !join()) {
             return;
         }
         turn mine(*this, joins);
         enqueue_forked(); // the job does not take them back while it waits
         begin_outer_waits();
-        const auto ends = [&](bool) { return is_over() || (joins && runner_.is_wanted()); };
+        const auto ends = [&](bool) { return is_over() || (joins && is_wanted()); };
         run_jobs(deadline::never(), ends, mine.outer_host());
     }
 
@@ -82,21 +98,23 @@ public:
     }
 
     // Snapshots. Any thread.
-    bool is_running() const noexcept { return runner_.is_running(); }
+    // Order: relaxed; the value may be old when the caller reads it.
+    bool is_running() const noexcept { return runner_.load(std::memory_order_relaxed) != none; }
     bool is_asleep() const noexcept { return sleeper_.is_asleep(); }
 
     bool runs_here() const noexcept { return running_here() == this; }
-    // Returns true if the calling thread runs the loop, or has run it last.
-    bool is_own() const noexcept { return runner_.is_own(); }
+    // Returns true if no other thread has run the loop since this one has, or has made it. Is exact
+    // between join() and leave().
+    // Order: relaxed; the acquire of join() orders.
+    bool is_own() const noexcept {
+        return owner_.load(std::memory_order_relaxed) == thread_mark<Platform>();
+    }
     std::int64_t next_timer_ns() const noexcept { return timers_.next_ns(); }
 
     // ---- For basic_lifecycle
 
-    worker* current_worker() noexcept { return runs_here() ? &worker_ : nullptr; }
-    worker* begin() noexcept { return &worker_; }
-    worker* end() noexcept { return &worker_ + 1; }
-    basic_loop& workers() noexcept { return *this; }
-    worker& operator[](unsigned) noexcept { return worker_; }
+    worker* current_worker() noexcept { return runs_here() ? &workers_[0] : nullptr; }
+    auto& workers() noexcept { return workers_; }
 
     void push_local(worker&, runnable& r) noexcept { ready_.push(r); }
     void push(runnable& r) noexcept {
@@ -109,12 +127,22 @@ public:
     runnable* take_unrun() noexcept { return posted_.pop(); }
 
 private:
+    using word = futex_word;
+    static constexpr word none = 0, running = 1, joining = 2, wanted = 3;
+
     // How many jobs are inside of each other at most. Bounds the stack.
     static constexpr unsigned most_inside = 8;
 
     // While it lives, the calling thread runs the loop. It hides what the thread did before: it may
     // be in a task of another scheduler.
     class turn;
+
+    void enter() noexcept;
+    bool join() noexcept;
+    void leave() noexcept;
+    // Returns true if a joining thread must leave the loop.
+    // Order: relaxed; the wake comes after the change.
+    bool is_wanted() const noexcept { return runner_.load(std::memory_order_relaxed) == wanted; }
 
     // ---- The host of a task. See worker_host.
 
@@ -194,13 +222,14 @@ private:
     unsigned depth_ = 0;         // the number of such jobs
     std::size_t ran_ = 0;        // jobs
     global_queue_interval interval_;
-    worker worker_; // any thread reads its counters
+    worker workers_[1]; // any thread reads its counters
     // Any thread uses these:
-    basic_loop_runner<Platform> runner_;
+    typename Platform::template atomic<word> runner_{none};
+    typename Platform::template atomic<const void*> owner_;
     typename Platform::template atomic<bool> stopped_{false};
     basic_timer_queue<Platform> timers_;
     alignas(cache_line_pair) basic_injector<Platform> posted_;
-    alignas(cache_line_pair) basic_sleeper<Platform, driver> sleeper_;
+    alignas(cache_line_pair) basic_sleeper<Platform> sleeper_;
 };
 
 template <class Platform> class basic_loop<Platform>::turn {
@@ -222,7 +251,7 @@ public:
         resumed_ = outer_resumed_;
         local_ = outer_local_;
         if (begins_) {
-            loop_.runner_.leave();
+            loop_.leave();
         }
     }
 
@@ -239,10 +268,61 @@ private:
     basic_loop* outer_loop_;
 };
 
+// ---- Which thread runs the loop
+
+// Begins a run. Waits until a joining thread has left the loop.
+template <class Platform> void basic_loop<Platform>::enter() noexcept {
+    word seen = none;
+    // Order: acquire [loop.runner]; what the thread before has done. Failure: relaxed, no data is
+    // read.
+    while (!runner_.compare_exchange_strong(seen, running, std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
+        if (seen == running || runs_here()) {
+            fatal("a run_loop must not be run by two threads, nor by one of its own tasks");
+        }
+        // Order: relaxed, for both; the word asks for a wake and publishes no data.
+        if (seen == wanted ||
+            runner_.compare_exchange_strong(seen, wanted, std::memory_order_relaxed,
+                                            std::memory_order_relaxed)) {
+            wake_any(); // the joining thread calls is_wanted()
+            futex_wait<Platform>(runner_, wanted, deadline::never());
+        }
+        seen = none;
+    }
+    // Order: relaxed; leave() publishes it.
+    owner_.store(thread_mark<Platform>(), std::memory_order_relaxed);
+}
+
+// Begins to run the loop as a joining thread. Returns false if another thread runs it, or has run it last.
+template <class Platform> bool basic_loop<Platform>::join() noexcept {
+    word seen = none;
+    // Order: acquire [loop.runner]; as in enter(). The thread before has set the owner, too.
+    if (!runner_.compare_exchange_strong(seen, joining, std::memory_order_acquire,
+                                         std::memory_order_relaxed)) {
+        return false;
+    }
+    if (!is_own()) {
+        leave();
+        return false;
+    }
+    return true;
+}
+
+// Ends both. The wake uses the address only.
+template <class Platform> void basic_loop<Platform>::leave() noexcept {
+    const auto* const at = &runner_;
+    // Order: release [loop.runner]; the next thread sees what this one has done.
+    if (runner_.exchange(none, std::memory_order_release) == wanted) {
+        futex_wake<Platform>(at, (std::numeric_limits<int>::max)());
+    }
+}
+
+// ---- Running
+
 template <class Platform>
 template <class IsOver>
 std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over, bool may_stop) noexcept {
-    runner_.enter(runs_here(), [this]() noexcept { wake_any(); });
+    enter();
     turn mine(*this, true);
     const auto ends = [&](bool idle) noexcept {
         return (!idle && may_stop && take_stop()) || is_over(idle);
@@ -282,20 +362,7 @@ std::size_t basic_loop<Platform>::run_jobs(deadline until, IsOver&& is_over,
 }
 
 template <class Platform> void basic_loop<Platform>::execute(runnable& r) noexcept {
-    auto& local = worker_local<Platform>::get();
-    local.host = this;
-    const worker_turn<Platform> whole(local);
-    if (trace_ == nullptr) {
-        r.run.wake();
-    } else {
-        const std::int64_t begin = Platform::now();
-        local.traced = true;
-        local.name = nullptr;
-        local.tag = 0;
-        r.run.wake();
-        trace_->ran(worker::index, local.name, tag_access::of(local.tag), begin, Platform::now());
-    }
-    local.host = nullptr;
+    run_job(*this, worker::index, trace_, r);
     if (std::exchange(paused_, nullptr) == nullptr) {
         enqueue_forked(); // the chain that has forked them waits
     }
@@ -380,9 +447,9 @@ void basic_loop<Platform>::sleep(deadline until, basic_worker_host<Platform>*& o
     const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
     {
         const wake_scope<Platform> later(&bide::current_worker<Platform>);
-        BIDE_PROBE(worker_park, &worker_, 0);
+        BIDE_PROBE(worker_park, &workers_[0], 0);
         [[maybe_unused]] const bool woken = sleeper_.park(deadline::at_ns(at), driver_);
-        BIDE_PROBE(worker_unpark, &worker_, 0, static_cast<int>(woken));
+        BIDE_PROBE(worker_unpark, &workers_[0], 0, static_cast<int>(woken));
     }
     if (trace_ != nullptr) {
         trace_->parked(worker::index, begin, Platform::now());

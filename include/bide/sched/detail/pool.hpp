@@ -2,14 +2,15 @@
 #ifndef BIDE_SCHED_DETAIL_POOL_HPP
 #define BIDE_SCHED_DETAIL_POOL_HPP
 
-// The workers of a scheduler: the loop in which each of them finds something to run, runs it, and
-// sleeps if there is nothing. The threads belong to the scheduler; each calls run() with a worker.
+// The workers of a scheduler (worker.hpp) and their queues: the loop in which each worker finds
+// something to run, runs it, and sleeps if there is nothing. The threads belong to the owner of the
+// pool; each calls run() with a worker.
 //
 // A worker looks for its next job in this order:
 //
 //   at intervals      timers that are due, the driver, and one job from the injector, and half of what
-//                     another worker has more (global_queue_interval in worker.hpp)
-//   high, low, pinned jobs, in their turns, if there ever was one (class_queues.hpp)
+//                     another worker has more (global_queue_interval)
+//   high, low, pinned jobs, in their turns, if there ever was one (class_turns)
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; it grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
@@ -19,33 +20,199 @@
 //
 // If it finds nothing, it sleeps. If its last job was an arm, it first searches again, for as long
 // as a wake would take. The sleep protocol (idle.hpp) has three steps: announce, check every queue
-// once more, sleep without a time-out. maintenance.hpp says which sleepers have a time-out.
+// once more, sleep without a time-out. Each push makes its job visible and then asks idle.hpp which
+// worker to wake [idle.announce].
 //
-// Other parts of the pool are in work_queues.hpp, maintenance.hpp and blocked_workers.hpp.
+// High and low jobs have queues that all workers share, lists under a lock. Any worker takes such a
+// job, and its push wakes one that sleeps. Only one thread may run a pinned job: see worker.hpp.
+// Normal jobs never touch these queues. As long as none of them was used, a worker reads one flag
+// for each job that it takes.
+//
+// A push into a LIFO slot wakes no worker while there is a watcher. If a worker has run no further
+// job since before the watcher's sleep, the watcher takes the job from that worker's LIFO slot.
+// Without a watcher, a push into a LIFO slot wakes a worker as any other push does.
+//
+// Timers and files. A busy worker fires timers and polls the driver from time to time. Idle workers
+// do it while they sleep, in three roles:
+//
+//   the timer leader    sleeps until the earliest timer of all workers
+//   the driver's user   sleeps in the driver (basic_driver_lock)
+//   the watcher         sleeps at most 100 us at first, then twice as long each time, up to
+//                       scheduler_options::longest_nap (4 ms by default), and then looks at the
+//                       LIFO slots
+//
+// One worker may have several roles. If a worker with a role is about to run a job, it wakes
+// another worker that takes over the role, if one is needed: hand_over_roles().
+//
+// The timer leader (basic_timer_leader). `until_` is the time until which the leader sleeps for the
+// timers of all workers. This is the sleeper's side of the pair [timer_queue.next]
+// (core/timer_queue.hpp). If another worker goes to sleep and finds an earlier timer, it becomes
+// the leader. The previous leader continues to sleep until its own time, and then finds that it
+// does not lead. A leader that wakes resigns.
+//
+// Blocked workers. A thread that blocks in a task first puts everything that its worker holds where
+// other workers find it. It keeps the worker while another worker sleeps, because that sleeper is
+// woken for new jobs. If no worker sleeps, another thread takes the worker over. The decision is
+// made at two times: when the thread blocks, and when the last sleeper is about to run a job. Both
+// read the idle word after they have changed it [idle.blocked].
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/noted.hpp>
+#include <bide/core/detail/process_fence.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
-#include <bide/sched/detail/blocked_workers.hpp>
-#include <bide/sched/detail/maintenance.hpp>
-#include <bide/sched/detail/pool_owner.hpp>
-#include <bide/sched/detail/work_queues.hpp>
+#include <bide/sched/detail/arm_source.hpp>
+#include <bide/sched/detail/fixed_array.hpp>
 #include <bide/sched/detail/worker.hpp>
+#include <bide/sched/idle.hpp>
+#include <bide/sched/injector.hpp>
+#include <bide/sched/spawn_options.hpp>
 #include <bide/sched/trace.hpp>
-#include <bide/task/task_tag.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <limits>
+#include <optional>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+struct pool_options {
+    unsigned workers;
+    bool steal;                      // workers steal from each other
+    driver* io;                      // one of the idle workers sleeps in it
+    std::int64_t max_timed_sleep_ns; // 0: there is no watcher
+    trace_sink* trace = nullptr;
+    std::int64_t timer_slack_ns = 0;
+    int spare_processors = 0;           // more processors than workers; negative: fewer
+    executor_ref executor{};            // of the tasks
+    const void* scheduler_id = nullptr; // by which threads know the scheduler (fork_lane.hpp)
+};
+
+// What a pool calls of its owner, which has the threads.
+template <class Platform> class basic_pool_owner {
+    using worker = basic_worker<Platform>;
+
+public:
+    // The calling thread leaves `w`: makes another thread run it. Returns false if there is none.
+    virtual bool replace(worker& w) noexcept = 0;
+    // Called if replace() has found no thread. The next thread that becomes free then calls
+    // replace_blocked() or take_blocked(). Returns false if no thread will become free and none can
+    // be started.
+    virtual bool request_replacement() noexcept { return true; }
+    // Makes a thread run `w` that has lost its own worker and waits. Returns false if none waits.
+    virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
+    // Returns true if hand_to_idle_thread() would succeed. Called when a substitute has announced that
+    // its worker sleeps.
+    virtual bool has_idle_thread() noexcept { return false; }
+    // Unparks the own thread of that worker, which owns no worker: it has a pinned job.
+    virtual void wake_thread(unsigned) noexcept {}
+    // Called when a worker has found nothing to run and has announced that. Announcements are
+    // read-modify-writes of one word. So the worker with the last announcement sees what all
+    // workers did before theirs.
+    virtual void found_nothing() noexcept = 0;
+    // Returns true if `where` is the executor of a class, or of the tasks that are pinned to the
+    // calling thread.
+    virtual bool has_queue(executor_ref) noexcept { return false; }
+
+protected:
+    ~basic_pool_owner() = default;
+};
+
+// ---- The driver
+
+// The scheduler's driver, if it has one. One thread at a time uses it.
+template <class Platform> class basic_driver_lock {
+public:
+    explicit basic_driver_lock(driver* io) noexcept : driver_(io) {}
+    basic_driver_lock(const basic_driver_lock&) = delete;
+    basic_driver_lock& operator=(const basic_driver_lock&) = delete;
+
+    // Acquires the driver until leave(). Returns nullptr if there is none or a thread is in it.
+    driver* try_enter() noexcept {
+        // Order: acquire [driver.lock]; sees what the previous thread did in the driver.
+        return is_free() && !taken_.exchange(true, std::memory_order_acquire) ? driver_ : nullptr;
+    }
+
+    // Order: release [driver.lock]; the next thread in the driver sees what this one did there. The
+    // caller then calls is_free() [driver.free].
+    void leave() noexcept { taken_.store(false, std::memory_order_release); }
+
+    // Returns true if there is a driver and no thread is in it.
+    bool is_free() const noexcept {
+        // Order: seq_cst [driver.free]; a worker that goes to sleep reads this after its
+        // announcement. A worker that left the driver reads it before it looks for a sleeper. One
+        // of the two sees the other.
+        return driver_ != nullptr && !taken_.load(std::memory_order_seq_cst);
+    }
+
+private:
+    driver* const driver_;
+    typename Platform::template atomic<bool> taken_{false};
+};
+
+// ---- The timer leader
+
+template <class Platform> class basic_timer_leader {
+public:
+    static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
+
+    // Returns true if no sleeper wakes at `t` or before. The caller has made a timer for `t`
+    // visible.
+    bool wakes_after(std::int64_t t) const noexcept {
+        // Order: seq_cst [timer_queue.next]; after the timer was made visible.
+        return t < until_.load(std::memory_order_seq_cst);
+    }
+
+    // Called when a worker goes to sleep. next() reads the time of the earliest timer (seq_cst). If
+    // no leader wakes at that time or before, the caller becomes the leader and `mine` becomes the
+    // time at which it wakes. Otherwise `mine` stays unchanged.
+    template <class Next> void lead(std::int64_t& mine, Next&& next) noexcept {
+        for (;;) {
+            const std::int64_t first = next();
+            // Order: relaxed; the CAS decides.
+            std::int64_t seen = until_.load(std::memory_order_relaxed);
+            if (first >= seen) {
+                return;
+            }
+            // Order: relaxed; a thread that adds an earlier timer and does not see this store finds
+            // a sleeper to wake in the idle word [idle.announce]. Failure: the loop reads again.
+            if (until_.compare_exchange_strong(seen, first, std::memory_order_relaxed,
+                                               std::memory_order_relaxed)) {
+                mine = first;
+            }
+        }
+    }
+
+    // A worker has woken. Returns true if it was the leader, or had been and was replaced.
+    bool resign(std::int64_t& mine) noexcept {
+        if (mine == never) {
+            return false;
+        }
+        std::int64_t seen = std::exchange(mine, never);
+        // Order: seq_cst [timer_queue.next]; a thread that relied on the old time has made its
+        // timer visible before. A worker that reads the timers after this sees it. Failure: another
+        // leader wakes earlier.
+        until_.compare_exchange_strong(seen, never, std::memory_order_seq_cst,
+                                       std::memory_order_relaxed);
+        return true;
+    }
+
+private:
+    typename Platform::template atomic<std::int64_t> until_{never};
+};
+
+// ---- The pool
 
 template <class Platform> class basic_pool {
 public:
@@ -55,44 +222,26 @@ public:
     using thread_role = basic_thread_role<Platform>;
     using thread_queue = basic_thread_queue<Platform>;
 
-    basic_pool(owner& of, const options& wanted)
-        : owner_(of), trace_(wanted.trace), timer_slack_ns_(wanted.timer_slack_ns),
-          queues_(*this, wanted.workers, wanted.steal, wanted.max_timed_sleep_ns != 0, wanted.io,
-                  wanted.spare_processors),
-          maintenance_(queues_, wanted.io, wanted.trace, wanted.max_timed_sleep_ns),
-          blocked_(of, queues_, maintenance_) {}
+    basic_pool(owner& of, const options& wanted);
     basic_pool(const basic_pool&) = delete;
     basic_pool& operator=(const basic_pool&) = delete;
+    ~basic_pool() {
+        // Order: relaxed; no thread forks any more.
+        delete arms_.load(std::memory_order_relaxed);
+    }
+
+    // ---- The threads
 
     // Runs the worker `w` on the calling thread. Returns after stop(), or if the thread has blocked
     // and lost the worker. `mine` are the jobs that only this thread may run, if it has any.
-    void run(worker& w, thread_queue* mine = nullptr) noexcept;
+    void run(worker& w, thread_queue* mine = nullptr, bool is_substitute = false) noexcept;
 
     // Runs these jobs on their thread, which owns no worker, until there is none. Returns before that, with
     // a worker that the thread is to run, if a worker needs a thread: jobs that yield may never end.
     worker* run_pinned(thread_queue& mine) noexcept;
 
-    // Enqueues `r`: on the thread of the worker `w`, and on any thread.
-    void push_local(worker& w, runnable& r) noexcept { queues_.push_local(w, r); }
-    void push(runnable& r) noexcept { queues_.push(r); }
-    // The same for a class that is not normal, and for a job that only the own thread of `home` may run.
-    void push(task_priority of, runnable& r) noexcept { queues_.push(of, r); }
-    void push_pinned(worker& home, runnable& r) noexcept {
-        if (!queues_.push_pinned(home, r)) {
-            owner_.wake_thread(home.index);
-        }
-    }
-
-    // Wakes a worker that sleeps. That worker then calls found_nothing() of the owner. If no worker
-    // sleeps, each worker that becomes idle makes this call.
-    void wake_any() noexcept { queues_.unpark(queues_.idle().wake_one()); }
-
     // Makes run() return on every worker that has nothing to run.
     void stop() noexcept;
-
-    // Removes a job that was never run. Returns nullptr if there is none.
-    // Requires: the last run() has returned.
-    runnable* take_unrun() noexcept { return queues_.pop(); }
 
     // The worker of this pool that the calling thread owns, or nullptr.
     worker* current_worker() const noexcept {
@@ -100,82 +249,316 @@ public:
         return here.pool == this ? here.worker : nullptr;
     }
 
-    basic_work_queues<Platform>& queues() noexcept { return queues_; }
-    std::deque<worker>& workers() noexcept { return queues_.workers(); }
-    const std::deque<worker>& workers() const noexcept { return queues_.workers(); }
-    std::size_t queued() const noexcept { return queues_.queued(); }
-    bool steals() const noexcept { return queues_.steals(); }
-    executor_ref executor() noexcept { return owner_.executor(); }
-    bool has_queue(executor_ref where) noexcept { return owner_.has_queue(where); }
-    const basic_idle<Platform>& idle() const noexcept { return queues_.idle(); }
+    // ---- Any thread
 
-    // ---- Blocked workers. See blocked_workers.hpp.
+    void push(runnable& r) noexcept {
+        injector_.push(r);
+        unpark(idle_.wake_one());
+    }
+    // Requires: `of` is not normal.
+    void push(task_priority of, runnable& r) noexcept {
+        use_classes();
+        (of == task_priority::high ? high_ : low_).push(r);
+        unpark(idle_.wake_one());
+    }
+    // Pushes a job that only the own thread of `home` may run.
+    void push_pinned(worker& home, runnable& r) noexcept;
 
-    bool blocks(worker& w) noexcept { return blocked_.blocks(w); }
-    void unblocks(worker& w) noexcept { blocked_.unblocks(w); }
-    void wake(worker& w) noexcept { blocked_.wake(w); }
-    void replace_blocked() noexcept { blocked_.replace_blocked(); }
-    worker* take_blocked() noexcept { return blocked_.take_blocked(); }
-
-    // ---- Fork-join. See fork_lane.hpp.
-
-    // The address by which threads know the scheduler.
-    const void* scheduler_id() const noexcept { return owner_.scheduler_id(); }
-    // The calling thread leaves the pool.
-    void drop_thread_lane() noexcept {
-        if (auto* const arms = queues_.arms()) {
-            arms->drop_thread_lane();
+    // Wakes a worker that sleeps. That worker then calls found_nothing() of the owner. If no worker
+    // sleeps, each worker that becomes idle makes this call.
+    void wake_any() noexcept { unpark(idle_.wake_one()); }
+    // Wakes that worker, if it sleeps: its thread may hand it over.
+    void wake(worker& w) noexcept {
+        if (idle_.wake_worker(w.index)) {
+            unpark(w);
         }
     }
 
-    // ---- The host of a task. See worker_host.
+    // The jobs that were never run. Requires: the last run() has returned.
+    runnable* take_unrun() noexcept;
+    std::size_t queued() const noexcept;
 
+    basic_idle<Platform>& idle() noexcept { return idle_; }
+    fixed_array<worker>& workers() noexcept { return workers_; }
+    const fixed_array<worker>& workers() const noexcept { return workers_; }
+    bool steals() const noexcept { return steals_; }
+    std::int64_t timer_slack_ns() const noexcept { return timer_slack_ns_; }
+    executor_ref executor() const noexcept { return executor_; }
+    bool has_queue(executor_ref where) noexcept { return owner_.has_queue(where); }
+
+    // Called when a timer has become the earliest one of `of`. If its owner has added the timer, that
+    // thread calls hand_over_roles() before it runs a job or sleeps.
+    void earlier_timer(worker& of) noexcept {
+        if (current_worker() == &of) {
+            of.must_check_leader = true;
+        } else if (timer_leader_.wakes_after(of.timers.next_ns())) {
+            wake_any();
+        }
+    }
+
+    // ---- The owner of the worker `w`. While `w` is searching, its pushes into its own queues wake no
+    // worker. end_search() wakes one later.
+
+    // Puts `r` into the LIFO slot. What was there goes to the ring.
+    void push_local(worker& w, runnable& r) noexcept {
+        runnable* const older = swap_lifo(w, &r);
+        if (older != nullptr) {
+            push_ring(w, *older);
+        } else if (steals_ && !w.is_searching) {
+            unpark(idle_.wake_unless_watched());
+        }
+    }
+    // Puts `r` last in the ring. If it is full and cannot grow, half of it moves to the injector.
+    void push_ring(worker& w, runnable& r) noexcept;
+
+    // Queues `r` behind the others when the job that runs has ended. `paused` is `r`, if it has only
+    // paused.
     void yield(worker& w, runnable& r, paused_chain* paused) noexcept {
         w.paused = paused;
         if (runnable* const older = std::exchange(w.yielded, &r)) {
-            queues_.push_behind(w, *older);
+            push_behind(w, *older);
         }
     }
-    std::int64_t timer_slack_ns() const noexcept { return timer_slack_ns_; }
-    void fork(worker& w, run_list& list) noexcept { queues_.fork(w, list); }
-    void earlier_timer(worker& of) noexcept {
-        maintenance_.earlier_timer(of, current_worker() == &of);
+    // Puts children of when_all where their parent may take them back. Leaves those in the list for
+    // which there is no room.
+    void fork(worker& w, run_list& list) noexcept {
+        if (w.children.push(list) && steals_) {
+            unpark(idle_.wake_one());
+        }
     }
 
+    // Looks at the ring of one other worker, of each in turn. If many more jobs are there, takes half of
+    // the difference, as steal() does. So the jobs of all busy workers get their turns equally often:
+    // see scheduler.hpp.
+    runnable* balance(worker& w) noexcept;
+
+    // The last look of `w` before it sleeps, which decides [idle.announce]. `but_arms`: a watcher
+    // leaves the arms of fork-joins to their owners for a while.
+    bool sees_work(const worker& w, bool but_arms) const noexcept;
+
+    // ---- Blocked workers
+
+    // The owner of `w` is about to block, and has returned from that. See worker_host.
+    bool blocks(worker& w) noexcept;
+    void unblocks(worker& w) noexcept;
+
+    // If a worker is blocked and no worker sleeps, makes another thread run a blocked one.
+    void replace_blocked() noexcept {
+        take_over(
+            [this, none = false](worker& other) mutable noexcept { return replace(other, none); });
+    }
+    // The same for a thread that will run the worker itself. Returns nullptr if there is no need.
+    worker* take_blocked() noexcept {
+        return take_over([this](worker& other) noexcept {
+            return other.ownership.transfer([this]() noexcept {
+                idle_.add_blocked(-1);
+                return true;
+            });
+        });
+    }
+
+    // ---- Fork-joins
+
+    // Returns the fork-joins of the pool, or nullptr before the first one.
+    basic_arm_source<Platform>* arms() const noexcept {
+        // Order: seq_cst [idle.announce]; what is not seen here has published nothing before this
+        // worker's announcement. Acquire [fork_lane.source]; sees it as it was made.
+        return arms_.load(std::memory_order_seq_cst);
+    }
+    // Takes over `made`, unless another thread was first. Returns what the pool has then.
+    basic_arm_source<Platform>* set_arms(basic_arm_source<Platform>* made) noexcept;
+    // The address by which threads know the scheduler.
+    const void* scheduler_id() const noexcept { return scheduler_id_; }
+    // The calling thread leaves the pool.
+    void drop_thread_lane() noexcept {
+        if (auto* const all = arms()) {
+            all->drop_thread_lane();
+        }
+    }
+
+    // Called when a job was published on a lane. `brief` means that the fork-join is not worth a
+    // wake. Returns the number of nanoseconds that the wake took, or 0 if there was none.
+    std::int64_t fork_published(bool brief) noexcept;
+
+    // Counts threads that fork or compute in a fork-join and own no worker: external callers, and
+    // threads that have lost their worker.
+    void add_callers(int by) noexcept {
+        // Order: relaxed; a hint.
+        callers_.fetch_add(by, std::memory_order_relaxed);
+    }
+    // How many sleeping workers a fork-join may wake. Each of these callers computes in the place of
+    // a worker, unless there are more processors than workers: it would only take its processor.
+    unsigned wakes_for_arms() const noexcept {
+        const unsigned asleep = idle_.sleepers_hint();
+        return asleep == 0 ? 0 : asleep - (std::min)(asleep, callers_in_place());
+    }
+    // Returns true if callers compute in the places of all workers that sleep.
+    bool callers_take_all_places() const noexcept {
+        const unsigned callers = callers_in_place();
+        return callers != 0 && callers >= idle_.sleepers_hint();
+    }
+    // How long a thread without an arm spins at least: a loop offers an arm every 4 us. With fewer
+    // processors than workers, a spin takes the time of a worker.
+    std::int64_t least_spin_ns() const noexcept { return spare_processors_ < 0 ? 0 : 5'000; }
+
 private:
+    static constexpr unsigned max_lifo_streak = 3;
+    static constexpr std::int64_t never = worker::never;
+    static constexpr std::int64_t first_timed_sleep_ns = 100'000;
+    static constexpr std::int64_t long_timed_sleep_ns = 1'000'000;
+
+    struct overflow {
+        basic_pool& all;
+        void push(run_list& list, std::size_t n) noexcept { all.injector_.push(list, n); }
+    };
+
+    // The next job.
     runnable* find(worker& w) noexcept;
     void execute(worker& w, runnable& r) noexcept;
-    runnable* check_shared_work(worker& w) noexcept;
-    runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept;
     runnable* search_or_sleep(worker& w) noexcept;
+    runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept;
+
+    // The queues.
+    void unpark(worker& w) noexcept { w.sleeper.unpark(driver_); }
+    void unpark(unsigned number) noexcept {
+        if (number != idle_.none) {
+            unpark(workers_[number]);
+        }
+    }
+    void push_behind(worker& w, runnable& r) noexcept;
+    void push_all(worker& w, run_list& list) noexcept;
+    void enqueue_children(worker& w) noexcept;
+    runnable* swap_lifo(worker& w, runnable* with) noexcept;
+    runnable* take_lifo(worker& w) noexcept;
+    runnable* take_in_turn(worker& w) noexcept;
+    runnable* take_local(worker& w) noexcept;
+    runnable* take_injected(worker& w) noexcept;
+    runnable* take_due(worker& w) noexcept;
+    runnable* steal(worker& w, unsigned& taken, bool& left) noexcept;
+    runnable* take_stale(worker& w) noexcept;
+    runnable* take_arm(worker& w, bool& left) noexcept;
+    run_list take_share(worker& w, std::size_t most) noexcept;
+    std::size_t fair_share() const noexcept {
+        return injector_.share(injector_.size(), static_cast<unsigned>(workers_.size()));
+    }
+    bool has_nothing(const worker& w) const noexcept;
+    bool has_arms() const noexcept {
+        const basic_arm_source<Platform>* const all = arms();
+        return all != nullptr && all->has_work();
+    }
+
+    // High, low and pinned jobs.
+    bool uses_classes() const noexcept {
+        // Order: relaxed; a worker that does not see it looks at the queues before it sleeps. If it
+        // sees a job there, it sees this.
+        return uses_classes_.load(std::memory_order_relaxed);
+    }
+    void use_classes() noexcept {
+        if (!uses_classes()) {
+            // Order: relaxed; the job publishes it.
+            uses_classes_.store(true, std::memory_order_relaxed);
+        }
+    }
+    runnable* pop_class() noexcept {
+        runnable* const r = high_.pop();
+        return r != nullptr ? r : low_.pop();
+    }
+    runnable* take_pinned(worker& w) noexcept {
+        return uses_classes() && w.mine != nullptr ? w.mine->pop() : nullptr;
+    }
+    bool has_class_work(const worker& w) const noexcept {
+        return !high_.empty() || !low_.empty() || (w.mine != nullptr && !w.mine->empty());
+    }
+
+    // Timers, files and sleep.
+    runnable* check_shared_work(worker& w) noexcept;
+    unsigned fire_timers(worker& w, std::int64_t now) noexcept;
+    std::int64_t next_timer() const noexcept;
+    void leave_driver(worker& w) noexcept {
+        driver_lock_.leave();
+        w.left_driver = true;
+    }
+    bool naps_briefly(const worker& w) const noexcept {
+        return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, max_timed_sleep_ns_);
+    }
+    bool sleep(worker& w, bool watches) noexcept;
+    void hand_over_roles(worker& w) noexcept;
+
+    // Blocked workers.
+    void hand_over_jobs(worker& w) noexcept;
+    bool replace(worker& w, bool& found_no_thread) noexcept;
+    template <class Take> worker* take_over(Take&& take) noexcept;
+
+    unsigned callers_in_place() const noexcept {
+        // Order: relaxed; a hint.
+        const int callers =
+            callers_.load(std::memory_order_relaxed) - (std::max)(spare_processors_, 0);
+        return static_cast<unsigned>((std::max)(callers, 0));
+    }
 
     owner& owner_;
+    const executor_ref executor_;
+    const void* const scheduler_id_;
     trace_sink* const trace_;
+    driver* const driver_;
     const std::int64_t timer_slack_ns_; // the workers read it when they are made
-    basic_work_queues<Platform> queues_;
-    basic_maintenance<Platform> maintenance_;
-    basic_blocked_workers<Platform> blocked_;
+    const std::int64_t max_timed_sleep_ns_;
+    const bool steals_;
+    const bool shares_rings_; // a job in a ring does not wait for the owner of the ring alone
+    const bool may_watch_;
+    const int spare_processors_;
+    fixed_array<worker> workers_;
+    basic_idle<Platform> idle_;
+    alignas(cache_line_pair) basic_injector<Platform> injector_;
+    typename Platform::template atomic<bool> uses_classes_{
+        false}; // a class or a thread ever had a job
+    basic_injector<Platform> high_;
+    basic_injector<Platform> low_;
+    alignas(cache_line_pair)
+        typename Platform::template atomic<basic_arm_source<Platform>*> arms_{nullptr};
+    alignas(cache_line_pair) typename Platform::template atomic<int> callers_{0};
+    basic_driver_lock<Platform> driver_lock_;
+    alignas(cache_line_pair) basic_timer_leader<Platform> timer_leader_;
     typename Platform::template atomic<bool> stopped_{false};
 };
 
+template <class Platform>
+basic_pool<Platform>::basic_pool(owner& of, const options& wanted)
+    : owner_(of), executor_(wanted.executor),
+      scheduler_id_(wanted.scheduler_id != nullptr ? wanted.scheduler_id : this),
+      trace_(wanted.trace), driver_(wanted.io), timer_slack_ns_(wanted.timer_slack_ns),
+      max_timed_sleep_ns_((std::min)(wanted.max_timed_sleep_ns, std::int64_t{1'000'000'000})),
+      steals_(wanted.steal && wanted.workers > 1), shares_rings_(steals_ || wanted.workers == 1),
+      may_watch_(wanted.max_timed_sleep_ns != 0 && steals_),
+      spare_processors_(wanted.spare_processors), workers_(wanted.workers), idle_(wanted.workers),
+      driver_lock_(wanted.io) {
+    if (steals_) {
+        detail::prepare_heavy_fence<Platform>(); // for thieves that publish (fork_deque.hpp)
+    }
+    for (unsigned i = 0; i < wanted.workers; ++i) {
+        workers_.add(*this, i);
+    }
+}
+
 // ---- Running
 
-template <class Platform> void basic_pool<Platform>::run(worker& w, thread_queue* mine) noexcept {
+template <class Platform>
+void basic_pool<Platform>::run(worker& w, thread_queue* mine, bool is_substitute) noexcept {
     thread_role& here = thread_role::here();
     auto& resumed = Platform::template local<resume_state>();
-    here = {this, &w, mine};
+    here = {this, &w, mine, is_substitute};
     w.ownership.begin(&here);
     w.mine = mine;
     if (mine != nullptr) {
         mine->set_owned(w.index);
     }
-    resumed.worker = owner_.executor();
+    resumed.worker = executor_;
     while (here.worker == &w) {
         runnable* const r = find(w);
         if (r == nullptr) {
             break;
         }
-        maintenance_.hand_over(w);
+        hand_over_roles(w);
         execute(w, *r);
     }
     drop_thread_lane();
@@ -202,24 +585,13 @@ auto basic_pool<Platform>::run_pinned(thread_queue& mine) noexcept -> worker* {
 
 template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable& r) noexcept {
     w.polled.add(1);
-    auto& local = worker_local<Platform>::get();
-    local.host = &w;
-    const worker_turn<Platform> turn(local);
     w.ran_arm = &r == &w.arm;
-    if (trace_ == nullptr) {
-        r.run.wake();
-    } else {
-        const unsigned index = w.index; // another thread may own the worker afterwards
-        const std::int64_t begin = Platform::now();
-        local.traced = true;
-        local.name = nullptr;
-        local.tag = 0;
-        r.run.wake();
-        trace_->ran(index, local.name, tag_access::of(local.tag), begin, Platform::now());
-    }
-    local.host = nullptr;
+    run_job(w, w.index, trace_, r); // another thread may own the worker afterwards
 }
 
+// ---- The next job
+
+// Returns a job, or nullptr if run() is to return.
 template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexcept {
     runnable* r = nullptr;
     if (w.global_interval.tick(&Platform::now)) {
@@ -227,23 +599,30 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
     }
     runnable* const behind = std::exchange(w.yielded, nullptr);
     paused_chain* const paused = std::exchange(w.paused, nullptr);
-    if (paused != nullptr) {
-        queues_.release_child(w, *paused);
-    } else { // the chain that has forked them waits, or lets other tasks run
-        queues_.enqueue_children(w);
+    if (paused == nullptr) { // the chain that has forked them waits, or lets other tasks run
+        enqueue_children(w);
+    } else if (paused->pauses >= w.global_interval.child_pauses(w.ring.size())) {
+        // The chain takes its children back while it runs or has paused. It may never wait.
+        paused->pauses = 0;
+        if (runnable* const oldest = w.children.steal()) {
+            push_ring(w, *oldest);
+        }
     }
     if (behind != nullptr) {
-        if (r == nullptr && queues_.has_nothing(w)) {
+        if (r == nullptr && has_nothing(w)) {
             return behind;
         }
         if (paused != nullptr) {
             w.children.take_all(paused->forked);
         }
-        queues_.push_behind(w, *behind);
+        push_behind(w, *behind);
     }
-    if (r == nullptr) {
-        r = queues_.next(w);
+    if (r == nullptr && uses_classes()) [[unlikely]] {
+        r = take_in_turn(w);
     }
+    r = r != nullptr ? r : take_local(w);
+    r = r != nullptr ? r : take_injected(w);
+    r = r != nullptr ? r : take_pinned(w);
     return r != nullptr ? r : search_or_sleep(w);
 }
 
@@ -251,59 +630,347 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
 template <class Platform> runnable* basic_pool<Platform>::check_shared_work(worker& w) noexcept {
     const std::int64_t now = Platform::now();
     w.global_interval.restart(now);
-    maintenance_.poll(w, now);
+    fire_timers(w, now);
+    if (driver* const io = driver_lock_.try_enter()) {
+        // What becomes ready is queued and runs as tasks do.
+        wake_scope<Platform> later(&service_executor<Platform>);
+        io->wait(deadline::poll());
+        leave_driver(w);
+    }
     w.ring.trim();
-    if (queues_.classes().in_use()) { // this may not be the turn of a normal job
+    if (uses_classes()) { // this may not be the turn of a normal job
         w.injector_is_due = true;
         return nullptr;
     }
-    return queues_.take_due(w);
+    return take_due(w);
 }
 
-// ---- Searching and sleeping
+// Takes the job of this turn, if that is a high, a low or a pinned one. Not inlined: most schedulers
+// never call it.
+template <class Platform>
+BIDE_NOINLINE runnable* basic_pool<Platform>::take_in_turn(worker& w) noexcept {
+    const task_priority turn = w.turns.next();
+    runnable* r = turn == task_priority::low ? low_.pop() : nullptr;
+    if (r == nullptr && turn != task_priority::normal) {
+        r = high_.pop();
+    }
+    if (r == nullptr && w.mine != nullptr && w.turns.next_is_pinned()) {
+        r = w.mine->pop();
+    }
+    return r == nullptr && std::exchange(w.injector_is_due, false) ? take_due(w) : r;
+}
+
+// Takes a job from the LIFO slot, at most three times in a row, or from the ring.
+template <class Platform> runnable* basic_pool<Platform>::take_local(worker& w) noexcept {
+    if (w.lifo_streak < max_lifo_streak) {
+        if (runnable* const r = take_lifo(w)) {
+            ++w.lifo_streak;
+            return r;
+        }
+    }
+    w.lifo_streak = 0;
+    if (runnable* const r = w.ring.pop()) {
+        return r;
+    }
+    if (!injector_.empty()) {
+        return nullptr; // take_injected() comes next
+    }
+    return take_lifo(w);
+}
+
+template <class Platform> runnable* basic_pool<Platform>::take_lifo(worker& w) noexcept {
+    // Order: relaxed; a hint. The exchange acquires [scheduler.lifo].
+    return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
+}
+
+template <class Platform>
+runnable* basic_pool<Platform>::swap_lifo(worker& w, runnable* with) noexcept {
+    if (steals_) {
+        // Order: seq_cst [idle.announce]; the job is visible before the look for sleepers. acq_rel
+        // [scheduler.lifo]; the taker sees what came before the push.
+        return w.lifo.exchange(with, std::memory_order_seq_cst);
+    }
+    // Order: relaxed; only the owner uses it. The next owner comes after by the worker's ownership.
+    runnable* const older = w.lifo.load(std::memory_order_relaxed);
+    w.lifo.store(with, std::memory_order_relaxed);
+    return older;
+}
+
+// Takes a fair share from the injector: returns the first job and moves the rest to the ring. If the
+// injector is empty, takes from the LIFO slot, or a high or a low job.
+template <class Platform> runnable* basic_pool<Platform>::take_injected(worker& w) noexcept {
+    // A job in a ring that no other worker steals from could wait for too long.
+    run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
+    runnable* const first = share.pop();
+    if (first == nullptr) {
+        runnable* const r = take_lifo(w);
+        return r == nullptr && uses_classes() ? pop_class() : r;
+    }
+    const bool more = share.first() != nullptr;
+    push_all(w, share);
+    if (more && steals_) {
+        unpark(idle_.wake_one()); // as after any push [idle.announce]
+    }
+    return first;
+}
+
+template <class Platform>
+run_list basic_pool<Platform>::take_share(worker& w, std::size_t most) noexcept {
+    run_list share;
+    if (!injector_.empty()) {
+        w.injected.add(injector_.pop(share, most));
+    }
+    return share;
+}
+
+// What a busy worker takes at intervals: one job from the injector, and what balance() takes.
+template <class Platform> runnable* basic_pool<Platform>::take_due(worker& w) noexcept {
+    runnable* const injected = take_share(w, 1).pop();
+    runnable* const stolen = balance(w);
+    if (injected != nullptr && stolen != nullptr) {
+        push_ring(w, *stolen);
+    }
+    return injected != nullptr ? injected : stolen;
+}
+
+template <class Platform> runnable* basic_pool<Platform>::balance(worker& w) noexcept {
+    if (!steals_) {
+        return nullptr;
+    }
+    w.looked_at = (w.looked_at + 1) % static_cast<unsigned>(workers_.size());
+    worker& other = workers_[w.looked_at];
+    const unsigned mine = w.ring.size();
+    const unsigned theirs = other.ring.size();
+    if (theirs < mine + mine / 4 + 2) {
+        return nullptr;
+    }
+    unsigned taken = 0;
+    runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
+    if (r != nullptr) {
+        w.has_stolen(taken);
+        // As after any push [idle.announce]: a worker that announced while the jobs were in neither
+        // ring has not seen them.
+        unpark(idle_.wake_one());
+    }
+    return r;
+}
+
+// ---- Pushes
+
+template <class Platform> void basic_pool<Platform>::push_ring(worker& w, runnable& r) noexcept {
+    overflow out{*this};
+    if (const unsigned moved = w.ring.push(r, out)) {
+        w.overflowed.add(moved);
+        unpark(idle_.wake_one());
+    } else if (steals_ && !w.is_searching) {
+        unpark(idle_.wake_one());
+    }
+}
+
+// Puts `r` behind the jobs of `w`, and behind at least one job of the injector. So a task that yields
+// again and again does not delay these jobs. If the ring is short, moves a fair share of the injector
+// to it, so that tasks that yield contend less for the injector's lock. Otherwise moves one job.
+template <class Platform> void basic_pool<Platform>::push_behind(worker& w, runnable& r) noexcept {
+    if (!injector_.empty()) {
+        if (!shares_rings_) {
+            return push(r);
+        }
+        const std::size_t fair = fair_share();
+        run_list share = take_share(w, w.ring.size() + fair < w.ring.initial_capacity ? fair : 1);
+        push_all(w, share);
+    }
+    push_ring(w, r);
+}
+
+template <class Platform> void basic_pool<Platform>::push_all(worker& w, run_list& list) noexcept {
+    overflow out{*this};
+    while (runnable* const r = list.pop()) {
+        w.ring.push(*r, out);
+    }
+}
+
+// Moves the forked children to the ring.
+template <class Platform> void basic_pool<Platform>::enqueue_children(worker& w) noexcept {
+    run_list all;
+    w.children.take_all(all);
+    while (runnable* const r = all.pop()) {
+        push_ring(w, *r);
+    }
+}
+
+template <class Platform>
+void basic_pool<Platform>::push_pinned(worker& home, runnable& r) noexcept {
+    use_classes();
+    const unsigned at = home.pinned.push(r);
+    if (thread_role::here().pinned == &home.pinned) {
+        return; // this thread will look
+    }
+    if (at == home.pinned.none) {
+        owner_.wake_thread(home.index);
+    } else if (idle_.wake_worker(at)) {
+        // Order: relaxed; the token publishes it.
+        workers_[at].woken_for_pinned.store(true, std::memory_order_relaxed);
+        unpark(workers_[at]);
+    }
+}
+
+template <class Platform>
+auto basic_pool<Platform>::set_arms(basic_arm_source<Platform>* made) noexcept
+    -> basic_arm_source<Platform>* {
+    basic_arm_source<Platform>* first = nullptr;
+    // Order: seq_cst [idle.announce] [fork_lane.source]; before an arm is published. Failure: as in
+    // arms().
+    if (made == nullptr || arms_.compare_exchange_strong(first, made, std::memory_order_seq_cst,
+                                                         std::memory_order_seq_cst)) {
+        return made;
+    }
+    delete made;
+    return first;
+}
+
+template <class Platform> std::int64_t basic_pool<Platform>::fork_published(bool brief) noexcept {
+    const unsigned woken = brief ? idle_.wake_for_brief_arm() : idle_.wake_one();
+    if (woken == idle_.none) {
+        return 0;
+    }
+    const std::int64_t begin = Platform::now();
+    unpark(woken);
+    return Platform::now() - begin;
+}
+
+// ---- Searching
 
 // Returns a job or nullptr. On entry, `more` says that the worker was woken for a job. On return,
 // `more` says that there are or may be more jobs than the returned one.
 template <class Platform>
 runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool but_arms,
                                        bool& more) noexcept {
-    maintenance_.fire_timers(w, Platform::now());
-    if (runnable* const own = queues_.local_work(w)) { // from timers and files
-        more = more || !queues_.has_nothing(w);        // a job that it was woken for is still there
+    fire_timers(w, Platform::now());
+    if (runnable* const own = take_local(w)) { // from timers and files
+        more = more || !has_nothing(w);        // a job that it was woken for is still there
         return own;
     }
     const bool woken = std::exchange(more, false);
-    runnable* r = queues_.fetch(w);
+    runnable* r = take_injected(w);
     if (r == nullptr) {
-        r = queues_.take_pinned(w);
+        r = take_pinned(w);
         more = r != nullptr && woken; // as above
     }
-    if (r == nullptr && queues_.steals()) {
+    if (r == nullptr && steals_) {
         unsigned taken = 1;
-        r = queues_.steal(w, taken, more);
+        r = steal(w, taken, more);
         if (r == nullptr && after_timed_sleep) {
             taken = 1;
-            r = queues_.take_stale(w);
+            r = take_stale(w);
         }
         if (r != nullptr && trace_ != nullptr) {
             trace_->stole(w.index, taken, Platform::now());
         }
+        if (r == nullptr && !but_arms) {
+            r = take_arm(w, more);
+        }
     }
-    if (r == nullptr && !but_arms) {
-        r = queues_.take_arm(w, more);
-    }
-    more = more || !queues_.has_nothing(w);
+    more = more || !has_nothing(w);
     return r;
 }
 
+// Takes half of another worker's ring: returns the first job and moves the rest to the ring of `w`. If
+// the ring is empty, takes the oldest child. `taken` is the number of jobs. `left` says whether jobs
+// were left there. Without a watcher, also takes from other workers' LIFO slots.
+template <class Platform>
+runnable* basic_pool<Platform>::steal(worker& w, unsigned& taken, bool& left) noexcept {
+    const auto count = static_cast<unsigned>(workers_.size());
+    const auto first = static_cast<unsigned>(w.next_random() % count);
+    for (unsigned i = 0; i < 2 * count; ++i) {
+        worker& other = workers_[(first + i) % count];
+        if (&other == &w) {
+            continue;
+        }
+        runnable* r = nullptr;
+        if (i < count) {
+            r = other.ring.steal_into(w.ring, taken);
+            if (r == nullptr) {
+                r = other.children.steal();
+                taken = 1;
+            }
+        } else if (!may_watch_) {
+            r = take_lifo(other);
+            taken = 1;
+        }
+        if (r != nullptr) {
+            w.has_stolen(taken);
+            left = !other.ring.empty() || !other.children.empty();
+            return r;
+        }
+    }
+    return nullptr;
+}
+
+// Called by the watcher after its sleep. Takes a job from the LIFO slot of a worker that has run no job
+// since the sleep began.
+template <class Platform> runnable* basic_pool<Platform>::take_stale(worker& w) noexcept {
+    for (worker& other : workers_) {
+        // Order: relaxed; see sleep().
+        if (&other == &w ||
+            other.polled_when_seen.load(std::memory_order_relaxed) != other.polled.read()) {
+            continue;
+        }
+        if (runnable* const r = take_lifo(other)) {
+            w.has_stolen(1);
+            return r;
+        }
+    }
+    return nullptr;
+}
+
+// Takes the oldest arm of a fork-join, which is then run as `w.arm`. `left` says whether arms were left
+// on its lane.
+template <class Platform> runnable* basic_pool<Platform>::take_arm(worker& w, bool& left) noexcept {
+    basic_arm_source<Platform>* const all = arms();
+    if (all == nullptr || !all->take_arm(w, left)) {
+        return nullptr;
+    }
+    w.has_stolen(1);
+    return &w.arm;
+}
+
+// Returns true if nothing is queued for `w`, here or in the injector.
+template <class Platform> bool basic_pool<Platform>::has_nothing(const worker& w) const noexcept {
+    // Order: relaxed; the slot holds what the owner has put there, unless another worker took it.
+    return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
+           injector_.empty() && !(uses_classes() && has_class_work(w));
+}
+
+template <class Platform>
+bool basic_pool<Platform>::sees_work(const worker& w, bool but_arms) const noexcept {
+    if (!has_nothing(w) || has_class_work(w)) {
+        return true;
+    }
+    if (!steals_) {
+        return false;
+    }
+    for (const worker& other : workers_) {
+        if (!other.ring.empty() || !other.children.empty()) {
+            return true;
+        }
+        // Order: seq_cst [idle.announce]; sees a push that did not see this worker's announcement.
+        if (!may_watch_ && other.lifo.load(std::memory_order_seq_cst) != nullptr) {
+            return true;
+        }
+    }
+    return !but_arms && has_arms();
+}
+
+// ---- Sleeping
+
 // Returns a job, or nullptr if run() is to return.
 template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker& w) noexcept {
-    auto& idle = queues_.idle();
-    bool searching = idle.start_search();
+    bool searching = idle_.start_search();
     bool watches = false;
     bool woken = false; // another thread has woken this worker
     bool leaves_arms = false;
-    maintenance_.reset_timed_sleep(w);
+    const bool is_substitute = thread_role::here().is_substitute;
+    w.timed_sleep_ns = (std::min)(first_timed_sleep_ns, max_timed_sleep_ns_);
     w.is_searching = true;
     for (;;) {
         if (searching) {
@@ -312,31 +979,28 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
             if (r == nullptr && std::exchange(w.ran_arm, false)) { // the next arm may come soon
                 basic_spin<Platform>::until(
                     [&]() noexcept { return (r = search(w, false, false, more)) != nullptr; },
-                    queues_.least_spin_ns());
+                    least_spin_ns());
             }
             if (r != nullptr) {
                 // No worker was woken for the arms that were left to the watcher. Another sleeper
                 // takes them over: it may not watch.
-                more = more || (watches && queues_.has_arms());
+                more = more || (watches && has_arms());
                 w.is_searching = false;
-                queues_.unpark(idle.end_search(more));
+                unpark(idle_.end_search(more));
                 replace_blocked();
                 w.global_interval.wake(Platform::now());
                 return r;
             }
         }
         // Order: acquire [scheduler.stop]; sees what came before stop().
-        if (stopped_.load(std::memory_order_acquire)) {
-            w.is_searching = false;
-            if (searching) {
-                queues_.unpark(idle.end_search(false));
-            }
-            return nullptr;
-        }
-        if (owner_.is_substitute()) {
+        const bool ends = stopped_.load(std::memory_order_acquire);
+        if (ends || is_substitute) {
             w.is_searching = false;
             if (std::exchange(searching, false)) {
-                queues_.unpark(idle.end_search(false));
+                unpark(idle_.end_search(false));
+            }
+            if (ends) {
+                return nullptr;
             }
             if (owner_.hand_to_idle_thread(w)) {
                 thread_role::here().worker = nullptr;
@@ -345,16 +1009,18 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
             w.is_searching = true;
         }
         w.ring.trim();
-        watches = idle.announce(w.index, searching, queues_.may_watch());
+        watches = idle_.announce(w.index, searching, may_watch_);
         owner_.found_nothing();
-        leaves_arms = watches && maintenance_.naps_briefly(w) && queues_.callers_take_all_places();
-        woken = !queues_.sees_work(w, leaves_arms) && !owner_.may_hand_over() &&
-                maintenance_.sleep(w, watches);
+        // If the sleep is short, arms whose owners compute can wait until after it: an owner that is
+        // in a long arm will be there the next time, too.
+        leaves_arms = watches && naps_briefly(w) && callers_take_all_places();
+        woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
+                sleep(w, watches);
         leaves_arms = leaves_arms && !woken;
         // Order: relaxed; stop() unparks all workers, also those that are in the set of sleepers.
         // The token makes the store visible.
         if (!woken || stopped_.load(std::memory_order_relaxed)) {
-            if (!idle.retract(w.index) && !woken) {
+            if (!idle_.retract(w.index) && !woken) {
                 w.sleeper.park(deadline::never());
                 woken = true;
             }
@@ -363,12 +1029,189 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
     }
 }
 
+// Sleeps. Returns true if the worker was woken, false if it is to look by itself.
+template <class Platform> bool basic_pool<Platform>::sleep(worker& w, bool watches) noexcept {
+    std::int64_t until = never;
+    timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
+    if (watches) {
+        for (worker& other : workers_) {
+            // Order: relaxed; only the watcher reads it, and there is one watcher at a time.
+            other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
+        }
+        until = Platform::now() + w.timed_sleep_ns;
+        w.timed_sleep_ns = (std::min)(2 * w.timed_sleep_ns, max_timed_sleep_ns_);
+    }
+    until = (std::min)(until, w.lead_until);
+    driver* const io = driver_lock_.try_enter();
+    w.parked.add(1);
+    const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
+    std::optional<wake_scope<Platform>> later; // what the driver brings is queued
+    if (io != nullptr) {
+        later.emplace(&service_executor<Platform>);
+    }
+    BIDE_PROBE(worker_park, &w, w.index);
+    const bool woken = w.sleeper.park(deadline::at_ns(until), io);
+    BIDE_PROBE(worker_unpark, &w, w.index, static_cast<int>(woken));
+    later.reset();
+    if (trace_ != nullptr) {
+        trace_->parked(w.index, begin, Platform::now());
+    }
+    if (io != nullptr) {
+        leave_driver(w);
+    }
+    if (timer_leader_.resign(w.lead_until)) {
+        w.must_check_leader = true;
+    }
+    w.woken.add(woken ? 1 : 0);
+    return woken;
+}
+
+// `w` is about to run something or to block: wakes another worker for the roles that `w` had.
+template <class Platform> void basic_pool<Platform>::hand_over_roles(worker& w) noexcept {
+    if (w.must_check_leader) {
+        w.must_check_leader = false;
+        if (timer_leader_.wakes_after(next_timer())) {
+            unpark(idle_.wake_one());
+        }
+    }
+    if (w.left_driver) {
+        w.left_driver = false;
+        if (driver_lock_.is_free()) {
+            unpark(idle_.wake_unless_watched());
+        }
+    }
+}
+
+// Fires the timers of all workers that are due. Returns how many it fired.
+template <class Platform>
+unsigned basic_pool<Platform>::fire_timers(worker& w, std::int64_t now) noexcept {
+    // What a timer wakes finds it counted.
+    const waker counts([](void* in) noexcept { static_cast<worker*>(in)->timers_fired.add(1); },
+                       &w);
+    unsigned fired = 0;
+    for (worker& other : workers_) {
+        if (other.timers.next_ns() <= now) {
+            fired += other.timers.fire_due(now, 256, 0, counts);
+        }
+    }
+    return fired;
+}
+
+template <class Platform> std::int64_t basic_pool<Platform>::next_timer() const noexcept {
+    std::int64_t next = never;
+    for (const worker& other : workers_) {
+        next = (std::min)(next, other.timers.next_ns());
+    }
+    return next;
+}
+
+// ---- Blocked workers
+
+template <class Platform> bool basic_pool<Platform>::blocks(worker& w) noexcept {
+    bool found_no_thread = false;
+    worker_local<Platform>::get().host = nullptr;
+    hand_over_jobs(w);
+    hand_over_roles(w);
+    w.ownership.block(&thread_role::here());
+    if (idle_.add_blocked(1) == 0 && replace(w, found_no_thread)) {
+        thread_role::here().worker = nullptr;
+    }
+    return !found_no_thread;
+}
+
+template <class Platform> void basic_pool<Platform>::unblocks(worker& w) noexcept {
+    thread_role& here = thread_role::here();
+    if (here.worker != &w) {
+        return;
+    }
+    if (w.ownership.unblock(&here)) {
+        idle_.add_blocked(-1);
+        worker_local<Platform>::get().host = &w;
+    } else {
+        here.worker = nullptr;
+    }
+}
+
+// Moves all jobs of `w` to where other workers find them, because `w` is about to run no job for a
+// while.
+template <class Platform> void basic_pool<Platform>::hand_over_jobs(worker& w) noexcept {
+    if (runnable* const r = std::exchange(w.yielded, nullptr)) {
+        w.paused = nullptr;
+        push_behind(w, *r);
+    }
+    enqueue_children(w);
+    if (runnable* const r = take_lifo(w)) {
+        push_ring(w, *r);
+    }
+    while (runnable* const r = steals_ ? nullptr : w.ring.pop()) {
+        injector_.push(*r);
+    }
+    if (!w.ring.empty() || !injector_.empty() ||
+        (uses_classes() && !(high_.empty() && low_.empty()))) {
+        unpark(idle_.wake_one());
+    }
+}
+
+// If the owner of `w` is blocked, makes another thread run `w`. Returns false if the owner is not
+// blocked, or if there is no thread: then the next thread that becomes free does it. Sets
+// `found_no_thread` if no thread will become free later, either.
+template <class Platform>
+bool basic_pool<Platform>::replace(worker& w, bool& found_no_thread) noexcept {
+    found_no_thread = false;
+    const bool replaced = w.ownership.transfer([this, &w, &found_no_thread]() noexcept {
+        idle_.add_blocked(-1);
+        found_no_thread = !owner_.replace(w);
+        if (found_no_thread) {
+            idle_.add_blocked(1);
+        }
+        return !found_no_thread;
+    });
+    if (found_no_thread) {
+        // After the transfer: a thread that comes earlier would find no blocked worker.
+        found_no_thread = !owner_.request_replacement();
+    }
+    return replaced;
+}
+
+// If a worker is blocked and no worker sleeps, returns the first worker that take() accepts.
+template <class Platform>
+template <class Take>
+auto basic_pool<Platform>::take_over(Take&& take) noexcept -> worker* {
+    if (idle_.needs_replacement()) {
+        for (worker& w : workers_) {
+            if (take(w)) {
+                return &w;
+            }
+        }
+    }
+    return nullptr;
+}
+
+// ---- The end
+
 template <class Platform> void basic_pool<Platform>::stop() noexcept {
     // Order: release [scheduler.stop]; a worker that leaves sees what came before.
     stopped_.store(true, std::memory_order_release);
-    for (worker& w : workers()) {
-        queues_.unpark(w);
+    for (worker& w : workers_) {
+        unpark(w);
     }
+}
+
+template <class Platform> runnable* basic_pool<Platform>::take_unrun() noexcept {
+    runnable* r = injector_.pop();
+    r = r != nullptr ? r : pop_class();
+    for (auto w = workers_.begin(); r == nullptr && w != workers_.end(); ++w) {
+        r = w->pinned.pop();
+    }
+    return r;
+}
+
+template <class Platform> std::size_t basic_pool<Platform>::queued() const noexcept {
+    std::size_t all = injector_.size() + high_.size() + low_.size();
+    for (const worker& w : workers_) {
+        all += w.pinned.size();
+    }
+    return all;
 }
 
 } // namespace detail

@@ -27,6 +27,19 @@
 //
 // Both sides decide by the value that their read-modify-write returned. The old value tells
 // unpark() how to wake the sleeper. The driver keeps a wake that comes before its wait.
+//
+// Pinned jobs (basic_thread_queue). A pinned job waits for one thread, which may own any worker, or
+// none. So its push wakes the worker that the thread owns, and no other one [thread_queue.owner]:
+//
+//   pusher: job visible   read `owned_`, read the idle word
+//   thread: write `owned_`   announce that worker as asleep   look at its queue
+//
+// All of these steps are seq_cst. If the look misses the job, the pusher reads an owner that is at
+// least as new, and an idle word in which that worker sleeps. It takes that worker, and no other one,
+// out of the set of sleepers. If it reads an older owner, the thread has still to look: before it
+// sleeps in another worker, or without one. Then the wake reaches a worker that another thread owns,
+// or none. That worker searches in vain. A thread without a worker does the same with `owned_` alone:
+// it writes `none`, and looks before it parks. A pusher that reads `none` unparks the thread.
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
@@ -39,12 +52,17 @@
 #include <bide/core/spin.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/fwd.hpp>
+#include <bide/io/driver.hpp>
 #include <bide/sched/child_deque.hpp>
-#include <bide/sched/detail/class_queues.hpp>
+#include <bide/sched/injector.hpp>
 #include <bide/sched/run_queue.hpp>
+#include <bide/sched/spawn_options.hpp>
+#include <bide/sched/trace.hpp>
 #include <bide/task/detail/task_registry.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -55,18 +73,6 @@ template <class Platform> class basic_fork_job;
 template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_pool;
 template <class Platform> struct basic_worker;
-
-// The pool of the calling thread, and the worker that the thread owns. `worker` is nullptr on a
-// thread of the pool that owns no worker, such as a thread for blocking tasks.
-template <class Platform> struct BIDE_SHARED basic_thread_role {
-    basic_pool<Platform>* pool = nullptr;
-    basic_worker<Platform>* worker = nullptr;
-    basic_thread_queue<Platform>* pinned =
-        nullptr; // what only this thread may run, if there is such
-    static basic_thread_role& here() noexcept {
-        return Platform::template local<basic_thread_role>();
-    }
-};
 
 // ---- Ownership
 
@@ -146,22 +152,22 @@ private:
 
 // ---- Sleep
 
-template <class Platform, class Driver> class basic_sleeper {
+template <class Platform> class basic_sleeper {
 public:
     constexpr basic_sleeper() noexcept = default;
     basic_sleeper(const basic_sleeper&) = delete;
     basic_sleeper& operator=(const basic_sleeper&) = delete;
 
-    // Waits for the token and takes it. Waits in `driver` if one is given. Returns false if there
+    // Waits for the token and takes it. Waits in `io` if one is given. Returns false if there
     // was no token by the deadline, or if the driver returned without a token.
-    bool park(deadline until, Driver* driver = nullptr) noexcept {
-        const futex_word how = driver == nullptr ? parked : driving;
+    bool park(deadline until, driver* io = nullptr) noexcept {
+        const futex_word how = io == nullptr ? parked : driving;
         futex_word seen = empty;
         // Order: relaxed; it announces and publishes nothing. After a failure, take() acquires.
         while (state_.compare_exchange_strong(seen, how, std::memory_order_relaxed,
                                               std::memory_order_relaxed)) {
-            const bool in_time = driver == nullptr ? futex_wait<Platform>(state_, parked, until)
-                                                   : (driver->wait(until), false);
+            const bool in_time = io == nullptr ? futex_wait<Platform>(state_, parked, until)
+                                               : (io->wait(until), false);
             if (take()) {
                 return true;
             }
@@ -174,7 +180,7 @@ public:
     }
 
     // Leaves a token; several tokens count once. Any thread.
-    void unpark(Driver* driver) noexcept {
+    void unpark(driver* io) noexcept {
         const auto* const word = &state_;
         // Order: release [sleeper.token]; the sleeper sees what the notifier did before.
         const futex_word old = state_.exchange(notified, std::memory_order_release);
@@ -182,7 +188,7 @@ public:
             basic_spin<Platform>::measured_wake(
                 [word]() noexcept { futex_wake<Platform>(word, 1); });
         } else if (old == driving) {
-            driver->wake();
+            io->wake();
         }
     }
 
@@ -203,6 +209,56 @@ private:
     bool take() noexcept { return state_.exchange(empty, std::memory_order_acquire) == notified; }
 
     typename Platform::template atomic<futex_word> state_{empty};
+};
+
+// ---- Pinned jobs
+
+// The jobs that only one thread may run: a list under a lock.
+template <class Platform> class basic_thread_queue {
+public:
+    static constexpr unsigned none = ~0U;
+
+    // `number`: of the worker for which the thread is started. It begins with that worker.
+    explicit basic_thread_queue(unsigned number) noexcept : index(number), owned_(number) {}
+    basic_thread_queue(const basic_thread_queue&) = delete;
+    basic_thread_queue& operator=(const basic_thread_queue&) = delete;
+
+    // Any thread. Returns the worker that the thread owns, or `none`: the caller then wakes it.
+    unsigned push(runnable& r) noexcept {
+        jobs_.push(r);
+        // Order: seq_cst [thread_queue.owner]; after the job was made visible.
+        return owned_.load(std::memory_order_seq_cst);
+    }
+
+    // Called by the thread: it owns that worker, or none. It then looks before it sleeps.
+    void set_owned(unsigned worker) noexcept {
+        // Order: seq_cst [thread_queue.owner]; before the announcement and the look.
+        owned_.store(worker, std::memory_order_seq_cst);
+    }
+
+    runnable* pop() noexcept { return jobs_.pop(); }
+    // Order: seq_cst [thread_queue.owner]; the look.
+    bool empty() const noexcept { return jobs_.empty(); }
+    std::size_t size() const noexcept { return jobs_.size(); }
+
+    const unsigned index;
+
+private:
+    basic_injector<Platform> jobs_;
+    typename Platform::template atomic<unsigned> owned_;
+};
+
+// The pool of the calling thread, and the worker that the thread owns. `worker` is nullptr on a
+// thread of the pool that owns no worker, such as a thread for blocking tasks.
+template <class Platform> struct BIDE_SHARED basic_thread_role {
+    basic_pool<Platform>* pool = nullptr;
+    basic_worker<Platform>* worker = nullptr;
+    basic_thread_queue<Platform>* pinned =
+        nullptr;                // what only this thread may run, if there is such
+    bool is_substitute = false; // runs a worker in place of its own thread
+    static basic_thread_role& here() noexcept {
+        return Platform::template local<basic_thread_role>();
+    }
 };
 
 // ---- What the owner counts
@@ -271,7 +327,46 @@ private:
     std::int64_t average_ns_ = 16'000;
 };
 
+// Counts the turns of one worker. Of 16 turns in a row, 12 are of high jobs, 3 of normal ones, and 1 of
+// low ones.
+class class_turns {
+public:
+    task_priority next() noexcept {
+        const unsigned turn = turn_++ % 16;
+        return turn == 15      ? task_priority::low
+               : turn % 5 == 4 ? task_priority::normal
+                               : task_priority::high;
+    }
+
+    // Of the turns that normal jobs get, every other one is of pinned jobs.
+    bool next_is_pinned() noexcept { return (++normal_turn_ & 1) != 0; }
+
+private:
+    unsigned turn_ = 0;
+    unsigned normal_turn_ = 0;
+};
+
 // ---- The worker
+
+// Runs a job on the calling thread, for the worker with that number.
+template <class Platform>
+void run_job(basic_worker_host<Platform>& host, unsigned number, trace_sink* trace,
+             runnable& r) noexcept {
+    auto& local = worker_local<Platform>::get();
+    local.host = &host;
+    const worker_turn<Platform> turn(local);
+    if (trace == nullptr) {
+        r.run.wake();
+    } else {
+        const std::int64_t begin = Platform::now();
+        local.traced = true;
+        local.name = nullptr;
+        local.tag = 0;
+        r.run.wake();
+        trace->ran(number, local.name, tag_access::of(local.tag), begin, Platform::now());
+    }
+    local.host = nullptr;
+}
 
 // An arm of a fork-join that a worker has taken and not run yet.
 template <class Platform> struct basic_posted_fork : runnable {
@@ -292,7 +387,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
 
     // The host of the task that the owner runs.
     void yield(runnable& r) noexcept override { pool.yield(*this, r, nullptr); }
-    void post_in_order(runnable& r) noexcept override { pool.queues().push_ring(*this, r); }
+    void post_in_order(runnable& r) noexcept override { pool.push_ring(*this, r); }
     void pause(paused_chain& chain) noexcept override { pool.yield(*this, chain, &chain); }
     void fork(run_list& list) noexcept override { pool.fork(*this, list); }
     bool take_back(runnable& r) noexcept override { return children.take_back(r); }
@@ -356,7 +451,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     basic_run_queue<Platform, Platform::model ? 4U : 256U> ring;
     basic_child_deque<Platform, Platform::model ? 4U : 256U> children;
     basic_thread_queue<Platform> pinned; // jobs that only the worker's own thread may run
-    alignas(cache_line_pair) basic_sleeper<Platform, driver> sleeper;
+    alignas(cache_line_pair) basic_sleeper<Platform> sleeper;
     basic_timer_queue<Platform> timers;
     basic_task_registry<Platform> tasks;
     alignas(cache_line_pair) counter spawned, completed, polled, stolen, steal_batches,

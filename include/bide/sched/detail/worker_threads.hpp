@@ -13,26 +13,39 @@
 // an idle thread; the thread adds itself to the list and then looks for substitutes that sleep
 // [idle.announce]. An idle thread runs the jobs that are pinned to it.
 // It is not in the list meanwhile: after each of these jobs it looks for a blocked worker itself.
+//
+// The workers tend the threads for blocking tasks (basic_tended_pool) by a timer, which is armed only
+// while something is to be done:
+//
+//   a start that the system has refused is owed. If all threads of the pool were blocked, none of
+//   them would try again;
+//   a thread has left, and is to be joined when it has ended.
+//
+// A thread that finds `armed_` set relies on the firing that resets it. The firing looks at the pool
+// after that. Both threads access the pool under its lock: the first one before it looks at `armed_`, the
+// firing after it has reset it. If the firing came first there, the reset would come first, too.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/detail/os_thread.hpp>
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/timer_queue.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
+#include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
-#include <bide/sched/detail/current_scheduler.hpp>
+#include <bide/sched/detail/fixed_array.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/tended_pool.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/detail/gate.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <string>
 #include <system_error>
@@ -41,56 +54,109 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+// The scheduler of the calling thread: in a fork-join, that of the fork-join, else the one that
+// started the thread. It is also set in callbacks, and on threads of a scheduler that own no
+// worker.
+template <class Platform> struct BIDE_SHARED basic_current_scheduler {
+    scheduler* instance = nullptr;                  // nullptr: the thread belongs to no scheduler
+    bool leaving = false;                           // the thread is in on_worker_stop
+    const basic_current_scheduler* outer = nullptr; // the value before it entered a fork-join
+
+    // Returns true if the thread belongs to `s` or is in a fork-join of it, even if it has entered
+    // fork-joins of other schedulers since.
+    static bool is_of(const scheduler& s) noexcept {
+        for (const basic_current_scheduler* at = &here(); at != nullptr; at = at->outer) {
+            if (at->instance == &s) {
+                return true;
+            }
+        }
+        return false;
+    }
+    static basic_current_scheduler& here() noexcept {
+        return Platform::template local<basic_current_scheduler>();
+    }
+};
+using current_scheduler = basic_current_scheduler<native_platform>;
+
+// ---- Threads for blocking tasks
+
+// `Pool` is that of the workers.
+template <class Platform, class Pool, class Thread>
+class basic_tended_pool : public basic_blocking_pool<Platform, Thread> {
+    using base = basic_blocking_pool<Platform, Thread>;
+
+public:
+    basic_tended_pool(Pool& workers, typename base::options wanted) noexcept
+        : base(with_attention(std::move(wanted), this)), workers_(workers) {
+        timer_.fire = waker(&on_timer, this);
+    }
+
+    basic_tended_pool(const basic_tended_pool&) = delete;
+    basic_tended_pool& operator=(const basic_tended_pool&) = delete;
+
+    // Requires: no thread that fires timers of the workers is left, and no call is under way.
+    ~basic_tended_pool() {
+        this->finish();
+        cancel_timer<Platform>(timer_);
+    }
+
+private:
+    static typename base::options with_attention(typename base::options wanted,
+                                                 basic_tended_pool* self) noexcept {
+        wanted.attention = waker(&arm, self);
+        return wanted;
+    }
+
+    static void arm(void* self) noexcept {
+        auto& mine = *static_cast<basic_tended_pool*>(self);
+        // Order: acquire [tended_pool.armed]; the last firing no longer uses the timer.
+        if (!mine.armed_.exchange(true, std::memory_order_acquire)) {
+            mine.timer_.when =
+                deadline::at_ns(Platform::now() + basic_worker_host<Platform>::retry_ns);
+            mine.workers_.workers()[0].timers.add(mine.timer_);
+        }
+    }
+
+    static void on_timer(void* self) noexcept {
+        auto& mine = *static_cast<basic_tended_pool*>(self);
+        // Order: release [tended_pool.armed]; the next thread that arms the timer may write it.
+        mine.armed_.store(false, std::memory_order_release);
+        const bool leaves = mine.reap();
+        if (mine.tend() || leaves) {
+            arm(self);
+        }
+    }
+
+    Pool& workers_;
+    timer timer_;
+    typename Platform::template atomic<bool> armed_{false};
+};
+
+// ---- All threads
+
 // `Pool` is basic_pool, and `Thread` os_thread, or those of a model.
 template <class Platform, class Pool = basic_pool<Platform>, class Thread = os_thread>
-class basic_worker_threads {
-    using worker = typename Pool::worker;
+class basic_worker_threads : public Pool::owner {
     using current = basic_current_scheduler<Platform>;
     using blocking_pool_type = basic_tended_pool<Platform, Pool, Thread>;
     template <class T> using var = typename Platform::template var<T>;
 
 public:
-    // Moves the callbacks out of `wanted`. `of` is the scheduler that its threads find as theirs.
-    basic_worker_threads(scheduler* of, Pool& its_pool, scheduler_options& wanted);
+    using worker = typename Pool::worker;
+
+    // Moves the callbacks out of `wanted`. `of` is the scheduler that the threads find as theirs.
+    basic_worker_threads(scheduler* of, scheduler_options& wanted,
+                         const typename Pool::options& how);
     basic_worker_threads(const basic_worker_threads&) = delete;
     basic_worker_threads& operator=(const basic_worker_threads&) = delete;
 
-    // Starts the threads, which run until finish(). Returns an error if one cannot be started: then none of
-    // them runs a worker or calls on_worker_start, which might rely on the others.
-    std::error_code start() noexcept;
+    // Starts the threads, which run until end_threads(). Returns an error if one cannot be started: then
+    // none of them runs a worker or calls on_worker_start, which might rely on the others.
+    std::error_code start_threads() noexcept;
 
-    // See basic_blocking_pool::post().
-    bool post_blocking(runnable& r, std::error_code& why) noexcept {
-        return blocking_.post(r, why);
-    }
-
-    // See basic_blocking_pool::raise_limit().
-    void raise_limit() noexcept { blocking_.raise_limit(); }
-    void lower_limit() noexcept { blocking_.lower_limit(); }
-    bool tend() noexcept { return blocking_.tend(); }
-
-    // Called when the calling thread blocks in a task and leaves `w`. Makes another thread run `w`.
-    // Returns false if there is no such thread.
-    bool replace(worker& w) noexcept;
-
-    // Makes an idle thread run `w`. Returns false if there is none.
-    bool hand_to_idle_thread(worker& w) noexcept;
-
-    // Returns true if hand_to_idle_thread() would succeed.
-    bool has_idle_thread() noexcept {
-        lock::acquire(lock_);
-        const bool has = idle_threads_ != nullptr;
-        lock::release_plain(lock_);
-        return has;
-    }
-
-    // Called if replace() has found no thread. The next thread for blocking tasks that becomes free
-    // runs a blocked worker, until the worker's own thread returns. Returns false if there is no
-    // thread for blocking tasks, or if the system has refused one: the caller then tries again.
-    bool request_replacement() noexcept;
-
-    // Unparks the own thread of that worker, if it is an idle thread. Any thread.
-    void wake_thread(unsigned number) noexcept { threads_[number].parker.unpark(); }
+    // Returns when all threads have ended.
+    // Requires: the pool was stopped.
+    void end_threads() noexcept;
 
     // A thread for blocking tasks may use every processor, whichever thread has started it.
     void unpin() noexcept {
@@ -99,11 +165,30 @@ public:
         }
     }
 
-    // Returns when all threads have ended.
-    // Requires: the pool was stopped.
-    void finish() noexcept;
+    // ---- Of basic_pool_owner
 
-    const blocking_pool_type& blocking() const noexcept { return blocking_; }
+    bool replace(worker& w) noexcept final {
+        return hand_to_idle_thread(w) || blocking_.try_run(threads_[w.index]);
+    }
+    bool hand_to_idle_thread(worker& w) noexcept final;
+    bool has_idle_thread() noexcept final {
+        lock::acquire(lock_);
+        const bool has = idle_threads_ != nullptr;
+        lock::release_plain(lock_);
+        return has;
+    }
+    // Posts a request for a thread for blocking tasks: the next one that becomes free runs a blocked
+    // worker, until the worker's own thread returns. Also returns false if the system has refused such a
+    // thread: the caller then tries again.
+    bool request_replacement() noexcept final;
+    void wake_thread(unsigned number) noexcept final { threads_[number].parker.unpark(); }
+
+    Pool& pool() noexcept { return own_pool_; }
+    const Pool& pool() const noexcept { return own_pool_; }
+    blocking_pool_type& blocking() noexcept { return blocking_; }
+
+protected:
+    scheduler* const scheduler_;
 
 private:
     using lock = lock_bits<Platform, std::uint32_t>;
@@ -116,13 +201,8 @@ private:
                 this);
         }
         void run_own_worker() noexcept;
-        void run_as_substitute() noexcept;
         worker* wait_for_worker() noexcept;
-        void count_substitute(int by) noexcept {
-            lock::acquire(all.lock_);
-            substitutes = substitutes + static_cast<unsigned>(by);
-            lock::release_plain(all.lock_);
-        }
+        void run_as_substitute() noexcept;
 
         basic_worker_threads& all;
         worker& mine;
@@ -134,15 +214,11 @@ private:
         var<unsigned> substitutes{0}; // one that runs the worker, and those that are leaving it
     };
 
-    bool begin_idle(own_thread& me) noexcept;
-    void wake_substitutes() noexcept;
-    worker* end_idle(own_thread& me) noexcept;
     void serve_request() noexcept;
     void begin_worker(unsigned index) noexcept;
     void end_worker(unsigned index) noexcept;
 
-    scheduler* const scheduler_;
-    Pool& pool_;
+    Pool own_pool_;
     const std::string name_;
     const std::size_t stack_size_;
     const bool pin_;
@@ -150,7 +226,7 @@ private:
     const std::function<void(unsigned)> on_start_;
     const std::function<void(unsigned)> on_stop_;
     blocking_pool_type blocking_;
-    std::deque<own_thread> threads_;
+    fixed_array<own_thread> threads_;
     basic_gate<Platform> start_is_over_{1};
     var<bool> some_failed_{false}; // written before the gate opens
     typename Platform::template atomic<std::uint32_t> lock_{0};
@@ -165,39 +241,103 @@ private:
 using worker_threads = basic_worker_threads<native_platform>;
 
 template <class Platform, class Pool, class Thread>
-basic_worker_threads<Platform, Pool, Thread>::basic_worker_threads(scheduler* of, Pool& its_pool,
-                                                                   scheduler_options& wanted)
-    : scheduler_(of), pool_(its_pool), name_(wanted.name), stack_size_(wanted.stack_size),
+basic_worker_threads<Platform, Pool, Thread>::basic_worker_threads(
+    scheduler* of, scheduler_options& wanted, const typename Pool::options& how)
+    : scheduler_(of), own_pool_(*this, how), name_(wanted.name), stack_size_(wanted.stack_size),
       pin_(wanted.pin_workers), on_start_(std::move(wanted.on_worker_start)),
       on_stop_(std::move(wanted.on_worker_stop)),
-      blocking_(its_pool,
-                {wanted.max_blocking_threads, wanted.blocking_keep_alive, name_, stack_size_}) {
-    for (worker& w : pool_.workers()) {
-        threads_.emplace_back(*this, w);
+      blocking_(own_pool_,
+                {wanted.max_blocking_threads, wanted.blocking_keep_alive, name_, stack_size_}),
+      threads_(own_pool_.workers().size()) {
+    for (worker& w : own_pool_.workers()) {
+        threads_.add(*this, w);
     }
     request_.run = waker(
         [](void* self) noexcept { static_cast<basic_worker_threads*>(self)->serve_request(); },
         this);
 }
 
+// ---- What a thread does
+
 template <class Platform, class Pool, class Thread>
-std::error_code basic_worker_threads<Platform, Pool, Thread>::start() noexcept {
-    for (own_thread& p : threads_) {
-        const std::error_code error = p.thread.start(
-            [](void* self) noexcept { static_cast<own_thread*>(self)->run_own_worker(); }, &p,
-            stack_size_);
-        if (error) {
-            while (&threads_.back() != &p) {
-                threads_.pop_back();
+void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_own_worker() noexcept {
+    all.start_is_over_.wait();
+    if (all.some_failed_) {
+        return;
+    }
+    Thread::name_this(all.name_, "-", mine.index);
+    if (all.pin_) {
+        all.mask_.apply_only(mine.index);
+    }
+    Pool::thread_role::here() = {&all.own_pool_, nullptr, &mine.pinned}; // for on_worker_start
+    all.begin_worker(mine.index);
+    for (worker* w = &mine; w != nullptr; w = wait_for_worker()) {
+        all.own_pool_.run(*w, &mine.pinned);
+    }
+    all.end_worker(mine.index);
+}
+
+// Returns the worker that the thread is to run, or nullptr if it is to end. The token of the parker says
+// that there is a worker or a pinned job for the thread, or that it is to end, or that this was so before.
+template <class Platform, class Pool, class Thread>
+auto basic_worker_threads<Platform, Pool, Thread>::own_thread::wait_for_worker() noexcept
+    -> worker* {
+    for (;;) {
+        if (worker* const blocked = all.own_pool_.run_pinned(mine.pinned)) {
+            return blocked;
+        }
+        lock::acquire(all.lock_);
+        const bool over = all.over_;
+        if (!over) { // it becomes an idle thread
+            next_idle = static_cast<own_thread*>(all.idle_threads_);
+            all.idle_threads_ = this;
+        }
+        lock::release_plain(all.lock_);
+        if (over) {
+            return nullptr;
+        }
+        all.own_pool_.replace_blocked(); // a thread may have found no idle thread before
+        for (own_thread& other : all.threads_) {
+            lock::acquire(all.lock_);
+            const bool has_substitute = other.substitutes != 0;
+            lock::release_plain(all.lock_);
+            if (has_substitute) {
+                all.own_pool_.wake(other.mine);
             }
-            threads_.pop_back();
-            some_failed_ = true;
-            start_is_over_.arrive(1);
-            return error;
+        }
+        parker.park();
+        lock::acquire(all.lock_);
+        var<own_thread*>* at = &all.idle_threads_;
+        own_thread* found = *at;
+        while (found != nullptr && found != this) {
+            at = &found->next_idle;
+            found = *at;
+        }
+        if (found != nullptr) { // no other thread has removed it
+            *at = static_cast<own_thread*>(next_idle);
+        }
+        worker* const given = next_worker;
+        next_worker = nullptr;
+        lock::release_plain(all.lock_);
+        if (given != nullptr) {
+            return given;
         }
     }
-    start_is_over_.arrive(1);
-    return {};
+}
+
+template <class Platform, class Pool, class Thread>
+void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_as_substitute() noexcept {
+    const auto count = [this](int by) noexcept {
+        lock::acquire(all.lock_);
+        substitutes = substitutes + static_cast<unsigned>(by);
+        lock::release_plain(all.lock_);
+    };
+    all.unpin();
+    all.begin_worker(mine.index);
+    count(1);
+    all.own_pool_.run(mine, nullptr, true);
+    count(-1);
+    all.end_worker(mine.index);
 }
 
 template <class Platform, class Pool, class Thread>
@@ -217,105 +357,7 @@ void basic_worker_threads<Platform, Pool, Thread>::end_worker(unsigned index) no
     current::here() = {};
 }
 
-template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_own_worker() noexcept {
-    all.start_is_over_.wait();
-    if (all.some_failed_) {
-        return;
-    }
-    Thread::name_this(all.name_, "-", mine.index);
-    if (all.pin_) {
-        all.mask_.apply_only(mine.index);
-    }
-    Pool::thread_role::here() = {&all.pool_, nullptr, &mine.pinned}; // for on_worker_start
-    all.begin_worker(mine.index);
-    for (worker* w = &mine; w != nullptr; w = wait_for_worker()) {
-        all.pool_.run(*w, &mine.pinned);
-    }
-    all.end_worker(mine.index);
-}
-
-// Returns the worker that the thread is to run, or nullptr if it is to end. The token of the parker says
-// that there is a worker or a pinned job for the thread, or that it is to end, or that this was so before.
-template <class Platform, class Pool, class Thread>
-auto basic_worker_threads<Platform, Pool, Thread>::own_thread::wait_for_worker() noexcept
-    -> worker* {
-    for (;;) {
-        if (worker* const blocked = all.pool_.run_pinned(mine.pinned)) {
-            return blocked;
-        }
-        if (!all.begin_idle(*this)) {
-            return nullptr;
-        }
-        all.pool_.replace_blocked(); // a thread may have found no idle thread before
-        all.wake_substitutes();
-        parker.park();
-        if (worker* const other = all.end_idle(*this)) {
-            return other;
-        }
-    }
-}
-
-// Adds an idle thread to the list. Returns false at the end of the scheduler.
-template <class Platform, class Pool, class Thread>
-bool basic_worker_threads<Platform, Pool, Thread>::begin_idle(own_thread& me) noexcept {
-    lock::acquire(lock_);
-    const bool over = over_;
-    if (!over) {
-        me.next_idle = static_cast<own_thread*>(idle_threads_);
-        idle_threads_ = &me;
-    }
-    lock::release_plain(lock_);
-    return !over;
-}
-
-// Called when the list has a thread more.
-template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::wake_substitutes() noexcept {
-    for (own_thread& p : threads_) {
-        lock::acquire(lock_);
-        const bool has = p.substitutes != 0;
-        lock::release_plain(lock_);
-        if (has) {
-            pool_.wake(p.mine);
-        }
-    }
-}
-
-// Removes an idle thread from the list, if no other thread has. Returns the worker for it, or nullptr.
-template <class Platform, class Pool, class Thread>
-auto basic_worker_threads<Platform, Pool, Thread>::end_idle(own_thread& me) noexcept -> worker* {
-    lock::acquire(lock_);
-    var<own_thread*>* at = &idle_threads_;
-    own_thread* found = *at;
-    while (found != nullptr && found != &me) {
-        at = &found->next_idle;
-        found = *at;
-    }
-    if (found != nullptr) {
-        *at = static_cast<own_thread*>(me.next_idle);
-    }
-    worker* const next = me.next_worker;
-    me.next_worker = nullptr;
-    lock::release_plain(lock_);
-    return next;
-}
-
-template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_as_substitute() noexcept {
-    all.unpin();
-    all.begin_worker(mine.index);
-    current::here().is_substitute = true;
-    count_substitute(1);
-    all.pool_.run(mine);
-    count_substitute(-1);
-    all.end_worker(mine.index);
-}
-
-template <class Platform, class Pool, class Thread>
-bool basic_worker_threads<Platform, Pool, Thread>::replace(worker& w) noexcept {
-    return hand_to_idle_thread(w) || blocking_.try_run(threads_[w.index]);
-}
+// ---- A worker needs another thread
 
 template <class Platform, class Pool, class Thread>
 bool basic_worker_threads<Platform, Pool, Thread>::hand_to_idle_thread(worker& w) noexcept {
@@ -347,7 +389,7 @@ bool basic_worker_threads<Platform, Pool, Thread>::request_replacement() noexcep
     const bool requested = requested_ && !blocking_.tend();
     lock::release_plain(lock_);
     if (has_idle_thread) {
-        pool_.replace_blocked();
+        own_pool_.replace_blocked();
     }
     return has_idle_thread || requested;
 }
@@ -358,14 +400,33 @@ void basic_worker_threads<Platform, Pool, Thread>::serve_request() noexcept {
     lock::acquire(lock_);
     requested_ = false; // a later request is queued again
     lock::release_plain(lock_);
-    if (worker* const w = pool_.take_blocked()) {
-        pool_.replace_blocked(); // the owners of several workers may have relied on one request
+    if (worker* const w = own_pool_.take_blocked()) {
+        own_pool_.replace_blocked(); // the owners of several workers may have relied on one request
         threads_[w->index].run_as_substitute();
     }
 }
 
+// ---- The start and the end
+
 template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::finish() noexcept {
+std::error_code basic_worker_threads<Platform, Pool, Thread>::start_threads() noexcept {
+    std::error_code error;
+    for (own_thread& p : threads_) {
+        error = p.thread.start(
+            [](void* self) noexcept { static_cast<own_thread*>(self)->run_own_worker(); }, &p,
+            stack_size_);
+        if (error) {
+            threads_.shrink(p.mine.index);
+            some_failed_ = true;
+            break;
+        }
+    }
+    start_is_over_.arrive(1);
+    return error;
+}
+
+template <class Platform, class Pool, class Thread>
+void basic_worker_threads<Platform, Pool, Thread>::end_threads() noexcept {
     lock::acquire(lock_);
     over_ = true;
     idle_threads_ = nullptr;
