@@ -4,9 +4,13 @@
 
 #include "fork_join/pools.hpp"
 
-#include <bide/parallel/parallel_count.hpp>
+#include <bide/parallel/parallel_any_of.hpp>
+#include <bide/parallel/parallel_copy.hpp>
+#include <bide/parallel/parallel_count_if.hpp>
+#include <bide/parallel/parallel_fill.hpp>
 #include <bide/parallel/parallel_find.hpp>
 #include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_min_element.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_transform.hpp>
 

@@ -3,8 +3,9 @@
 #include "fork_join/pools.hpp"
 
 #include <bide/parallel/parallel_collect.hpp>
-#include <bide/parallel/parallel_compact.hpp>
-#include <bide/parallel/parallel_pack.hpp>
+#include <bide/parallel/parallel_copy.hpp>
+#include <bide/parallel/parallel_partition.hpp>
+#include <bide/parallel/parallel_remove_if.hpp>
 #include <bide/parallel/parallel_scan.hpp>
 
 #if defined(BIDE_BENCH_HAS_TBB)

@@ -3,7 +3,6 @@
 
 #include "fork_join/pools.hpp"
 
-#include <bide/parallel/parallel_inplace_merge.hpp>
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_nth_element.hpp>
 #include <bide/parallel/parallel_radix_sort.hpp>

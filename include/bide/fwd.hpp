@@ -321,7 +321,7 @@ template <class T> class merged;
 
 // ---- parallel
 
-/// See parallel/fork_progress.hpp.
+/// See parallel/fork_policy.hpp.
 struct fork_options;
 
 } // namespace bide::inline BIDE_ABI

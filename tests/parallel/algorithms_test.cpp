@@ -2,17 +2,23 @@
 // the size, the grain and the workers; an end at a stop; progress.
 
 #include <bide/parallel/parallel_adjacent_difference.hpp>
+#include <bide/parallel/parallel_any_of.hpp>
 #include <bide/parallel/parallel_collect.hpp>
-#include <bide/parallel/parallel_compact.hpp>
-#include <bide/parallel/parallel_inplace_merge.hpp>
+#include <bide/parallel/parallel_copy.hpp>
+#include <bide/parallel/parallel_count_if.hpp>
+#include <bide/parallel/parallel_fill.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_merge.hpp>
+#include <bide/parallel/parallel_min_element.hpp>
 #include <bide/parallel/parallel_nth_element.hpp>
-#include <bide/parallel/parallel_pack.hpp>
 #include <bide/parallel/parallel_partition.hpp>
 #include <bide/parallel/parallel_radix_sort.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
+#include <bide/parallel/parallel_remove_if.hpp>
 #include <bide/parallel/parallel_scan.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 #include <bide/parallel/parallel_sort_by_cached_key.hpp>
+#include <bide/parallel/parallel_transform.hpp>
 #include <support/counted.hpp>
 #include <support/function_ref.hpp>
 #include <support/parallel_rounds.hpp>
@@ -176,14 +182,13 @@ ints for_elements(const fork_policy& on, ints in, ask one, bool by_range) {
     return in;
 }
 
-ints for_chunks(const fork_policy& on, ints in, ask one, bool by_range) {
+ints for_chunks(const fork_policy& on, ints in, ask one, bool) {
     const auto body = [&](const bide::parallel_chunk<ints::iterator>& chunk) {
         for (std::size_t i = 0; i != chunk.size(); ++i) {
             chunk[i] = 3 * one(in[chunk.index() + i]);
         }
     };
-    by_range ? bide::parallel_for_chunks(on, in, body)
-             : bide::parallel_for_chunks(on, in.begin(), in.end(), body);
+    bide::parallel_for_chunks(on, in, body);
     return in;
 }
 
@@ -196,11 +201,14 @@ ints transform(const fork_policy& on, ints in, ask one, bool by_range) {
                             : bide::parallel_transform(on, in.begin(), in.end(), out.begin(), f));
 }
 
-ints transform_two(const fork_policy& on, ints in, ask one, bool) {
-    const auto f = [&](int a, int b) { return one(a) + 2 * b; };
+ints transform_two(const fork_policy& on, ints in, ask one, bool by_range) {
+    const auto sum = [&](int a, int b) { return one(a) + 2 * b; };
+    const test::function_ref<int(int, int)> f(sum);
+    const auto begin = in.begin();
     ints out(in.size() + 1, -1);
-    return written(out, bide::parallel_transform(on, in.begin(), in.end(), in.begin(), out.begin(),
-                                                 test::function_ref<int(int, int)>(f)));
+    return written(out, by_range
+                            ? bide::parallel_transform(on, in, begin, out.begin(), f)
+                            : bide::parallel_transform(on, begin, in.end(), begin, out.begin(), f));
 }
 
 ints copy(const fork_policy& on, ints in, ask, bool by_range) {
@@ -273,33 +281,27 @@ ints partition(const fork_policy& on, ints in, ask one, bool by_range) {
     return in;
 }
 
-ints collect(const fork_policy& on, ints in, ask one, bool by_range) {
+ints collect(const fork_policy& on, ints in, ask one, bool) {
     const auto triple = [&](int i) { return 3 * one(i); };
-    return by_range ? bide::parallel_collect(on, in, ask(triple))
-                    : bide::parallel_collect(on, in.begin(), in.end(), ask(triple));
+    return bide::parallel_collect(on, in, ask(triple));
 }
 
-ints collect_if(const fork_policy& on, ints in, ask one, bool by_range) {
-    return by_range ? bide::parallel_collect_if(on, in, is_odd{one})
-                    : bide::parallel_collect_if(on, in.begin(), in.end(), is_odd{one});
+ints collect_if(const fork_policy& on, ints in, ask one, bool) {
+    return bide::parallel_collect_if(on, in, is_odd{one});
 }
 
-ints collect_some(const fork_policy& on, ints in, ask one, bool by_range) {
-    return by_range ? bide::parallel_collect_some(on, in, odd_or_none{one})
-                    : bide::parallel_collect_some(on, in.begin(), in.end(), odd_or_none{one});
+ints collect_some(const fork_policy& on, ints in, ask one, bool) {
+    return bide::parallel_collect_some(on, in, odd_or_none{one});
 }
 
-ints histogram(const fork_policy& on, ints in, ask one, bool by_range) {
-    const auto counts = by_range
-                            ? bide::parallel_histogram(on, in, 2, is_odd{one})
-                            : bide::parallel_histogram(on, in.begin(), in.end(), 2, is_odd{one});
+ints histogram(const fork_policy& on, ints in, ask one, bool) {
+    const auto counts = bide::parallel_histogram(on, in, 2, is_odd{one});
     return {counts.begin(), counts.end()};
 }
 
 // The group of odd elements comes first, so that it can be compared.
-ints group_by(const fork_policy& on, ints in, ask one, bool by_range) {
-    const auto groups = by_range ? bide::parallel_group_by(on, in, is_odd{one})
-                                 : bide::parallel_group_by(on, in.begin(), in.end(), is_odd{one});
+ints group_by(const fork_policy& on, ints in, ask one, bool) {
+    const auto groups = bide::parallel_group_by(on, in, is_odd{one});
     ints all;
     for (const bool key : {true, false}) {
         for (const auto& group : groups) {
@@ -329,9 +331,8 @@ ints find(const fork_policy& on, ints in, ask one, bool by_range) {
 }
 
 // The place of the first if any was found.
-ints find_any(const fork_policy& on, ints in, ask one, bool by_range) {
-    const auto at = by_range ? bide::parallel_find_any(on, in, is_odd{one})
-                             : bide::parallel_find_any(on, in.begin(), in.end(), is_odd{one});
+ints find_any(const fork_policy& on, ints in, ask one, bool) {
+    const auto at = bide::parallel_find_any(on, in, is_odd{one});
     if (at == in.end()) {
         return {static_cast<int>(in.size())};
     }
@@ -437,15 +438,13 @@ ints stable_sort(const fork_policy& on, ints in, ask one, bool by_range) {
     return in;
 }
 
-ints radix_sort(const fork_policy& on, ints in, ask one, bool by_range) {
-    by_range ? bide::parallel_radix_sort(on, in, one)
-             : bide::parallel_radix_sort(on, in.begin(), in.end(), one);
+ints radix_sort(const fork_policy& on, ints in, ask one, bool) {
+    bide::parallel_radix_sort(on, in, one);
     return in;
 }
 
-ints sort_by_cached_key(const fork_policy& on, ints in, ask one, bool by_range) {
-    by_range ? bide::parallel_sort_by_cached_key(on, in, one)
-             : bide::parallel_sort_by_cached_key(on, in.begin(), in.end(), one);
+ints sort_by_cached_key(const fork_policy& on, ints in, ask one, bool) {
+    bide::parallel_sort_by_cached_key(on, in, one);
     return in;
 }
 
@@ -726,35 +725,27 @@ auto number = &test::counted::number;
 const filter filters[] = {
     {"parallel_copy_if", true, true, false,
      [](test::chance_run& given, const all& in, counted* out, keeps keep) {
-         return bide::detail::copy_if_on(test::chance_forks(given.script), given.options, in, out,
-                                         keep, number) -
-                out;
+         return bide::detail::copy_if(given.policy(), in, out, keep, number) - out;
      }},
     {"parallel_remove_if", false, true, false,
      [](test::chance_run& given, const all& in, counted*, keeps keep) {
          auto drop = std::not_fn(keep);
-         return bide::detail::remove_if_on(test::chance_forks(given.script), given.options, in,
-                                           drop, number) -
-                in.first;
+         using keeps_rest = bide::detail::keeps_unmatched<decltype(drop), decltype(number)>;
+         return bide::detail::compact(given.policy(), in, keeps_rest{drop, number}) - in.first;
      }},
     {"parallel_unique", false, true, true,
      [](test::chance_run& given, const all& in, counted*, keeps keep) {
          auto equal = [&](int, int second) { return !keep(second); };
-         return bide::detail::unique_on(test::chance_forks(given.script), given.options, in, equal,
-                                        number) -
-                in.first;
+         using keeps_first = bide::detail::keeps_first<decltype(equal), decltype(number)>;
+         return bide::detail::compact(given.policy(), in, keeps_first{equal, number}) - in.first;
      }},
     {"parallel_stable_partition", true, true, false,
      [](test::chance_run& given, const all& in, counted*, keeps keep) {
-         return bide::detail::stable_partition_on(test::chance_forks(given.script), given.options,
-                                                  in, keep, number) -
-                in.first;
+         return bide::detail::stable_partition(given.policy(), in, keep, number) - in.first;
      }},
     {"parallel_partition", true, false, false,
      [](test::chance_run& given, const all& in, counted*, keeps keep) {
-         return bide::detail::partition_on(test::chance_forks(given.script), in.first,
-                                           in.first + given.n, given.options, keep, number) -
-                in.first;
+         return bide::detail::partition(given.policy(), in, keep, number) - in.first;
      }},
 };
 

@@ -1,5 +1,6 @@
 #include <bide/parallel/async_fork.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>

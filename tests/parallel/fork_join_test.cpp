@@ -1,6 +1,6 @@
-#include <bide/parallel/detail/fork_entry.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_scope.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
@@ -310,9 +310,7 @@ TEST_CASE(
 
 TEST_CASE("fork_join: a stolen arm is in the fork-join, and thieves want work of it") {
     scheduler s(with(2, true));
-    const auto asked = [&s] {
-        return bide::detail::forks_here(s) && bide::detail::wants_work(s, 1);
-    };
+    const auto asked = [&s] { return bide::detail::forker(s).wants_work(1); };
     CHECK(stolen(s, [] {}, asked).second);
     CHECK_FALSE(asked());
 }

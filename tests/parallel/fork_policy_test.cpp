@@ -1,6 +1,6 @@
 #include <bide/parallel/async_fork.hpp>
 #include <bide/parallel/fork_scope.hpp>
-#include <bide/parallel/parallel_invoke.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <support/scheduling.hpp>
 

@@ -1,4 +1,4 @@
-#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <support/forking.hpp>
 #include <support/function_ref.hpp>
@@ -39,7 +39,7 @@ TEST_CASE("fork_progress: done() never decreases, and equals total() at the end"
     const bool is_watched = test::eventually([&] { return ready.load(); });
     std::atomic<int> calls{0};
     const auto count = [&](int) { ++calls; };
-    bide::parallel_for(s, 0, n, {.grain = 50, .progress = &progress}, indexed(count));
+    bide::parallel_for({s, {.grain = 50, .progress = &progress}}, 0, n, indexed(count));
     over.store(true);
     watcher.join();
 
@@ -73,7 +73,7 @@ TEST_CASE("fork_progress: a leaf counts when it has ended, and not if it was lef
     indexed body = sees;
     bool has_thrown = false;
     try {
-        bide::detail::parallel_for_on(test::chance_forks(script), 0, 100, options, body);
+        bide::detail::for_indices(test::by_chance(script, options), 0, 100, body);
         CHECK(false);
     } catch (const bide::stopped_error&) {
     } catch (const failure&) {

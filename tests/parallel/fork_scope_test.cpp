@@ -1,5 +1,6 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_scope.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
 #include <support/counted.hpp>

@@ -1,5 +1,7 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_scratch.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_transform.hpp>
 #include <support/counted.hpp>
 #include <support/scheduling.hpp>

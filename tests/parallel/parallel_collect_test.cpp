@@ -48,9 +48,8 @@ TEST_CASE("parallel_collect: after an exception no value is left, whatever thiev
         };
         int thrown = -1;
         try {
-            const auto made = bide::detail::collect_some_on(
-                test::chance_forks(given.script), given.options,
-                bide::detail::elements<int*>{in.data(), in.size()}, make);
+            const auto made = bide::detail::collect_some(
+                given.policy(), bide::detail::elements<int*>{in.data(), in.size()}, make);
             REQUIRE(tally.alive() == given.n);
             for (int i = 0; i < given.n; ++i) {
                 REQUIRE(made[static_cast<std::size_t>(i)].number() == i);

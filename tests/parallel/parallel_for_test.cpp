@@ -79,6 +79,11 @@ struct brief_forks : lone_forks {
     template <class F, class G> void both_briefly(F&& f, G&& g) const { both(f, g); }
 };
 
+auto brief(lone_forks::script& script, brief_forks::record& record,
+           const bide::fork_options& options = {}) {
+    return test::forks_policy(brief_forks{{&script}, &record}, options);
+}
+
 int by_name_calls = 0;
 void by_name(int) { ++by_name_calls; }
 
@@ -90,14 +95,15 @@ struct body {
     void operator()(int) { ++calls[0]; }
 };
 void run_iterations(int, int, body&) = delete;
-template <class... Any> void parallel_for_on(Any&&...) = delete;
+template <class... Any> void for_indices(Any&&...) = delete;
+template <class... Any> void loop_over(Any&&...) = delete;
 
 } // namespace other
 
 // A loop on a scheduler with random answers.
 void by_chance(test::chance_forks::script& script, int n, const bide::fork_options& options,
                indexed body) {
-    bide::detail::parallel_for_on(test::chance_forks(script), 0, n, options, body);
+    bide::detail::for_indices(test::by_chance(script, options), 0, n, body);
 }
 
 // What a range of these bounds visits, on a scheduler with random answers.
@@ -109,7 +115,7 @@ template <class First, class Last> auto indices(First first, Last last) {
         static_assert(std::is_same_v<decltype(i), index>);
         seen.push_back(i);
     };
-    bide::detail::parallel_for_on(test::chance_forks(script), first, last, {}, body);
+    bide::detail::for_indices(test::by_chance(script), first, last, body);
     std::sort(seen.begin(), seen.end());
     return seen;
 }
@@ -138,7 +144,7 @@ TEST_CASE("parallel_for: each index is visited once, up to the first that throws
         indexed body = visit;
         int thrown = first + static_cast<int>(n);
         try {
-            bide::detail::parallel_for_on(test::chance_forks(script), first, thrown, options, body);
+            bide::detail::for_indices(test::by_chance(script, options), first, thrown, body);
         } catch (const failure& failed) {
             thrown = failed.at;
         }
@@ -175,9 +181,9 @@ TEST_CASE("parallel_for: a range as wide as its type is divided and can be stopp
     const bide::fork_options options{0, source.get_token(), nullptr};
     int calls = 0;
     auto body = [&](std::int64_t) { calls += source.request_stop() ? 1 : 0; };
-    CHECK_THROWS_AS(bide::detail::parallel_for_on(
-                        test::chance_forks(script), std::numeric_limits<std::int64_t>::min(),
-                        std::numeric_limits<std::int64_t>::max(), options, body),
+    CHECK_THROWS_AS(bide::detail::for_indices(test::by_chance(script, options),
+                                              std::numeric_limits<std::int64_t>::min(),
+                                              std::numeric_limits<std::int64_t>::max(), body),
                     bide::stopped_error);
     CHECK(calls == 1);
 }
@@ -206,26 +212,13 @@ TEST_CASE("parallel_for: a leaf has at least the grain, and less than twice that
     }
 }
 
-TEST_CASE("parallel_for: a negative grain throws, and 0 is the default") {
-    bide::scheduler s(test::with(1, true));
-    std::atomic<int> calls{0};
-    const auto count = [&](int) { ++calls; };
-    const indexed body = count;
-    CHECK_THROWS_AS(bide::parallel_for(s, 0, 10, -1, body), std::invalid_argument);
-    CHECK_THROWS_AS(bide::parallel_for(s, 0, 0, std::int64_t{-1}, body), std::invalid_argument);
-    CHECK(calls == 0);
-    bide::parallel_for(s, 0, 10, 0, body);
-    bide::parallel_for(s, 0, 10, static_cast<unsigned char>(3), body);
-    CHECK(calls == 20);
-}
-
 TEST_CASE(
     "parallel_for: divides everything if thieves always want work, and nothing if they never do") {
     const auto nothing = [](int) {};
     indexed body = nothing;
     lone_forks::script sated;
     sated.has_work = true;
-    bide::detail::parallel_for_on(lone_forks{&sated}, 0, 10'000, {}, body);
+    bide::detail::for_indices(test::forks_policy(lone_forks{&sated}), 0, 10'000, body);
     CHECK(sated.forks == 1); // the rest of the loop, beside the first iteration
     test::chance_forks::script script(7);
     script.hunger = 4;
@@ -244,7 +237,7 @@ TEST_CASE("parallel_for: iterations that take longer than those before are divid
         }
     };
     indexed call = body;
-    bide::detail::parallel_for_on(lone_forks{&script}, 0, 10'000, {}, call);
+    bide::detail::for_indices(test::forks_policy(lone_forks{&script}), 0, 10'000, call);
     CHECK(script.most_unshared <= 256);
 }
 
@@ -259,7 +252,7 @@ TEST_CASE("parallel_for: a loop that is brief again begins no fork-join", "[prom
             v.count(static_cast<std::size_t>(i));
         };
         indexed call = body;
-        bide::detail::parallel_for_on(brief_forks{{&script}, &record}, 0, n, {}, call);
+        bide::detail::for_indices(brief(script, record), 0, n, call);
         CHECK(record.joins == 0);
         CHECK(script.forks == 0);
         CHECK(v.each_once());
@@ -281,7 +274,7 @@ TEST_CASE("parallel_for: a loop that was brief and is long now becomes a fork-jo
         v.count(static_cast<std::size_t>(i));
     };
     indexed call = body;
-    bide::detail::parallel_for_on(brief_forks{{&script}, &record}, 0, 10'000, {}, call);
+    bide::detail::for_indices(brief(script, record), 0, 10'000, call);
     INFO("the first long iteration is " << first_long);
     CHECK(record.joins == 1);
     CHECK(alone <= most_alone);
@@ -310,7 +303,7 @@ TEST_CASE("parallel_for: a brief loop ends at an exception and at a stop, and co
     options.progress = &progress;
     try {
         indexed call = body;
-        bide::detail::parallel_for_on(brief_forks{{&script}, &record}, 0, 4'000, options, call);
+        bide::detail::for_indices(brief(script, record, options), 0, 4'000, call);
         CHECK(false);
     } catch (const failure& f) {
         CHECK_FALSE(stops);
@@ -338,8 +331,7 @@ TEST_CASE("parallel_for: parts that a stop or an exception leaves out are not di
     const auto run = [&](test::function_ref<void(std::int64_t)> body) {
         script.forks = 0;
         calls = 0;
-        bide::detail::parallel_for_on(test::chance_forks(script), std::int64_t{0}, n, options,
-                                      body);
+        bide::detail::for_indices(test::by_chance(script, options), std::int64_t{0}, n, body);
     };
     const auto throws = [&](std::int64_t i) {
         ++calls;
@@ -364,10 +356,10 @@ TEST_CASE("parallel_for: a stop before it lets nothing begin, and a stop after t
         source.request_stop();
     };
     const indexed body = stops;
-    bide::parallel_for(s, 0, 1, {.stop = source.get_token()}, body);
+    bide::parallel_for({s, {.stop = source.get_token()}}, 0, 1, body);
     CHECK(calls == 1);
-    bide::parallel_for(s, 0, 0, {.stop = source.get_token()}, body);
-    CHECK_THROWS_AS(bide::parallel_for(s, 0, 9, {.stop = source.get_token()}, body),
+    bide::parallel_for({s, {.stop = source.get_token()}}, 0, 0, body);
+    CHECK_THROWS_AS(bide::parallel_for({s, {.stop = source.get_token()}}, 0, 9, body),
                     bide::stopped_error);
     CHECK(calls == 1);
 }

@@ -1,5 +1,4 @@
 #include <bide/parallel/fork_join.hpp>
-#include <bide/parallel/parallel_invoke.hpp>
 #include <support/scheduling.hpp>
 #include <support/thrown_by.hpp>
 

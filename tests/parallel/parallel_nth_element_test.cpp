@@ -154,14 +154,12 @@ TEST_CASE("parallel_nth_element: comparisons that throw or are random lose no el
             };
             order less(answers);
             int* const begin = v.data() + 2;
-            int* const end = begin + n;
             try {
+                const bide::detail::elements<int*> all{begin, n};
                 if (round % 2 == 0) {
-                    bide::detail::nth_element_on(test::chance_forks(script), begin, begin + n / 2,
-                                                 end, less, {});
+                    bide::detail::nth_element(test::by_chance(script), all, n / 2, less);
                 } else {
-                    bide::detail::partial_sort_on(test::chance_forks(script), begin, begin + n / 2,
-                                                  end, less, {});
+                    bide::detail::partial_sort(test::by_chance(script), all, n / 2, less);
                 }
             } catch (const failure&) {
             }

@@ -183,7 +183,7 @@ TEST_CASE("parallel_pipeline: each item goes once through each stage, up to the 
     }
 }
 
-TEST_CASE("parallel_pipeline: the source is any input range, two iterators, or a function",
+TEST_CASE("parallel_pipeline: the source is any input range, or a function",
           "[promise.pipeline-source]") {
     bide::scheduler s(test::with(2, true));
     std::vector<int> got;
@@ -207,11 +207,6 @@ TEST_CASE("parallel_pipeline: the source is any input range, two iterators, or a
         CHECK(got == std::vector{5, 4, 3, 2, 1});
     }
 #endif
-    SECTION("stream iterators") {
-        std::istringstream in("5 4 3 2 1");
-        parallel_pipeline(s, 4, std::istream_iterator<int>(in), std::istream_iterator<int>(), add);
-        CHECK(got == std::vector{5, 4, 3, 2, 1});
-    }
     SECTION("a vector<bool>, whose elements are proxies") {
         const std::vector<bool> items{true, false, true};
         parallel_pipeline(s, 4, items, serial_stage([&got](bool b) { got.push_back(b ? 1 : 0); }));
@@ -407,7 +402,7 @@ TEST_CASE("parallel_pipeline: threads that sleep leave their workers to the loop
     s.spawn([&] {
          parallel_pipeline(s, 8, numbers_below(5), at_last([&](int) {
                                std::atomic<int> here{0};
-                               bide::parallel_for(s, 0, workers, {.grain = 1}, [&](int) {
+                               bide::parallel_for({s, {.grain = 1}}, 0, workers, [&](int) {
                                    ++here;
                                    if (!test::eventually([&] { return here.load() == workers; })) {
                                        test::give_up(test::where(), "not all run at a time");
@@ -472,7 +467,7 @@ TEST_CASE("parallel_pipeline: pipelines and loops inside stages, from several th
             const auto add_by_loop = [&](int i) {
                 std::atomic<int> sum{0};
                 const auto add = [&](int k) { sum += k; };
-                bide::parallel_for(s, 0, i, {.grain = 1}, test::function_ref<void(int)>(add));
+                bide::parallel_for({s, {.grain = 1}}, 0, i, test::function_ref<void(int)>(add));
                 return sum.load();
             };
             const auto push = [&](int sum) { sums[me].push_back(sum); };
@@ -663,8 +658,8 @@ TEST_CASE("parallel_pipeline: goes on with fewer threads if there is no memory t
         auto add = at_last(push);
         auto same = parallel(itself);
         numbers_below next(100);
-        bide::detail::pipeline_on(test::chance_forks(script), 8, bide::detail::source_of(next),
-                                  bide::fork_options(), same, add);
+        bide::detail::run_pipeline(test::by_chance(script), 8, bide::detail::source_of(next), same,
+                                   add);
         CHECK(got == iota(100));
     }
 }

@@ -39,8 +39,7 @@ template <class T>
 bool sort_by_chance(test::chance_forks::script& script, std::vector<T>& v, key_of<T> key) {
     try {
         script.forks = 0;
-        bide::detail::radix_sort_on(test::chance_forks(script), v.data(), v.data() + v.size(), key,
-                                    {});
+        bide::detail::sort_by_bits(test::by_chance(script), bide::detail::elements_of(v), key);
         return true;
     } catch (const failure&) {
     } catch (const std::bad_alloc&) {
@@ -97,7 +96,7 @@ TEMPLATE_TEST_CASE(
             std::sort(expected.begin(), expected.end(), [](const entry& a, const entry& b) {
                 return a.key != b.key ? a.key < b.key : a.place < b.place;
             });
-            bide::parallel_radix_sort(s, entries.begin(), entries.end(), &entry::key);
+            bide::parallel_radix_sort(s, entries, &entry::key);
             INFO(n << ", shape " << shape);
             REQUIRE(entries == expected);
         }
@@ -145,7 +144,7 @@ TEST_CASE("parallel_radix_sort: move-only elements, deques and narrow difference
             texts.emplace_back(chance.below(50), 'x');
         }
         using narrow = test::narrow_iterator<std::string>;
-        bide::parallel_radix_sort(s, narrow(texts.data()), narrow(texts.data() + n),
+        bide::parallel_radix_sort(s, bide::detail::elements<narrow>{narrow(texts.data()), n},
                                   &std::string::size);
         CHECK(std::is_sorted(texts.begin(), texts.end()));
         std::deque<std::unique_ptr<bool>> bits;

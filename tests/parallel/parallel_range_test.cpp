@@ -121,8 +121,8 @@ TEST_CASE("parallel_reduce: ranges give what indices give, bit by bit",
         const auto number = [&](std::size_t i) { return numbers[i]; };
         const auto add = std::plus<>();
         test::chance_forks::script script(test::run_seed()); // whatever thieves take
-        const double by_index = bide::detail::parallel_reduce_on(
-            test::chance_forks(script), std::size_t{0}, n, {}, 0.5, number, add);
+        const double by_index =
+            bide::detail::reduce(test::by_chance(script), std::size_t{0}, n, 0.5, number, add);
         CHECK(bide::parallel_reduce(s, std::size_t{0}, n, 0.5, number, add) == by_index);
         CHECK(bide::parallel_reduce(s, numbers, 0.5, std::plus<>()) == by_index);
         CHECK(bide::parallel_reduce(s, copy, 0.5, std::plus<>()) == by_index);

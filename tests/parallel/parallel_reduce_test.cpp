@@ -61,8 +61,8 @@ std::string tree(std::size_t first, std::size_t last, std::size_t grain) {
 template <class Index, class T, class Map, class Combine>
 T by_chance_with(test::chance_forks::script& script, const bide::fork_options& options, Index first,
                  Index last, T identity, Map map, Combine combine) {
-    return bide::detail::parallel_reduce_on(test::chance_forks(script), first, last, options,
-                                            std::move(identity), map, combine);
+    return bide::detail::reduce(test::by_chance(script, options), first, last, std::move(identity),
+                                map, combine);
 }
 
 template <class T, class Map, class Combine>
@@ -89,8 +89,8 @@ TEST_CASE("parallel_reduce: neighbours are combined in index order, and only mov
         const stretch a =
             by_chance(script, first, last, grain, stretch(first, first), one, stretch::joined);
         REQUIRE((a.first == first && a.last == last && !a.broken));
-        const stretch b = bide::parallel_reduce(s, first, last, grain, stretch(first, first), one,
-                                                stretch::joined);
+        const stretch b = bide::parallel_reduce({s, {.grain = grain}}, first, last,
+                                                stretch(first, first), one, stretch::joined);
         REQUIRE((b.first == first && b.last == last && !b.broken));
     }
 }
@@ -167,35 +167,18 @@ static_assert(reduces_to<int, stretch>); // by an explicit constructor
 static_assert(reduces_to<std::unique_ptr<int>, std::unique_ptr<int>>);
 static_assert(!reduces_to<std::unique_ptr<int>&, std::unique_ptr<int>>);
 
-TEST_CASE(
-    "parallel_reduce: a number before the functions is the identity, two are grain and identity") {
+TEST_CASE("parallel_reduce: the identity comes first, and is the result of an empty range") {
     bide::scheduler s(test::with(1, true));
     const auto left = [](int a, int) { return a; };
     const maps same = itself;
     const combines first = left;
     CHECK(bide::parallel_reduce(s, 0, 10, 7, same, first) == 7);
     CHECK(bide::parallel_reduce(s, 0, 10, 0, same, first) == 0);
-    CHECK(bide::parallel_reduce(s, 0, 10, 3, 7, same, first) == 7);
-    CHECK(bide::parallel_reduce(s, 0, 10, 0, 7, same, first) == 7);
-    CHECK(bide::parallel_reduce(s, 0, 10, {}, 7, same, first) == 7);
     CHECK(bide::parallel_reduce(s, 3, 3, 42, same, combines(adds)) == 42);
     CHECK(bide::parallel_reduce(s, 4, 3, 42, same, combines(adds)) == 42);
     const auto none = [](unsigned) { return 0; };
     CHECK_THROWS_AS(bide::parallel_reduce(s, -1, 3u, 0, none, combines(adds)),
                     std::invalid_argument);
-}
-
-TEST_CASE("parallel_reduce: a negative grain throws, and 0 is the default") {
-    bide::scheduler s(test::with(1, true));
-    const auto name = [](int i) { return std::to_string(i); };
-    const auto bracket = [](std::string&& a, std::string&& b) { return "(" + a + " " + b + ")"; };
-    const auto run = [&](int last, auto grain) {
-        return bide::parallel_reduce(s, 0, last, grain, std::string(), name, bracket);
-    };
-    CHECK(run(1'000, 0) == bide::parallel_reduce(s, 0, 1'000, std::string(), name, bracket));
-    CHECK(run(1'000, std::size_t{5}) == run(1'000, static_cast<signed char>(5)));
-    CHECK_THROWS_AS(run(1'000, -1), std::invalid_argument);
-    CHECK_THROWS_AS(run(0, std::int64_t{-1}), std::invalid_argument);
 }
 
 TEST_CASE("parallel_reduce: after combine throws, no later leaf begins") {

@@ -128,14 +128,12 @@ TEST_CASE("parallel_scan: neighbours are combined in order, whichever thread doe
         };
         using bide::detail::scan_kind;
         const int inclusive = place_thrown_by([&] {
-            bide::detail::scan_on<scan_kind::inclusive, stretch>(test::chance_forks(given.script),
-                                                                 given.options, all, out.data(), op,
-                                                                 map, std::nullopt);
+            bide::detail::scan<scan_kind::inclusive, stretch>(given.policy(), all, out.data(), op,
+                                                              map);
         });
         const int exclusive = place_thrown_by([&] { // in place
-            bide::detail::scan_on<scan_kind::exclusive, stretch>(test::chance_forks(given.script),
-                                                                 given.options, all, in.data(), op,
-                                                                 map, stretch(tally, 0, 0));
+            bide::detail::scan<scan_kind::exclusive, stretch>(given.policy(), all, in.data(), op,
+                                                              map, stretch(tally, 0, 0));
         });
         const int expected = throws && given.first < given.n ? given.first : -1;
         REQUIRE((inclusive == expected || (given.is_out_of_memory && inclusive == -2)));

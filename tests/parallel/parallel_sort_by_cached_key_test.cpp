@@ -59,8 +59,8 @@ TEST_CASE("parallel_sort_by_cached_key: sorts stably, and computes each key once
             std::atomic<std::size_t> calls{0};
             const auto key = [&calls](const entry& e) { return ++calls, owned_key(-e.key); };
             using narrow = test::narrow_iterator<entry>;
-            bide::parallel_sort_by_cached_key(s, narrow(v.data()), narrow(v.data() + n), key,
-                                              std::less<>());
+            bide::parallel_sort_by_cached_key(
+                s, bide::detail::elements<narrow>{narrow(v.data()), n}, key, std::less<>());
             INFO(n << ", " << workers << " workers");
             REQUIRE(calls == n);
             REQUIRE(v == expected);
@@ -153,7 +153,7 @@ TEST_CASE("parallel_sort_by_cached_key: without memory to fork no element is los
         auto key = [](const std::unique_ptr<int>& p) { return *p; };
         std::less<> less;
         const bide::detail::elements<std::unique_ptr<int>*> all{v.data(), n};
-        bide::detail::sort_by_cached_key_on(test::chance_forks(script), all, key, less, {});
+        bide::detail::sort_by_cached_key(test::by_chance(script), all, key, less);
     };
     std::vector<std::unique_ptr<int>> v;
     sort_fresh(v);

@@ -1,7 +1,13 @@
-#include <bide/parallel/parallel_compact.hpp>
+#include <bide/parallel/parallel_any_of.hpp>
+#include <bide/parallel/parallel_copy.hpp>
+#include <bide/parallel/parallel_count_if.hpp>
+#include <bide/parallel/parallel_fill.hpp>
+#include <bide/parallel/parallel_find.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_nth_element.hpp>
-#include <bide/parallel/parallel_pack.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
+#include <bide/parallel/parallel_remove_if.hpp>
+#include <bide/parallel/parallel_transform.hpp>
 #include <support/function_ref.hpp>
 #include <support/jitter.hpp>
 #include <support/scheduling.hpp>

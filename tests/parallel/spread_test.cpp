@@ -1,6 +1,6 @@
-#include <bide/parallel/detail/fork_arms.hpp>
 #include <bide/parallel/fork_scope.hpp>
-#include <bide/parallel/parallel_invoke.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
 #include <support/scheduling.hpp>
 
 // Free workers find what is forked. Each leaf waits until all leaves run, so a case ends only if W
@@ -110,7 +110,7 @@ template <int Workers, bool FromWorker> void spread() {
         bide::parallel_for(leaf.on, 0, Workers + 1, [&](int i) { i == 0 ? leaf.first() : leaf(); });
     });
     leaves(s).hold([](auto& leaf) {
-        bide::parallel_for(leaf.on, 0, Workers, 1, [&leaf](int i) { leaf(i); });
+        bide::parallel_for({leaf.on, {.grain = 1}}, 0, Workers, [&leaf](int i) { leaf(i); });
     });
     leaves(s).hold([](auto& leaf) {
         bide::parallel_reduce(

@@ -9,6 +9,9 @@
 
 #include <bide/io/epoll_driver.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_reduce.hpp>
+#include <bide/parallel/parallel_sort.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>

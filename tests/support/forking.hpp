@@ -5,6 +5,7 @@
 // chance that can be repeated.
 
 #include <bide/core/platform.hpp>
+#include <bide/parallel/fork_policy.hpp>
 #include <support/jitter.hpp>
 #include <support/standard.hpp>
 
@@ -69,6 +70,24 @@ private:
 
     script* script_;
 };
+
+// A policy of such forks.
+template <class Forks> class forks_policy {
+public:
+    explicit forks_policy(Forks with, bide::fork_options options = {})
+        : forks_(with), options_(std::move(options)) {}
+    Forks forks() const noexcept { return forks_; }
+    const bide::fork_options& options() const noexcept { return options_; }
+
+private:
+    Forks forks_;
+    bide::fork_options options_;
+};
+
+inline forks_policy<chance_forks> by_chance(chance_forks::script& script,
+                                            const bide::fork_options& options = {}) {
+    return forks_policy(chance_forks(script), options);
+}
 
 } // namespace test
 

@@ -4,7 +4,6 @@
 // The rounds in which tests compare parallel algorithms with serial ones.
 
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/forking.hpp>
 #include <support/jitter.hpp>
@@ -46,6 +45,8 @@ struct chance_run {
         is_out_of_memory = chance.below(8) == 0;
         script.last_fork = is_out_of_memory ? static_cast<int>(chance.below(20)) : 1 << 30;
     }
+
+    forks_policy<chance_forks> policy() { return by_chance(script, options); }
 
     int n;
     chance_forks::script script;

@@ -10,24 +10,23 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/is_task.hpp>
 #include <bide/core/result.hpp>
-#include <bide/parallel/detail/element_range.hpp>
-#include <bide/parallel/detail/fork_entry.hpp>
-#include <bide/parallel/detail/loop_range.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/detail/posted_call.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 
-#include <algorithm> // the concepts of ranges
 #include <concepts>
 #include <coroutine>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span> // the concepts of ranges
 #include <stop_token>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -198,41 +197,25 @@ fork_operation<F> async_fork(const fork_policy& on, F function) {
     return fork_operation<F>(on, std::move(function));
 }
 
-namespace detail {
-
-// A loop as a function of async_fork(). Keeps a range that is a temporary, and refers to another
-// one.
-template <class Range, class Body> struct async_loop {
-    Range range;
-    Body body;
-    void operator()(const fork_policy& on) { bide::parallel_for(on, range, body); }
-};
-template <class First, class Last, class Body> struct async_index_loop {
-    First first;
-    Last last;
-    Body body;
-    void operator()(const fork_policy& on) { bide::parallel_for(on, first, last, body); }
-};
-
-} // namespace detail
-
 /// Calls body(element) for each element of a range, as parallel_for() does, while the coroutine
 /// that awaits it holds no thread. A range that is an lvalue must exist until then.
 /// Throws, cancellation: as async_fork() and parallel_for().
 template <parallel_range Range, class Body>
     requires std::invocable<Body&, std::ranges::range_reference_t<Range>>
 auto async_parallel_for(const fork_policy& on, Range&& range, Body body) {
-    using loop = detail::async_loop<Range, Body>;
-    return fork_operation<loop>(on, loop{std::forward<Range>(range), std::move(body)});
+    return async_fork(on, [kept = std::tuple<Range>(std::forward<Range>(range)),
+                           call = std::move(body)](const fork_policy& here) mutable {
+        bide::parallel_for(here, std::get<0>(kept), call);
+    });
 }
 
-/// Calls body(i) for each index of [first, last) in the same way, or body(element) for the elements
-/// between two iterators.
+/// Calls body(i) for each index of [first, last) in the same way.
 template <class First, class Last, class Body>
-    requires(detail::loop_index<First> && detail::loop_index<Last>) || parallel_bounds<First, Last>
+    requires detail::loop_index<First> && detail::loop_index<Last>
 auto async_parallel_for(const fork_policy& on, First first, Last last, Body body) {
-    using loop = detail::async_index_loop<First, Last, Body>;
-    return fork_operation<loop>(on, loop{std::move(first), std::move(last), std::move(body)});
+    return async_fork(on, [first, last, call = std::move(body)](const fork_policy& here) mutable {
+        bide::parallel_for(here, first, last, call);
+    });
 }
 
 } // namespace bide::inline BIDE_ABI

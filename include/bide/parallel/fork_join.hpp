@@ -3,28 +3,390 @@
 #define BIDE_PARALLEL_FORK_JOIN_HPP
 
 /// \file
-/// Fork-join: functions that run in parallel if workers are idle. This header also includes the
-/// loops, reductions and sorts that are made of joins.
+/// Fork-join: functions that run in parallel if workers are idle.
 ///
 /// The caller takes part. An external thread runs arms beside the workers: with W workers that
 /// steal and C external callers, up to W + C arms run at a time.
+//
+// The two arms of a join, on a lane. The owner pushes the second arm where thieves find it, and
+// runs the first arm. If no thief has taken the second arm by then, the owner runs it, too. All
+// state is in the frame of the join, and the path without a thief is inlined. If the thread has no
+// lane, it calls one arm after the other.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/fork_arms.hpp>
-#include <bide/parallel/detail/fork_entry.hpp>
+#include <bide/core/result.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/sched/detail/fork_lane.hpp>
+#include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <span> // the concepts of ranges
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// ---- The two arms
+
+// Calls f(). Returns std::monostate for void.
+template <class F> BIDE_INLINE nonvoid_t<std::invoke_result_t<F>> call_arm(F&& f) {
+    if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
+        std::forward<F>(f)();
+        return {};
+    } else {
+        return std::forward<F>(f)();
+    }
+}
+
+// The second arm, and its value or exception if a thief has run it.
+template <class Platform, class G> class fork_arm final : public basic_fork_job<Platform> {
+    using job = basic_fork_job<Platform>;
+    using value = nonvoid_t<std::invoke_result_t<G>>;
+    using kept = std::conditional_t<std::is_reference_v<value>, std::add_pointer_t<value>,
+                                    std::remove_const_t<value>>;
+
+public:
+    using end = typename job::end;
+
+    explicit fork_arm(std::remove_reference_t<G>& arm) noexcept : job(&run_stolen), call_(arm) {}
+    ~fork_arm() {}
+
+    // Returns the value, or throws the exception, of an arm that a thief has run.
+    value take(end how) {
+        if (how == end::failed) {
+            rethrow();
+        }
+        if constexpr (std::is_reference_v<value>) {
+            return static_cast<value>(*value_);
+        } else {
+            const drop_value later{*this};
+            return std::move(value_);
+        }
+    }
+    // Destroys the value or the exception.
+    void drop(end how) noexcept {
+        if (how == end::failed) {
+            error_.~exception_ptr();
+        } else {
+            value_.~kept();
+        }
+    }
+
+private:
+    struct drop_value {
+        fork_arm& arm;
+        ~drop_value() { arm.value_.~kept(); }
+    };
+
+    static bool run_stolen(job& j) noexcept {
+        auto& mine = static_cast<fork_arm&>(j);
+#if BIDE_EXCEPTIONS
+        try {
+            mine.keep();
+            return false;
+        } catch (...) {
+            ::new (static_cast<void*>(&mine.error_)) std::exception_ptr(std::current_exception());
+            return true;
+        }
+#else
+        mine.keep();
+        return false;
+#endif
+    }
+    void keep() {
+        if constexpr (std::is_reference_v<value>) {
+            auto&& result = detail::call_arm<G>(static_cast<G&&>(call_));
+            value_ = std::addressof(result);
+        } else {
+            ::new (const_cast<void*>(static_cast<const volatile void*>(std::addressof(value_))))
+                kept(detail::call_arm<G>(static_cast<G&&>(call_)));
+        }
+    }
+    [[noreturn]] BIDE_COLD void rethrow() {
+#if BIDE_EXCEPTIONS
+        const std::exception_ptr error = std::move(error_);
+        error_.~exception_ptr();
+        std::rethrow_exception(error);
+#else
+        std::terminate();
+#endif
+    }
+
+    std::remove_reference_t<G>& call_;
+    union {
+        kept value_;
+        std::exception_ptr error_;
+    };
+};
+
+#if BIDE_EXCEPTIONS
+// The first arm threw: the second one runs to its end, and its value or exception is dropped.
+template <class Platform, class G>
+BIDE_COLD void drop_second(basic_fork_lane<Platform>* lane, std::uint32_t at,
+                           fork_arm<Platform, G>& arm, std::remove_reference_t<G>& g) noexcept {
+    using end = typename fork_arm<Platform, G>::end;
+    if (lane != nullptr && !lane->pop(at)) {
+        if (const end how = lane->wait(arm, at); how != end::returned) {
+            arm.drop(how);
+            return;
+        }
+    }
+    try {
+        static_cast<void>(detail::call_arm<G>(static_cast<G&&>(g)));
+    } catch (...) { // the first arm's exception has priority
+    }
+}
+#endif
+
+template <class Platform, class F, class G>
+BIDE_INLINE nonvoid_t<std::invoke_result_t<F>>
+call_first([[maybe_unused]] basic_fork_lane<Platform>* lane, [[maybe_unused]] std::uint32_t at,
+           [[maybe_unused]] fork_arm<Platform, G>& second, F&& f,
+           [[maybe_unused]] std::remove_reference_t<G>& g) {
+#if BIDE_EXCEPTIONS
+    if constexpr (!std::is_nothrow_invocable_v<F>) {
+        try {
+            return detail::call_arm<F>(std::forward<F>(f));
+        } catch (...) {
+            detail::drop_second<Platform, G>(lane, at, second, g);
+            throw;
+        }
+    }
+#endif
+    return detail::call_arm<F>(std::forward<F>(f));
+}
+
+template <class F, class G>
+using fork_result =
+    std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>>;
+
+// Storage for the second arm, which is made only if there is a lane.
+template <class Platform, class G> union arm_storage {
+    arm_storage() noexcept {}
+    ~arm_storage() {}
+    fork_arm<Platform, G> arm;
+};
+
+// Runs both arms on the lane of the calling thread. If `lane` is nullptr, runs one after the other.
+// `is_brief`: g takes less time than a wake.
+template <class Platform, class F, class G>
+BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g,
+                                   bool is_brief = false) {
+    using first_type = nonvoid_t<std::invoke_result_t<F>>;
+    using end = typename fork_arm<Platform, G>::end;
+    arm_storage<Platform, G> storage;
+    fork_arm<Platform, G>& second = storage.arm;
+    std::uint32_t at = 0;
+    if (lane != nullptr) [[likely]] {
+        ::new (static_cast<void*>(std::addressof(second))) fork_arm<Platform, G>(g);
+        at = lane->depth();
+        lane->push(second, is_brief);
+    }
+    first_type first = detail::call_first<Platform, F, G>(lane, at, second, std::forward<F>(f), g);
+    if (lane != nullptr && !lane->pop(at)) [[unlikely]] {
+        if (const end how = lane->wait(second, at); how != end::returned) {
+            return {static_cast<first_type&&>(first), second.take(how)};
+        }
+    }
+    return {static_cast<first_type&&>(first), detail::call_arm<G>(std::forward<G>(g))};
+}
+
+// ---- How a thread begins a fork-join
+
+class fork_entry {
+public:
+    static scheduler_core& core(scheduler& s) noexcept { return *s.core_; }
+};
+
+using fork_context = basic_fork_context<native_platform>;
+
+// Returns true if the calling thread is in a fork-join of `s`.
+BIDE_INLINE bool forks_here(const scheduler& s) noexcept {
+    return fork_context::here().scheduler_id == &s;
+}
+
+// Runs both arms in the fork-join that the calling thread is in.
+template <class F, class G> BIDE_INLINE fork_result<F, G> fork_here(F&& f, G&& g) {
+    return detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g));
+}
+
+// While an object lives, `s` is the current scheduler of the calling thread, and shutdown() of `s`
+// waits for the thread.
+class fork_caller {
+public:
+    // Throws: stopped_error if the thread is external and the scheduler is closing.
+    explicit fork_caller(scheduler& on)
+        : core_(fork_entry::core(on)), enters_(!current_scheduler::is_of(on)) {
+        if (enters_ && !core_.enter_caller()) {
+            detail::throw_error(errc::stopped);
+        }
+        current_scheduler& here = current_scheduler::here();
+        here.instance = &on;
+        here.outer = &before_;
+    }
+    fork_caller(const fork_caller&) = delete;
+    fork_caller& operator=(const fork_caller&) = delete;
+    ~fork_caller() {
+        current_scheduler::here() = before_;
+        if (enters_) {
+            core_.leave_caller();
+        }
+    }
+
+private:
+    scheduler_core& core_;
+    const bool enters_;
+    const current_scheduler before_ = current_scheduler::here();
+};
+
+// The longest expected time of a fork-join that is first tried in one piece, in nanoseconds. It is
+// about ten times what the entry costs.
+inline constexpr std::int64_t longest_brief_ns = 2'000;
+
+// Calls f() in a fork-join of `s`. If the calling thread is in one already, f() becomes a part of
+// it. The fork-join has so many iterations. If iterations that began here before were so short that
+// these take at most LongestNs, calls run_briefly(now) first, outside of the fork-join. If all is
+// done after it, it returns the time, and f() is not called; otherwise it returns 0.
+template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
+BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
+in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {
+    if (detail::forks_here(s)) {
+        return detail::call_arm<F>(std::forward<F>(f));
+    }
+    scheduler_core& core = fork_entry::core(s);
+    const fork_caller caller(s);
+    if (!core.pool().steals()) {
+        const basic_fork_scope<native_platform> scope(&s);
+        return detail::call_arm<F>(std::forward<F>(f));
+    }
+    static constinit basic_fork_call_site<native_platform> site;
+    std::int64_t begin = 0;
+    if constexpr (LongestNs != 0) {
+        if (site.expected_ns(iterations) <= LongestNs) {
+            begin = native_platform::now();
+            if (const std::int64_t end = run_briefly(begin); end != 0) {
+                site.learn(end - begin, iterations);
+                return {};
+            }
+        }
+    }
+    const bool is_kept = core.is_here() && fork_context::here().scheduler_id == nullptr;
+    const basic_scoped_lane<native_platform> lane(core.pool(), is_kept);
+    if (lane.get() == nullptr) {
+        BIDE_THROW(std::bad_alloc());
+    }
+    const basic_fork_scope<native_platform> scope(*lane.get(), site, iterations, begin);
+    return detail::call_arm<F>(std::forward<F>(f));
+}
+
+// All that the parallel algorithms need of a scheduler. Their templates take any type that can be
+// copied and has these members.
+class forker {
+public:
+    using platform = native_platform;
+
+    explicit forker(scheduler& on) noexcept : scheduler_(&on) {}
+
+    // Runs f() on the calling thread, and g() there or on a worker. Returns when both have ended.
+    // Throws: what f() threw, else what g() threw. If there is no memory to fork, throws
+    // std::bad_alloc before either began.
+    // Requires: the caller runs inside enter().
+    template <class F, class G> void both(F&& f, G&& g) const {
+        detail::fork_here(std::forward<F>(f), std::forward<G>(g));
+    }
+
+    // The same, for a second arm that takes less time than a wake.
+    template <class F, class G> void both_briefly(F&& f, G&& g) const {
+        detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), true);
+    }
+
+    // Calls f() in a fork-join. Throws: what f() throws. Throws as join(), before f() is called.
+    template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
+
+    // The same, for a loop of so many iterations, which may be brief: see in_fork().
+    template <std::int64_t LongestNs = longest_brief_ns, class Brief, class F>
+    void enter_loop(std::uint64_t iterations, const Brief& run_briefly, F&& f) const {
+        detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
+    }
+
+    // Returns true if workers would find no arm of this thread, or fewer than `most` and fewer than
+    // workers sleep. Costs a few loads.
+    // Requires: the call is made in enter().
+    bool wants_work(std::uint64_t most) const noexcept {
+        const fork_context& here = fork_context::here();
+        return here.scheduler_id == scheduler_ && here.lane != nullptr &&
+               here.lane->wants_work(most);
+    }
+
+    // What an arm compares to know whether it runs on the thread that forked it.
+    // Requires: the call is made in enter().
+    const void* lane() const noexcept { return fork_context::here().lane; }
+
+    // Returns the number of workers.
+    unsigned workers() const noexcept { return scheduler_->concurrency(); }
+
+private:
+    scheduler* scheduler_;
+};
+
+// Calls f(i) for each i of [first, last), which is not empty: a tree of forks with one call a leaf.
+// For few calls that take long. If calls throw, throws the exception of the first of them in order,
+// when all have ended. If `Surely` is true, all calls are made: without memory to fork, the calling
+// thread makes them.
+template <bool Surely = false, class Forker, class F>
+void fork_each(const Forker& forks, std::size_t first, std::size_t last, const F& f) {
+    if (last - first == 1) {
+        return f(first);
+    }
+    const std::size_t middle = first + (last - first) / 2;
+    [[maybe_unused]] bool began = false;
+    const auto both = [&] {
+        forks.both(
+            [&] {
+                began = true;
+                detail::fork_each<Surely>(forks, first, middle, f);
+            },
+            [&] { detail::fork_each<Surely>(forks, middle, last, f); });
+    };
+#if BIDE_EXCEPTIONS
+    if constexpr (Surely) {
+        try {
+            return both();
+        } catch (...) {
+            if (began) {
+                throw;
+            }
+        }
+        for (std::size_t i = first; i != last; ++i) {
+            f(i);
+        }
+        return;
+    }
+#endif
+    both();
+}
+
+} // namespace detail
+
+inline detail::forker fork_policy::forks() const noexcept { return detail::forker(*scheduler_); }
+
+// ---- Functions that run in parallel
+
 // join() is not inlined, and the arms are inlined into it. If join() were inlined, its caller would
 // save registers even on the path that does not fork. In a recursion, half of the calls take that
 // path.
-namespace bide::inline BIDE_ABI {
 
 /// Runs f() and g(), in parallel if a worker is free to take g. Returns both values, with
 /// std::monostate for void, when both functions have ended. A fork costs a few nanoseconds and no
@@ -117,10 +479,46 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
     return detail::in_fork(s, [&] { return detail::invoke_all(arms, each); });
 }
 
-} // namespace bide::inline BIDE_ABI
+/// Calls each function of a range, in parallel if workers are free, and returns when all have
+/// ended. Ignores their values. To keep them, use parallel_transform() with a function that calls
+/// its argument.
+/// Blocks: as join().
+/// Throws: the exception of the first function, in the order of the range, that threw. All other
+/// functions have run then. stopped_error after a stop, if none has thrown. Otherwise as join(); if
+/// memory runs out in the middle, throws std::bad_alloc, and some functions have not run.
+/// Requires: copies of the range's iterators may be used by several threads at once.
+/// Cancellation: after a stop of the options, functions that have not begun are left out. The
+/// options' grain has no effect. Progress counts functions.
+template <parallel_range Range>
+    requires std::invocable<std::ranges::range_reference_t<Range>>
+void parallel_invoke(const fork_policy& on, Range&& functions) {
+    const fork_options& options = on.options();
+    const auto all = detail::elements_of(functions);
+    native_platform::atomic<bool> was_stopped{false};
+    const auto call = [&](std::size_t n) {
+        if (options.stop.stop_requested()) {
+            // Order: relaxed; the joins order it before the caller.
+            was_stopped.store(true, std::memory_order_relaxed);
+            return;
+        }
+        static_cast<void>((*all.at(n))());
+        if (options.progress != nullptr) {
+            options.progress->count(1);
+        }
+    };
+    if (options.progress != nullptr) {
+        options.progress->expect(all.size);
+    }
+    if (all.size != 0) {
+        on.forks().enter(
+            [&] { detail::fork_each(on.forks(), 0, static_cast<std::size_t>(all.size), call); });
+    }
+    // Order: relaxed; as in `call`.
+    if (was_stopped.load(std::memory_order_relaxed)) {
+        detail::throw_error(errc::stopped);
+    }
+}
 
-#include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_reduce.hpp>
-#include <bide/parallel/parallel_sort.hpp>
+} // namespace bide::inline BIDE_ABI
 
 #endif

@@ -2,14 +2,87 @@
 #ifndef BIDE_PARALLEL_FORK_POLICY_HPP
 #define BIDE_PARALLEL_FORK_POLICY_HPP
 
-#include <bide/core/config.hpp>
-#include <bide/parallel/detail/fork_entry.hpp>
-#include <bide/parallel/fork_progress.hpp>
-#include <bide/sched/scheduler.hpp>
+/// \file
+/// Where a parallel algorithm runs, the options that end it early, and its progress.
 
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <stop_token>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
+
+class scheduler;
+
+namespace detail {
+class forker;
+} // namespace detail
+
+/// Counts the finished iterations of all loops that got this object. The loops may run one after
+/// the other or at the same time. A loop updates the count after each leaf, which has many
+/// iterations if they are short.
+/// Destroys: the object must outlive these loops.
+template <class Platform> class basic_fork_progress {
+public:
+    /// Constructs it with 0 of 0 iterations.
+    basic_fork_progress() = default;
+    basic_fork_progress(const basic_fork_progress&) = delete;
+    basic_fork_progress& operator=(const basic_fork_progress&) = delete;
+
+    /// Returns the number of iterations that are done. It never decreases.
+    /// Memory order: what the counted iterations wrote is visible to the caller.
+    /// Thread safety: any thread may call it.
+    std::uint64_t done() const noexcept {
+        // Order: acquire [fork_progress.done]; sees what the counted iterations wrote.
+        return done_.load(std::memory_order_acquire);
+    }
+
+    /// Returns the number of iterations, finished or not, of all loops that have begun. It is at
+    /// least the number that an earlier call of done() returned.
+    std::uint64_t total() const noexcept {
+        // Order: relaxed; a thread that read done() has acquired the totals of that time
+        // [fork_progress.done].
+        return total_.load(std::memory_order_relaxed);
+    }
+
+    /// Adds iterations that a loop will do. Only loops call it.
+    void expect(std::uint64_t iterations) noexcept {
+        // Order: relaxed; the loop's jobs are published after this, and its counts follow
+        // [fork_progress.done].
+        total_.fetch_add(iterations, std::memory_order_relaxed);
+    }
+    /// Adds iterations that a loop has done. Only loops call it.
+    void count(std::uint64_t iterations) noexcept {
+        // Order: release [fork_progress.done]; a thread that reads the count sees what the
+        // iterations wrote.
+        done_.fetch_add(iterations, std::memory_order_release);
+    }
+
+private:
+    typename Platform::template atomic<std::uint64_t> done_{0};
+    typename Platform::template atomic<std::uint64_t> total_{0};
+};
+/// The progress of loops.
+using fork_progress = basic_fork_progress<native_platform>;
+
+/// The options of a parallel loop.
+struct fork_options {
+    /// The least number of iterations of a leaf, unless the loop has fewer. If it is 0, the loop
+    /// measures its iterations and decides.
+    std::size_t grain = 0;
+
+    /// The loop checks it before each leaf and each division. If a leaf was skipped because of a
+    /// stop, the loop throws stopped_error after all leaves that had begun have ended. If a call of
+    /// the body threw, the loop throws that exception instead. The effects of finished iterations
+    /// stay.
+    std::stop_token stop = {};
+
+    /// Counts the iterations of the loop. nullptr: they are not counted.
+    fork_progress* progress = nullptr;
+};
 
 /// Where a parallel algorithm runs, and its options: the first argument of each, in the place of
 /// std's execution policy. A scheduler converts to it; with options it is written in braces:
@@ -29,7 +102,7 @@ public:
     scheduler& where() const noexcept { return *scheduler_; }
 
     /// Returns what the algorithms fork with. Only they call it.
-    detail::forker forks() const noexcept { return detail::forker(*scheduler_); }
+    detail::forker forks() const noexcept; // in fork_join.hpp
 
 private:
     scheduler* scheduler_;

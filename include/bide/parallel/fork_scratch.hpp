@@ -17,18 +17,19 @@
 #include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/element_range.hpp>
-#include <bide/parallel/detail/plain_loops.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
 
-#include <algorithm> // the concepts of ranges
 #include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <memory>
+#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -180,14 +181,12 @@ template <parallel_range Range, class Make, class Body>
                             std::ranges::range_reference_t<Range>>
 void parallel_for(const fork_policy& on, Range&& range, fork_scratch<Make>& scratch, Body&& body) {
     const auto all = detail::elements_of(range);
-    detail::loop_on(on.forks(), all.numbers(), on.options(),
-                    [&](std::uint64_t from, std::uint64_t to) {
-                        const auto mine = scratch.borrow();
-                        detail::each_element(all.at(from), all.at(to), [&](auto&& element) {
-                            static_cast<void>(
-                                std::invoke(body, *mine, static_cast<decltype(element)>(element)));
-                        });
-                    });
+    detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
+        const auto mine = scratch.borrow();
+        detail::each_element(all.at(from), all.at(to), [&](auto&& element) {
+            static_cast<void>(std::invoke(body, *mine, static_cast<decltype(element)>(element)));
+        });
+    });
 }
 
 /// Calls body(object, element) as above, with objects that make() returns. Destroys the objects at

@@ -3,51 +3,28 @@
 #define BIDE_PARALLEL_PARALLEL_ADJACENT_DIFFERENCE_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_for.hpp>
-#include <bide/parallel/parallel_transform.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <span> // the concepts of ranges
+#include <type_traits>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The result of an operation for an element and the one before it.
-template <class Op, class It>
-using difference_t =
-    std::invoke_result_t<Op&, std::iter_reference_t<It>, std::iter_reference_t<It>>;
-
 template <class Out, class Op, class It>
 concept takes_differences =
     std::invocable<Op&, std::iter_reference_t<It>, std::iter_reference_t<It>> &&
-    parallel_output<Out, std::iter_reference_t<It>> && parallel_output<Out, difference_t<Op, It>>;
-
-template <class It, class Out, class Op>
-Out differences_in(const fork_policy& on, const elements<It>& in, const Out& out, Op& op) {
-    const elements<Out> places{out, in.size};
-    detail::loop_on(on.forks(), in.numbers(), on.options(),
-                    [&](std::uint64_t from, std::uint64_t to) {
-                        const It end = in.at(to);
-                        It it = in.at(from);
-                        Out place = places.at(from);
-                        if (from == 0) {
-                            *place = *it;
-                            ++it;
-                            ++place;
-                        }
-                        for (; it != end; ++it, static_cast<void>(++place)) {
-                            It before = it;
-                            --before;
-                            *place = std::invoke(op, *it, *before);
-                        }
-                    });
-    return places.at(in.size);
-}
+    parallel_output<Out, std::iter_reference_t<It>> &&
+    parallel_output<
+        Out, std::invoke_result_t<Op&, std::iter_reference_t<It>, std::iter_reference_t<It>>>;
 
 } // namespace detail
 
@@ -60,14 +37,31 @@ Out differences_in(const fork_policy& on, const elements<It>& in, const Out& out
 template <parallel_range Range, class Out, class Op = std::minus<>>
     requires detail::takes_differences<Out, Op, std::ranges::iterator_t<Range>>
 Out parallel_adjacent_difference(const fork_policy& on, Range&& range, Out out, Op op = {}) {
-    return detail::differences_in(on, detail::elements_of(range), out, op);
+    const auto in = detail::elements_of(range);
+    const detail::elements<Out> places{std::move(out), in.size};
+    detail::loop_over(on, in.numbers(), [&](std::uint64_t from, std::uint64_t to) {
+        const auto end = in.at(to);
+        auto it = in.at(from);
+        Out place = places.at(from);
+        if (from == 0) {
+            *place = *it;
+            ++it;
+            ++place;
+        }
+        for (; it != end; ++it, static_cast<void>(++place)) {
+            auto before = it;
+            --before;
+            *place = std::invoke(op, *it, *before);
+        }
+    });
+    return places.end();
 }
 
 /// Writes the differences of [first, last) in the same way.
-template <class It, class End, class Out, class Op = std::minus<>>
-    requires parallel_bounds<It, End> && detail::takes_differences<Out, Op, It>
-Out parallel_adjacent_difference(const fork_policy& on, It first, End last, Out out, Op op = {}) {
-    return detail::differences_in(on, detail::elements_of(first, last), out, op);
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_adjacent_difference(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_adjacent_difference(on, detail::elements_of(std::move(first), last),
+                                              std::forward<Args>(args)...);
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -16,11 +16,10 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/integer_cast.hpp>
-#include <bide/parallel/detail/element_range.hpp>
-#include <bide/parallel/detail/is_optional.hpp>
+#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_find.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -37,6 +36,15 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+template <class F, class It>
+concept gives_values =
+    std::invocable<F&, std::iter_reference_t<It>> && std::move_constructible<mapped_t<F, It>>;
+
+template <class F, class It>
+concept gives_optionals =
+    gives_values<F, It> &&
+    std::same_as<mapped_t<F, It>, std::optional<typename mapped_t<F, It>::value_type>>;
 
 // append(it, vector) appends the values of the element at `it`. `Values` is the number of values of
 // each element, or 0 if that is unknown.
@@ -89,52 +97,22 @@ private:
     std::vector<std::vector<T>> vectors_; // together the values, in order
 };
 
-template <class T, std::size_t Values, class Forker, class It, class Append>
-std::vector<T> collect_values_on(Forker forks, const fork_options& options, const elements<It>& in,
-                                 Append append) {
+template <class T, std::size_t Values, class On, class It, class Append>
+std::vector<T> collect(const On& on, const elements<It>& in, Append append) {
     collect_front<T, Values, It, Append> front(in, append, in.size);
-    detail::run_in_order(forks, options, in.size, front);
+    detail::run_in_order(on, in.size, front);
     return front.take();
 }
 
-template <class Forker, class It, class F>
-auto collect_each_on(Forker forks, const fork_options& options, const elements<It>& in, F& f) {
-    using value = mapped_t<F, It>;
-    return detail::collect_values_on<value, 1>(
-        forks, options, in,
-        [&f](const It& it, std::vector<value>& to) { to.push_back(std::invoke(f, *it)); });
+template <class On, class It, class F>
+auto collect_some(const On& on, const elements<It>& in, F& f) {
+    using value = typename mapped_t<F, It>::value_type;
+    return detail::collect<value, 0>(on, in, [&f](const It& it, std::vector<value>& to) {
+        if (auto&& some = std::invoke(f, *it); some.has_value()) {
+            to.push_back(*static_cast<decltype(some)>(some));
+        }
+    });
 }
-
-template <class Forker, class It, class F>
-auto collect_some_on(Forker forks, const fork_options& options, const elements<It>& in, F& f) {
-    using optional = mapped_t<F, It>;
-    using value = typename optional::value_type;
-    return detail::collect_values_on<value, 0>(
-        forks, options, in, [&f](const It& it, std::vector<value>& to) {
-            if (auto&& some = std::invoke(f, *it); some.has_value()) {
-                to.push_back(*static_cast<decltype(some)>(some));
-            }
-        });
-}
-
-template <class Forker, class It, class Predicate, class Projection>
-auto collect_if_on(Forker forks, const fork_options& options, const elements<It>& in,
-                   Predicate& predicate, Projection& projection) {
-    using value = std::iter_value_t<It>;
-    return detail::collect_values_on<value, 0>(
-        forks, options, in, [&](const It& it, std::vector<value>& to) {
-            if (std::invoke(predicate, std::invoke(projection, *it))) {
-                to.push_back(*it);
-            }
-        });
-}
-
-template <class F, class It>
-concept gives_values =
-    std::invocable<F&, std::iter_reference_t<It>> && std::move_constructible<mapped_t<F, It>>;
-
-template <class F, class It>
-concept gives_optionals = gives_values<F, It> && is_optional<mapped_t<F, It>>;
 
 template <class It, class Key> class histogram_front {
 public:
@@ -174,15 +152,6 @@ private:
     Key& key_;
     std::vector<std::size_t> counts_;
 };
-
-template <class Forker, class It, class Key>
-std::vector<std::size_t> histogram_on(Forker forks, const fork_options& options,
-                                      const elements<It>& in, std::size_t bins, Key& key) {
-    histogram_front<It, Key> front(in, key, bins);
-    // A part has as many elements as bins, so that its counts cost no more than its elements.
-    detail::run_in_order(forks, options, in.size, front, bins);
-    return front.take();
-}
 
 template <class It, class Key, class Value, class KeyType, class ValueType, class Hash, class Equal>
 class group_front {
@@ -240,17 +209,6 @@ private:
     std::unordered_map<KeyType, std::size_t, Hash, Equal> numbers_;
 };
 
-template <class Forker, class It, class Key, class Value, class Hash, class Equal>
-auto group_on(Forker forks, const fork_options& options, const elements<It>& in, Key& key,
-              Value& value, const Hash& hash, const Equal& equal) {
-    using key_type = mapped_t<Key, It>;
-    using value_type = mapped_t<Value, It>;
-    group_front<It, Key, Value, key_type, value_type, Hash, Equal> front(in, key, value, hash,
-                                                                         equal);
-    detail::run_in_order(forks, options, in.size, front);
-    return front.take();
-}
-
 // What gives the keys and the values of groups, and finds keys again.
 template <class Key, class Value, class Hash, class Equal, class It>
 concept gives_groups =
@@ -273,14 +231,11 @@ concept gives_groups =
 template <parallel_range Range, class F>
     requires detail::gives_values<F, std::ranges::iterator_t<Range>>
 auto parallel_collect(const fork_policy& on, Range&& range, F f) {
-    return detail::collect_each_on(on.forks(), on.options(), detail::elements_of(range), f);
-}
-
-/// Collects from [first, last) in the same way.
-template <class It, class End, class F>
-    requires parallel_bounds<It, End> && detail::gives_values<F, It>
-auto parallel_collect(const fork_policy& on, It first, End last, F f) {
-    return detail::collect_each_on(on.forks(), on.options(), detail::elements_of(first, last), f);
+    using iterator = std::ranges::iterator_t<Range>;
+    using value = detail::mapped_t<F, iterator>;
+    return detail::collect<value, 1>(
+        on, detail::elements_of(range),
+        [&f](const iterator& it, std::vector<value>& to) { to.push_back(std::invoke(f, *it)); });
 }
 
 /// Returns a vector of the values of f(element), which is a std::optional. Leaves out the elements
@@ -288,14 +243,7 @@ auto parallel_collect(const fork_policy& on, It first, End last, F f) {
 template <parallel_range Range, class F>
     requires detail::gives_optionals<F, std::ranges::iterator_t<Range>>
 auto parallel_collect_some(const fork_policy& on, Range&& range, F f) {
-    return detail::collect_some_on(on.forks(), on.options(), detail::elements_of(range), f);
-}
-
-/// Collects from [first, last) in the same way.
-template <class It, class End, class F>
-    requires parallel_bounds<It, End> && detail::gives_optionals<F, It>
-auto parallel_collect_some(const fork_policy& on, It first, End last, F f) {
-    return detail::collect_some_on(on.forks(), on.options(), detail::elements_of(first, last), f);
+    return detail::collect_some(on, detail::elements_of(range), f);
 }
 
 /// Returns a vector of the elements for which predicate(projection(element)) is true. Otherwise as
@@ -306,39 +254,30 @@ template <parallel_range Range, class Predicate, class Projection = std::identit
 std::vector<std::ranges::range_value_t<Range>>
 parallel_collect_if(const fork_policy& on, Range&& range, Predicate predicate,
                     Projection projection = {}) {
-    return detail::collect_if_on(on.forks(), on.options(), detail::elements_of(range), predicate,
-                                 projection);
-}
-
-/// Collects from [first, last) in the same way.
-template <class It, class End, class Predicate, class Projection = std::identity>
-    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
-std::vector<std::iter_value_t<It>> parallel_collect_if(const fork_policy& on, It first, End last,
-                                                       Predicate predicate,
-                                                       Projection projection = {}) {
-    return detail::collect_if_on(on.forks(), on.options(), detail::elements_of(first, last),
-                                 predicate, projection);
+    using iterator = std::ranges::iterator_t<Range>;
+    using value = std::iter_value_t<iterator>;
+    return detail::collect<value, 0>(on, detail::elements_of(range),
+                                     [&](const iterator& it, std::vector<value>& to) {
+                                         if (std::invoke(predicate, std::invoke(projection, *it))) {
+                                             to.push_back(*it);
+                                         }
+                                     });
 }
 
 /// Counts how many elements have each key. Returns a vector of `bins` counts; key(element) is an
 /// integer of [0, bins).
 /// Throws: std::out_of_range for another key. Otherwise as parallel_collect().
-/// Complexity: O(n + bins). Each thief has counts of its own, and takes no part with fewer elements
-/// than bins.
+/// Complexity: O(n + bins). Each thief has counts of its own, and takes only parts that have at least
+/// as many elements as there are bins.
 template <parallel_range Range, class Key = std::identity>
     requires std::integral<detail::mapped_t<Key, std::ranges::iterator_t<Range>>>
 std::vector<std::size_t> parallel_histogram(const fork_policy& on, Range&& range, std::size_t bins,
                                             Key key = {}) {
-    return detail::histogram_on(on.forks(), on.options(), detail::elements_of(range), bins, key);
-}
-
-/// Counts in [first, last) in the same way.
-template <class It, class End, class Key = std::identity>
-    requires parallel_bounds<It, End> && std::integral<detail::mapped_t<Key, It>>
-std::vector<std::size_t> parallel_histogram(const fork_policy& on, It first, End last,
-                                            std::size_t bins, Key key = {}) {
-    return detail::histogram_on(on.forks(), on.options(), detail::elements_of(first, last), bins,
-                                key);
+    const auto in = detail::elements_of(range);
+    detail::histogram_front<std::ranges::iterator_t<Range>, Key> front(in, key, bins);
+    // A part has as many elements as bins, so that its counts cost no more than its elements.
+    detail::run_in_order(on, in.size, front, bins);
+    return front.take();
 }
 
 /// Groups the elements by key(element). Returns a vector of pairs of a key and a vector of
@@ -353,18 +292,13 @@ template <parallel_range Range, class Key, class Value = std::identity,
     requires detail::gives_groups<Key, Value, Hash, Equal, std::ranges::iterator_t<Range>>
 auto parallel_group_by(const fork_policy& on, Range&& range, Key key, Value value = {},
                        Hash hash = {}, Equal equal = {}) {
-    return detail::group_on(on.forks(), on.options(), detail::elements_of(range), key, value, hash,
-                            equal);
-}
-
-/// Groups the elements of [first, last) in the same way.
-template <class It, class End, class Key, class Value = std::identity,
-          class Hash = std::hash<detail::mapped_t<Key, It>>, class Equal = std::equal_to<>>
-    requires parallel_bounds<It, End> && detail::gives_groups<Key, Value, Hash, Equal, It>
-auto parallel_group_by(const fork_policy& on, It first, End last, Key key, Value value = {},
-                       Hash hash = {}, Equal equal = {}) {
-    return detail::group_on(on.forks(), on.options(), detail::elements_of(first, last), key, value,
-                            hash, equal);
+    using iterator = std::ranges::iterator_t<Range>;
+    const auto in = detail::elements_of(range);
+    detail::group_front<iterator, Key, Value, detail::mapped_t<Key, iterator>,
+                        detail::mapped_t<Value, iterator>, Hash, Equal>
+        front(in, key, value, hash, equal);
+    detail::run_in_order(on, in.size, front);
+    return front.take();
 }
 
 } // namespace bide::inline BIDE_ABI

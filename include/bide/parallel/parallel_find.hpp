@@ -10,13 +10,11 @@
 /// search costs little more than what a serial one looks at, times the threads that take part.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/element_range.hpp>
-#include <bide/parallel/detail/loop_state.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/detail/plain_loops.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
-#include <bide/parallel/parallel_for.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -25,6 +23,7 @@
 #include <iterator>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -36,9 +35,22 @@ template <class T> struct equals_number {
     bool operator()(const T& element) const noexcept { return element == value; }
     T value;
 };
-template <class Predicate, class It, class Projection>
-concept compares_numbers = plain_numbers<It, Projection> &&
-                           std::is_same_v<Predicate, equals_number<std::iter_value_t<It>>>;
+// Returns the first place of [first, last) that holds the number, or `last`.
+template <class T> const T* find_number(const T* first, const T* const last, T value) {
+    for (; last - first >= plain_block; first += plain_block) {
+        std::uint32_t matches = 0;
+        for (int k = 0; k < plain_block; ++k) {
+            matches += first[k] == value ? 1U : 0U;
+        }
+        if (matches != 0) {
+            break;
+        }
+    }
+    while (first != last && !(*first == value)) {
+        ++first;
+    }
+    return first;
+}
 
 // Returns how many elements are before the first match. std::find_if looks at several elements in one
 // step of its loop. It refuses iterators whose difference is wider than all integers, such as those of
@@ -55,10 +67,11 @@ std::uint64_t find_serially(const It& begin, const It& end, Matches matches) {
 }
 
 // Returns the number of a match, or all.size if there is none.
-template <wanted_match Wanted, class Forker, class It, class Predicate, class Projection>
-std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options& options,
-                      Predicate& predicate, Projection& projection) {
-    using platform = typename Forker::platform;
+template <wanted_match Wanted, class On, class It, class Predicate, class Projection>
+std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predicate,
+                         Projection& projection) {
+    using forker_type = decltype(on.forks());
+    using platform = typename forker_type::platform;
     using projected = std::invoke_result_t<Projection&, std::iter_reference_t<It>>;
     constexpr std::uint64_t none = (std::numeric_limits<std::uint64_t>::max)();
     if (all.size == 0) {
@@ -69,7 +82,8 @@ std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options&
         std::uint64_t match = none;
         detail::run_with_callee<projected>(predicate, [&](auto& callee) {
             const It begin = all.at(from);
-            if constexpr (compares_numbers<Predicate, It, Projection>) {
+            if constexpr (plain_numbers<It> && std::is_same_v<Projection, std::identity> &&
+                          std::is_same_v<Predicate, equals_number<std::iter_value_t<It>>>) {
                 auto* const first = detail::unwrap(begin);
                 match = from +
                         static_cast<std::uint64_t>(
@@ -90,7 +104,8 @@ std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options&
         detail::lower(found, match);
         return Wanted == wanted_match::any ? 0 : match;
     };
-    parallel_loop<Forker, std::uint64_t, decltype(leaf)> loop(forks, all.numbers(), options, leaf);
+    parallel_loop<forker_type, std::uint64_t, decltype(leaf)> loop(on.forks(), all.numbers(),
+                                                                   on.options(), leaf);
     const auto result = [&] {
         // Order: relaxed; the loop's joins order it after the leaves.
         const std::uint64_t match = found.load(std::memory_order_relaxed);
@@ -116,32 +131,14 @@ std::uint64_t find_on(Forker forks, const elements<It>& all, const fork_options&
     return result();
 }
 
-// What a predicate gets of a range.
-template <class Predicate, class It, class Projection>
-concept finds_in =
-    std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
-    std::predicate<Predicate&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
-
 // Returns what parallel_find() searches for.
 template <class It, class Projection, class T> auto equals(const T& value) {
-    if constexpr (plain_numbers<It, Projection> && std::is_same_v<T, std::iter_value_t<It>>) {
+    if constexpr (plain_numbers<It> && std::is_same_v<Projection, std::identity> &&
+                  std::is_same_v<T, std::iter_value_t<It>>) {
         return equals_number<T>{value};
     } else {
         return [&value](auto&& element) -> bool { return element == value; };
     }
-}
-
-template <wanted_match Wanted, class It, class Predicate, class Projection>
-It found_in(const fork_policy& on, const elements<It>& all, Predicate& predicate,
-            Projection& projection) {
-    return all.at(detail::find_on<Wanted>(on.forks(), all, on.options(), predicate, projection));
-}
-
-template <class It, class Predicate, class Projection>
-bool finds_any(const fork_policy& on, const elements<It>& all, Predicate& predicate,
-               Projection& projection) {
-    return detail::find_on<wanted_match::any>(on.forks(), all, on.options(), predicate,
-                                              projection) != all.size;
 }
 
 } // namespace detail
@@ -160,17 +157,15 @@ template <parallel_range Range, class Predicate, class Projection = std::identit
 std::ranges::borrowed_iterator_t<Range> parallel_find_if(const fork_policy& on, Range&& range,
                                                          Predicate predicate,
                                                          Projection projection = {}) {
-    return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(range), predicate,
-                                                         projection);
+    const auto all = detail::elements_of(range);
+    return all.at(detail::find_match<detail::wanted_match::first>(on, all, predicate, projection));
 }
 
 /// Searches [first, last) in the same way.
-template <class It, class End, class Predicate, class Projection = std::identity>
-    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
-It parallel_find_if(const fork_policy& on, It first, End last, Predicate predicate,
-                    Projection projection = {}) {
-    return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(first, last),
-                                                         predicate, projection);
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_find_if(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_find_if(on, detail::elements_of(std::move(first), last),
+                                  std::forward<Args>(args)...);
 }
 
 /// Returns an iterator to the first element whose projection equals `value`, or the end.
@@ -180,24 +175,20 @@ template <parallel_range Range, class T, class Projection = std::identity>
 std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Range&& range,
                                                       const T& value, Projection projection = {}) {
     auto equals = detail::equals<std::ranges::iterator_t<Range>, Projection>(value);
-    return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(range), equals,
-                                                         projection);
+    const auto all = detail::elements_of(range);
+    return all.at(detail::find_match<detail::wanted_match::first>(on, all, equals, projection));
 }
 
 /// Searches [first, last) in the same way.
-template <class It, class End, class T, class Projection = std::identity>
-    requires parallel_bounds<It, End> &&
-             std::regular_invocable<Projection&, std::iter_reference_t<It>>
-It parallel_find(const fork_policy& on, It first, End last, const T& value,
-                 Projection projection = {}) {
-    auto equals = detail::equals<It, Projection>(value);
-    return detail::found_in<detail::wanted_match::first>(on, detail::elements_of(first, last),
-                                                         equals, projection);
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_find(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_find(on, detail::elements_of(std::move(first), last),
+                               std::forward<Args>(args)...);
 }
 
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
 /// If there are several, returns any of them: as soon as one is known, no thread begins another part
-/// of the range, except the part at its beginning.
+/// of the range but the first one.
 /// Throws: if no match was found, the exception of the first call, in the order of the range, that
 /// threw, or stopped_error after a stop. Otherwise as parallel_find_if().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
@@ -205,70 +196,8 @@ template <parallel_range Range, class Predicate, class Projection = std::identit
 std::ranges::borrowed_iterator_t<Range> parallel_find_any(const fork_policy& on, Range&& range,
                                                           Predicate predicate,
                                                           Projection projection = {}) {
-    return detail::found_in<detail::wanted_match::any>(on, detail::elements_of(range), predicate,
-                                                       projection);
-}
-
-/// Searches [first, last) in the same way.
-template <class It, class End, class Predicate, class Projection = std::identity>
-    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
-It parallel_find_any(const fork_policy& on, It first, End last, Predicate predicate,
-                     Projection projection = {}) {
-    return detail::found_in<detail::wanted_match::any>(on, detail::elements_of(first, last),
-                                                       predicate, projection);
-}
-
-/// Returns true if predicate(projection(element)) is true for an element of the range.
-/// Otherwise as parallel_find_any().
-template <parallel_range Range, class Predicate, class Projection = std::identity>
-    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
-bool parallel_any_of(const fork_policy& on, Range&& range, Predicate predicate,
-                     Projection projection = {}) {
-    return detail::finds_any(on, detail::elements_of(range), predicate, projection);
-}
-
-/// Asks the same of [first, last).
-template <class It, class End, class Predicate, class Projection = std::identity>
-    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
-bool parallel_any_of(const fork_policy& on, It first, End last, Predicate predicate,
-                     Projection projection = {}) {
-    return detail::finds_any(on, detail::elements_of(first, last), predicate, projection);
-}
-
-/// Returns true if predicate(projection(element)) is true for no element of the range.
-/// Otherwise as parallel_find_any().
-template <parallel_range Range, class Predicate, class Projection = std::identity>
-    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
-bool parallel_none_of(const fork_policy& on, Range&& range, Predicate predicate,
-                      Projection projection = {}) {
-    return !detail::finds_any(on, detail::elements_of(range), predicate, projection);
-}
-
-/// Asks the same of [first, last).
-template <class It, class End, class Predicate, class Projection = std::identity>
-    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
-bool parallel_none_of(const fork_policy& on, It first, End last, Predicate predicate,
-                      Projection projection = {}) {
-    return !detail::finds_any(on, detail::elements_of(first, last), predicate, projection);
-}
-
-/// Returns true if predicate(projection(element)) is true for all elements of the range.
-/// Otherwise as parallel_find_any(), with an element for which it is false as the match.
-template <parallel_range Range, class Predicate, class Projection = std::identity>
-    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
-bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,
-                     Projection projection = {}) {
-    auto fails = std::not_fn(std::ref(predicate));
-    return !detail::finds_any(on, detail::elements_of(range), fails, projection);
-}
-
-/// Asks the same of [first, last).
-template <class It, class End, class Predicate, class Projection = std::identity>
-    requires parallel_bounds<It, End> && detail::finds_in<Predicate, It, Projection>
-bool parallel_all_of(const fork_policy& on, It first, End last, Predicate predicate,
-                     Projection projection = {}) {
-    auto fails = std::not_fn(std::ref(predicate));
-    return !detail::finds_any(on, detail::elements_of(first, last), fails, projection);
+    const auto all = detail::elements_of(range);
+    return all.at(detail::find_match<detail::wanted_match::any>(on, all, predicate, projection));
 }
 
 } // namespace bide::inline BIDE_ABI

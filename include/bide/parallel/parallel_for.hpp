@@ -7,22 +7,19 @@
 /// over chunks of either. detail/parallel_loop.hpp tells how a loop divides itself.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/element_range.hpp>
-#include <bide/parallel/detail/fork_entry.hpp>
-#include <bide/parallel/detail/loop_range.hpp>
+#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/detail/plain_loops.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
-#include <bide/sched/scheduler.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <span> // the concepts of ranges
 #include <type_traits>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 
@@ -58,63 +55,20 @@ private:
 
 namespace detail {
 
-// Calls run(callee) for a plain loop of calls callee(arg). If `body` is small and can be called as
-// const, the callee is a copy of it. No other code knows the address of the copy, so the compiler
-// keeps the captures in registers.
-template <class Arg, class Body, class Run> void run_with_callee(Body& body, const Run& run) {
-    using plain = std::decay_t<Body>; // a function becomes a pointer to it
-    if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= 64 &&
-                  std::is_constructible_v<const plain, Body&> &&
-                  std::is_invocable_v<const plain&, Arg>) {
-        const plain mine(body);
-        run(mine);
-    } else {
-        run(body);
-    }
-}
-
-template <class Forker, class Index, class Leaf>
-void loop_on(Forker forks, loop_range<Index> all, const fork_options& options, Leaf leaf) {
-    if (!all.empty()) {
-        parallel_loop<Forker, Index, Leaf>(forks, all, options, leaf).run(all);
-    }
-}
-
-template <class Forker, class First, class Last, class Body>
-void parallel_for_on(Forker forks, First first, Last last, const fork_options& options,
-                     Body& body) {
+template <class On, class First, class Last, class Body>
+void for_indices(const On& on, First first, Last last, Body& body) {
     using index = std::common_type_t<First, Last>;
-    detail::loop_on(forks, range_of(first, last), options, [&body](index begin, index end) {
+    detail::loop_over(on, range_of(first, last), [&body](index begin, index end) {
         detail::run_with_callee<index>(body, [begin, end](auto& callee) {
             detail::each_index(begin, end, [&callee](index at) { static_cast<void>(callee(at)); });
         });
     });
 }
 
-template <class Forker, class It, class Body>
-void for_elements_on(Forker forks, const elements<It>& all, const fork_options& options,
-                     Body& body) {
-    using reference = std::iter_reference_t<It>;
-    detail::loop_on(forks, all.numbers(), options, [&](std::uint64_t from, std::uint64_t to) {
-        detail::run_with_callee<reference>(body, [&](auto& callee) {
-            detail::each_element(all.at(from), all.at(to), [&callee](auto&& element) {
-                static_cast<void>(std::invoke(callee, static_cast<decltype(element)>(element)));
-            });
-        });
-    });
-}
-
-template <class Forker, class It, class Body>
-void for_chunks_on(Forker forks, const elements<It>& all, const fork_options& options, Body& body) {
-    detail::loop_on(forks, all.numbers(), options, [&](std::uint64_t from, std::uint64_t to) {
-        static_cast<void>(std::invoke(body, parallel_chunk<It>(all.at(from), to - from, from)));
-    });
-}
-
 } // namespace detail
 
 /// Calls body(i) for each index i of [first, last), in any order, on the calling thread and on idle
-/// workers of `s`. The type of i is std::common_type_t<First, Last>. The bounds are compared as
+/// workers. The type of i is std::common_type_t<First, Last>. The bounds are compared as
 /// numbers; if first >= last, the function does nothing. The return value of body is ignored.
 /// Blocks: until all calls have ended. Meanwhile the caller runs parts of the loop.
 /// Throws: of the calls that threw, the exception of the call with the lowest index. All calls with
@@ -126,26 +80,8 @@ void for_chunks_on(Forker forks, const elements<It>& all, const fork_options& op
 /// Cancellation: see fork_options::stop.
 template <class First, class Last, class Body>
     requires detail::loop_index<First> && detail::loop_index<Last>
-void parallel_for(scheduler& s, First first, Last last, const fork_options& options, Body&& body) {
-    detail::parallel_for_on(detail::forker(s), first, last, options, body);
-}
-
-/// Runs the loop as above, with the options of the policy.
-template <class First, class Last, class Body>
-    requires detail::loop_index<First> && detail::loop_index<Last>
 void parallel_for(const fork_policy& on, First first, Last last, Body&& body) {
-    detail::parallel_for_on(on.forks(), first, last, on.options(), body);
-}
-
-/// Runs the loop as above, with a grain: a leaf has at least `grain` iterations, unless the loop
-/// has fewer, and less than twice that number. 0 is the default.
-/// Throws: also std::invalid_argument if the grain is negative.
-template <class First, class Last, class Grain, class Body>
-    requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>
-void parallel_for(scheduler& s, First first, Last last, Grain grain, Body&& body) {
-    fork_options options;
-    options.grain = detail::grain_of(grain);
-    detail::parallel_for_on(detail::forker(s), first, last, options, body);
+    detail::for_indices(on, first, last, body);
 }
 
 /// Calls body(element) for each element of the range, in any order, on the calling thread and on
@@ -159,14 +95,21 @@ void parallel_for(scheduler& s, First first, Last last, Grain grain, Body&& body
 template <parallel_range Range, class Body>
     requires std::invocable<Body&, std::ranges::range_reference_t<Range>>
 void parallel_for(const fork_policy& on, Range&& range, Body&& body) {
-    detail::for_elements_on(on.forks(), detail::elements_of(range), on.options(), body);
+    const auto all = detail::elements_of(range);
+    detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
+        detail::run_with_callee<std::ranges::range_reference_t<Range>>(body, [&](auto& callee) {
+            detail::each_element(all.at(from), all.at(to), [&callee](auto&& element) {
+                static_cast<void>(std::invoke(callee, static_cast<decltype(element)>(element)));
+            });
+        });
+    });
 }
 
 /// Runs the loop over the elements of [first, last). If `last` is before `first`, does nothing.
-template <class It, class End, class Body>
-    requires parallel_bounds<It, End> && std::invocable<Body&, std::iter_reference_t<It>>
+template <class It, detail::parallel_end<It> End, class Body>
+    requires std::invocable<Body&, std::iter_reference_t<It>>
 void parallel_for(const fork_policy& on, It first, End last, Body&& body) {
-    detail::for_elements_on(on.forks(), detail::elements_of(first, last), on.options(), body);
+    bide::parallel_for(on, detail::elements_of(std::move(first), last), std::forward<Body>(body));
 }
 
 /// Calls body(chunk) for parallel_chunks that together are the range, in any order. The loop decides
@@ -178,14 +121,11 @@ void parallel_for(const fork_policy& on, It first, End last, Body&& body) {
 template <parallel_range Range, class Body>
     requires std::invocable<Body&, parallel_chunk<std::ranges::iterator_t<Range>>>
 void parallel_for_chunks(const fork_policy& on, Range&& range, Body&& body) {
-    detail::for_chunks_on(on.forks(), detail::elements_of(range), on.options(), body);
-}
-
-/// Runs the loop over chunks of [first, last).
-template <class It, class End, class Body>
-    requires parallel_bounds<It, End> && std::invocable<Body&, parallel_chunk<It>>
-void parallel_for_chunks(const fork_policy& on, It first, End last, Body&& body) {
-    detail::for_chunks_on(on.forks(), detail::elements_of(first, last), on.options(), body);
+    const auto all = detail::elements_of(range);
+    using chunk = parallel_chunk<std::ranges::iterator_t<Range>>;
+    detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
+        static_cast<void>(std::invoke(body, chunk(all.at(from), to - from, from)));
+    });
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -3,16 +3,19 @@
 #define BIDE_PARALLEL_PARALLEL_MERGE_HPP
 
 /// \file
-/// Merges two sorted ranges into a third place: parallel_merge(). The loop runs over the places that
-/// are written. A part finds by a binary search which elements of both ranges belong there. So its
-/// work does not depend on how the ranges interleave.
+/// Merges two sorted ranges: parallel_merge() into a third place, parallel_inplace_merge() within a
+/// range. The loop of parallel_merge() runs over the places that are written. A part finds by a
+/// binary search which elements of both ranges belong there. So its work does not depend on how the
+/// ranges interleave.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/element_range.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/detail/merge_sort.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
-#include <bide/parallel/parallel_for.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,6 +23,7 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -32,7 +36,7 @@ template <class Left, class Right, class ComesFirst>
 std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>& right,
                               std::uint64_t n, const ComesFirst& comes_first) {
     std::uint64_t low = n > right.size ? n - right.size : 0;
-    std::uint64_t high = (std::min)(n, left.size);
+    std::uint64_t high = lesser_of(n, left.size);
     while (low != high) {
         const std::uint64_t middle = low + (high - low) / 2;
         // The element at `middle` is among the first n unless the right one at n - middle - 1 comes
@@ -86,27 +90,26 @@ void merge_copies(Left left, const Left left_end, Right right, const Right right
     std::ranges::copy(right, right_end, std::ranges::copy(left, left_end, to).out);
 }
 
-template <class Left, class Right, class Out, class Compare, class ProjectLeft, class ProjectRight>
-Out merge_in(const fork_policy& on, const elements<Left>& left, const elements<Right>& right,
-             Out out, Compare& less, ProjectLeft& project_left, ProjectRight& project_right) {
-    const auto comes_first = [&](auto&& r, auto&& l) -> bool {
-        return std::invoke(less, std::invoke(project_right, std::forward<decltype(r)>(r)),
-                           std::invoke(project_left, std::forward<decltype(l)>(l)));
-    };
-    const elements<Out> to{out, left.size + right.size};
-    fork_options options = on.options();
-    if (options.grain == 0) {
-        options.grain = 8'192; // the two searches of a part cost little beside its copies
-    }
-    detail::loop_on(on.forks(), to.numbers(), options, [&](std::uint64_t begin, std::uint64_t end) {
-        const auto from = detail::taken_from_left(left, right, begin, comes_first);
-        // If comparisons contradict each other, the second search may go back, or too far.
-        const auto until = std::clamp(detail::taken_from_left(left, right, end, comes_first), from,
-                                      (std::min)(from + (end - begin), left.size));
-        detail::merge_copies(left.at(from), left.at(until), right.at(begin - from),
-                             right.at(end - until), to.at(begin), comes_first);
+// Merges the two parts of a range, of which the first has `size` elements.
+template <class On, class It, class Compare>
+void inplace_merge(const On& on, const elements<It>& all, std::uint64_t size, Compare& less) {
+    const auto begin = detail::unwrap(all.first);
+    const auto middle = detail::unwrap(all.at(size));
+    const auto end = detail::unwrap(all.end());
+    detail::in_one_fork(on, all.size, all.size, [&](auto& state) {
+        if (begin == middle || middle == end || !less(*middle, *(middle - 1))) {
+            return state.count(all.size);
+        }
+        using place = std::remove_const_t<decltype(begin)>;
+        merge_sort<decltype(on.forks()), place, Compare> merging(on.forks(), begin, end, less,
+                                                                 state);
+        if (!merging) {
+            BIDE_THROW(std::bad_alloc());
+        }
+        long_runs<place> runs;
+        runs.assign(begin, middle, end);
+        merging.run(runs);
     });
-    return to.at(to.size);
 }
 
 } // namespace detail
@@ -128,23 +131,63 @@ template <parallel_range Left, parallel_range Right, class Out, class Compare = 
                             Compare, ProjectLeft, ProjectRight>
 Out parallel_merge(const fork_policy& on, Left&& left, Right&& right, Out out, Compare less = {},
                    ProjectLeft project_left = {}, ProjectRight project_right = {}) {
-    return detail::merge_in(on, detail::elements_of(left), detail::elements_of(right),
-                            std::move(out), less, project_left, project_right);
+    const auto l = detail::elements_of(left);
+    const auto r = detail::elements_of(right);
+    const auto comes_first = [&](auto&& b, auto&& a) -> bool {
+        return std::invoke(less, std::invoke(project_right, std::forward<decltype(b)>(b)),
+                           std::invoke(project_left, std::forward<decltype(a)>(a)));
+    };
+    const detail::elements<Out> to{std::move(out), l.size + r.size};
+    fork_options options = on.options();
+    if (options.grain == 0) {
+        options.grain = 8'192; // the two searches of a part cost little beside its copies
+    }
+    const auto merge_part = [&](std::uint64_t begin, std::uint64_t end) {
+        const auto from = detail::taken_from_left(l, r, begin, comes_first);
+        // If comparisons contradict each other, the second search may go back, or too far.
+        const auto until = std::clamp(detail::taken_from_left(l, r, end, comes_first), from,
+                                      (std::min)(from + (end - begin), l.size));
+        detail::merge_copies(l.at(from), l.at(until), r.at(begin - from), r.at(end - until),
+                             to.at(begin), comes_first);
+    };
+    detail::loop_over(fork_policy(on.where(), std::move(options)), to.numbers(), merge_part);
+    return to.end();
 }
 
 /// Merges [left, left_end) and [right, right_end) in the same way.
-template <class Left, class LeftEnd, class Right, class RightEnd, class Out,
-          class Compare = std::ranges::less, class ProjectLeft = std::identity,
-          class ProjectRight = std::identity>
-    requires parallel_bounds<Left, LeftEnd> && parallel_bounds<Right, RightEnd> &&
-             std::random_access_iterator<Out> && (!detail::packs_bits<Out>) &&
-             std::mergeable<Left, Right, Out, Compare, ProjectLeft, ProjectRight>
-Out parallel_merge(const fork_policy& on, Left left, LeftEnd left_end, Right right,
-                   RightEnd right_end, Out out, Compare less = {}, ProjectLeft project_left = {},
-                   ProjectRight project_right = {}) {
-    return detail::merge_in(on, detail::elements_of(left, left_end),
-                            detail::elements_of(right, right_end), std::move(out), less,
-                            project_left, project_right);
+template <class Left, detail::parallel_end<Left> LeftEnd, class Right,
+          detail::parallel_end<Right> RightEnd, class... Args>
+auto parallel_merge(const fork_policy& on, Left left, LeftEnd left_end, Right right,
+                    RightEnd right_end, Args&&... args) {
+    return bide::parallel_merge(on, detail::elements_of(left, left_end),
+                                detail::elements_of(right, right_end), std::forward<Args>(args)...);
+}
+
+/// Merges the sorted parts before and from `middle` of a range by less(projection(a),
+/// projection(b)). Allocates a buffer for as many elements. Of equal elements, those of the first
+/// part come first, and those of one part keep their order.
+/// Blocks, requires: as parallel_stable_sort().
+/// Throws: as parallel_stable_sort(). If there is no memory for the buffer, throws std::bad_alloc
+/// with nothing changed, where std::inplace_merge works without a buffer.
+/// Cancellation: as parallel_stable_sort().
+template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+    requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
+void parallel_inplace_merge(const fork_policy& on, Range&& range,
+                            std::ranges::iterator_t<Range> middle, Compare less = {},
+                            Projection projection = {}) {
+    auto&& call = detail::callable(less, projection);
+    const auto all = detail::elements_of(range);
+    detail::inplace_merge(on, all, static_cast<std::uint64_t>(middle - all.first), call);
+}
+
+/// Does the same in [first, last).
+template <class It, detail::parallel_end<It> End, class Compare = std::less<>,
+          class Projection = std::identity>
+    requires std::sortable<It, Compare, Projection>
+void parallel_inplace_merge(const fork_policy& on, It first, It middle, End last, Compare less = {},
+                            Projection projection = {}) {
+    bide::parallel_inplace_merge(on, detail::elements_of(first, last), std::move(middle),
+                                 std::move(less), std::move(projection));
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -7,70 +7,122 @@
 /// place, parallel_partial_sort() sorts the least elements. Neither is ever quadratic.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/element_range.hpp>
-#include <bide/parallel/detail/select.hpp>
-#include <bide/parallel/detail/sort_on.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/detail/quick_sort.hpp>
+#include <bide/parallel/detail/sort_parts.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/parallel_sort.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-template <class Forker, class It, class Compare>
-void nth_element_on(Forker forks, It begin, It nth, It end, Compare& less,
-                    const fork_options& options) {
-    const auto size = static_cast<std::uint64_t>(end - begin);
-    detail::in_one_fork(forks, size, options, size, [&](sort_state<Forker>& state) {
-        if (nth == end) {
-            return state.count(size);
+// Quickselect: partitions the range, then the part that has the wanted place. All threads take part
+// in a partition of a large part. After log2(n) bad partitions, the part is sorted by heap sort. So
+// every input takes O(n log n) at most.
+//
+// Moves to `nth` the element that a sort would put there. No element before it is greater, and no
+// element behind it is less. The state's iterations are the elements; those that need not be looked
+// at again are counted.
+// Requires: begin <= nth < end.
+template <class Forker, class It, class Compare, class State>
+void select(const Forker& forks, It begin, It nth, It end, Compare& less, State& state) {
+    using difference = std::iter_difference_t<It>;
+    const It origin = begin;
+    const auto leaves_out = [&](It at) {
+        return state.leaves_out(static_cast<std::uint64_t>(at - origin));
+    };
+    const auto divide = [&](It first, It last, const auto& goes_left) {
+        return last - first < parallel_divide_size
+                   ? detail::divide(first, last, goes_left)
+                   : detail::divide_in_parallel(forks, first, last, goes_left, leaves_out);
+    };
+    auto bad_ones = static_cast<int>(std::bit_width(static_cast<std::size_t>(end - begin)));
+    bool leftmost = true;
+    while (end - begin > 24) {
+        if (leaves_out(origin)) {
+            return;
         }
-        detail::select(forks, begin, nth, end, less, state);
-    });
-}
-
-template <class Forker, class It, class Compare>
-void partial_sort_on(Forker forks, It begin, It middle, It end, Compare& less,
-                     const fork_options& options) {
-    const auto size = static_cast<std::uint64_t>(end - begin);
-    const auto sorted = static_cast<std::uint64_t>(middle - begin);
-    detail::in_one_fork(forks, size, options, size + sorted, [&](sort_state<Forker>& state) {
-        if (begin == middle || middle == end) {
-            state.count(size);
+        const difference size = end - begin;
+        detail::choose_pivot(begin, end, less);
+        if (!leftmost && !less(*(begin - 1), *begin)) {
+            const It next = detail::partition_equal(begin, end, less, divide) + 1;
+            if (leaves_out(origin)) {
+                return;
+            }
+            if (nth < next) {
+                return state.count(static_cast<std::uint64_t>(size));
+            }
+            state.count(static_cast<std::uint64_t>(next - begin));
+            begin = next;
+            continue;
+        }
+        const It pivot = detail::partition_less(begin, end, less, divide).middle;
+        if (leaves_out(origin)) {
+            return;
+        }
+        if (pivot == nth) {
+            return state.count(static_cast<std::uint64_t>(size));
+        }
+        if ((std::min)(pivot - begin, end - pivot - 1) < size / 8 && --bad_ones == 0) {
+            break;
+        }
+        if (nth < pivot) {
+            state.count(static_cast<std::uint64_t>(end - pivot));
+            end = pivot;
         } else {
-            detail::select(forks, begin, middle, end, less, state);
+            state.count(static_cast<std::uint64_t>(pivot + 1 - begin));
+            begin = pivot + 1;
+            leftmost = false;
         }
-        if (begin != middle && !state.leaves_out(0)) {
-            detail::sort_here(forks, begin, middle, less, state);
+        detail::break_patterns(begin, end);
+    }
+    if (!leaves_out(origin)) {
+        detail::heap_sort(begin, end, less);
+        state.count(static_cast<std::uint64_t>(end - begin));
+    }
+}
+
+// `nth` is the number of the place.
+template <class On, class It, class Compare>
+void nth_element(const On& on, const elements<It>& all, std::uint64_t nth, Compare& less) {
+    detail::in_one_fork(on, all.size, all.size, [&](auto& state) {
+        if (nth == all.size) {
+            return state.count(all.size);
         }
+        detail::select(on.forks(), detail::unwrap(all.first), detail::unwrap(all.at(nth)),
+                       detail::unwrap(all.end()), less, state);
     });
 }
 
-template <class It, class Compare, class Projection>
-void nth_element_in(const fork_policy& on, const elements<It>& all, const It& nth, Compare& less,
-                    Projection& projection) {
-    auto&& call = detail::callable(less, projection);
-    const auto first = detail::unwrap(all.first);
-    detail::nth_element_on(on.forks(), first, first + (nth - all.first),
-                           detail::unwrap(all.at(all.size)), call, on.options());
-}
-
-template <class It, class Compare, class Projection>
-void partial_sort_in(const fork_policy& on, const elements<It>& all, const It& middle,
-                     Compare& less, Projection& projection) {
-    auto&& call = detail::callable(less, projection);
-    const auto first = detail::unwrap(all.first);
-    detail::partial_sort_on(on.forks(), first, first + (middle - all.first),
-                            detail::unwrap(all.at(all.size)), call, on.options());
+template <class On, class It, class Compare>
+void partial_sort(const On& on, const elements<It>& all, std::uint64_t sorted, Compare& less) {
+    const auto begin = detail::unwrap(all.first);
+    const auto middle = detail::unwrap(all.at(sorted));
+    detail::in_one_fork(on, all.size, all.size + sorted, [&](auto& state) {
+        if (sorted == 0 || sorted == all.size) {
+            state.count(all.size);
+        } else {
+            detail::select(on.forks(), begin, middle, detail::unwrap(all.end()), less, state);
+        }
+        if (sorted != 0 && !state.leaves_out(0)) {
+            detail::sort_here(on.forks(), begin, middle, less, state);
+        }
+    });
 }
 
 } // namespace detail
 
-/// Moves to `nth` the element that a sort of [first, last) by less(projection(a), projection(b))
+/// Moves to `nth` the element that a sort of the range by less(projection(a), projection(b))
 /// would put there. Then no element before it is greater, and no element behind it is less. If nth
 /// is the end, does nothing. The order of the other elements depends on the range and nth alone,
 /// not on the number of workers.
@@ -78,22 +130,26 @@ void partial_sort_in(const fork_policy& on, const elements<It>& all, const It& m
 /// Cancellation: as parallel_sort(). options.progress counts the elements that need not be looked at
 /// again.
 /// Complexity: O(n) comparisons for random elements, and O(n log n) in the worst case.
-template <class It, class End, class Compare = std::less<>, class Projection = std::identity>
-    requires parallel_bounds<It, End> && std::sortable<It, Compare, Projection>
-void parallel_nth_element(const fork_policy& on, It first, It nth, End last, Compare less = {},
-                          Projection projection = {}) {
-    detail::nth_element_in(on, detail::elements_of(first, last), nth, less, projection);
-}
-
-/// Does the same in a range.
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
 void parallel_nth_element(const fork_policy& on, Range&& range, std::ranges::iterator_t<Range> nth,
                           Compare less = {}, Projection projection = {}) {
-    detail::nth_element_in(on, detail::elements_of(range), nth, less, projection);
+    auto&& call = detail::callable(less, projection);
+    const auto all = detail::elements_of(range);
+    detail::nth_element(on, all, static_cast<std::uint64_t>(nth - all.first), call);
 }
 
-/// Moves the least elements of [first, last) by less(projection(a), projection(b)) to the places
+/// Does the same in [first, last).
+template <class It, detail::parallel_end<It> End, class Compare = std::less<>,
+          class Projection = std::identity>
+    requires std::sortable<It, Compare, Projection>
+void parallel_nth_element(const fork_policy& on, It first, It nth, End last, Compare less = {},
+                          Projection projection = {}) {
+    bide::parallel_nth_element(on, detail::elements_of(first, last), std::move(nth),
+                               std::move(less), std::move(projection));
+}
+
+/// Moves the least elements of the range by less(projection(a), projection(b)) to the places
 /// before `middle`, and sorts them. The other elements end up behind them. Equal elements end up in
 /// any order. The order depends on the range and middle alone, not on the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
@@ -101,20 +157,24 @@ void parallel_nth_element(const fork_policy& on, Range&& range, std::ranges::ite
 /// of `middle`, and then those whose place before it is final.
 /// Complexity: O(n + m log m) comparisons for random elements, where m elements are sorted, and
 /// O(n log n) in the worst case.
-template <class It, class End, class Compare = std::less<>, class Projection = std::identity>
-    requires parallel_bounds<It, End> && std::sortable<It, Compare, Projection>
-void parallel_partial_sort(const fork_policy& on, It first, It middle, End last, Compare less = {},
-                           Projection projection = {}) {
-    detail::partial_sort_in(on, detail::elements_of(first, last), middle, less, projection);
-}
-
-/// Does the same in a range.
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
 void parallel_partial_sort(const fork_policy& on, Range&& range,
                            std::ranges::iterator_t<Range> middle, Compare less = {},
                            Projection projection = {}) {
-    detail::partial_sort_in(on, detail::elements_of(range), middle, less, projection);
+    auto&& call = detail::callable(less, projection);
+    const auto all = detail::elements_of(range);
+    detail::partial_sort(on, all, static_cast<std::uint64_t>(middle - all.first), call);
+}
+
+/// Does the same in [first, last).
+template <class It, detail::parallel_end<It> End, class Compare = std::less<>,
+          class Projection = std::identity>
+    requires std::sortable<It, Compare, Projection>
+void parallel_partial_sort(const fork_policy& on, It first, It middle, End last, Compare less = {},
+                           Projection projection = {}) {
+    bide::parallel_partial_sort(on, detail::elements_of(first, last), std::move(middle),
+                                std::move(less), std::move(projection));
 }
 
 } // namespace bide::inline BIDE_ABI

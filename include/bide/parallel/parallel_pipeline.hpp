@@ -21,20 +21,135 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/parallel/detail/pipeline.hpp>
-#include <bide/parallel/detail/pipeline_item.hpp>
-#include <bide/parallel/detail/pipeline_source.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iterator>
+#include <limits>
+#include <optional>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Where a pipeline gets its items from. One thread at a time reads.
+
+template <class T>
+concept optional_item = std::same_as<T, std::optional<typename T::value_type>>;
+
+// A function that returns an item, or std::nullopt at the end.
+template <class F>
+concept item_generator =
+    std::invocable<F&> && optional_item<std::remove_cvref_t<std::invoke_result_t<F&>>>;
+
+// Elements of a forward range stay valid when the iterator moves on, so they are passed as what
+// operator* returns: by reference if that is an lvalue reference. An element of a single-pass range
+// is gone then, so its value is taken.
+template <class It> struct pipeline_element {
+    using type = std::iter_value_t<It>;
+};
+template <std::forward_iterator It> struct pipeline_element<It> {
+    using type = pipeline_value_t<std::iter_reference_t<It>>;
+};
+
+template <class It, class End> class iterator_source {
+public:
+    using item = typename pipeline_element<It>::type;
+
+    iterator_source(It first, End last, std::uint64_t items)
+        : at_(std::move(first)), last_(std::move(last)), size_(items) {}
+
+    // Returns the number of items, or the largest number if it is not known.
+    std::uint64_t size() const noexcept { return size_; }
+
+    // Returns true if it is known without reading that there are no more items.
+    bool is_at_end() {
+        if constexpr (std::forward_iterator<It>) {
+            step();
+            return at_ == last_;
+        } else {
+            return false;
+        }
+    }
+
+    // Reads an item. Returns false at the end.
+    bool read(pipeline_item<item>& to) {
+        step();
+        if (at_ == last_) {
+            return false;
+        }
+        to.emplace([this]() -> decltype(auto) {
+            if constexpr (std::same_as<std::iter_reference_t<It>, item>) {
+                return *at_;
+            } else {
+                return item(*at_);
+            }
+        });
+        has_read_ = true;
+        return true;
+    }
+
+private:
+    // The iterator moves on only before the next read: ++ may block, and the item is valid until
+    // then at least.
+    void step() {
+        if (std::exchange(has_read_, false)) {
+            ++at_;
+        }
+    }
+
+    It at_;
+    [[no_unique_address]] End last_;
+    const std::uint64_t size_;
+    bool has_read_ = false;
+};
+
+template <class F> class generator_source {
+    using result = std::invoke_result_t<F&>;
+
+public:
+    using item = typename std::remove_cvref_t<result>::value_type;
+
+    explicit generator_source(F& body) noexcept : f_(body) {}
+
+    std::uint64_t size() const noexcept { return (std::numeric_limits<std::uint64_t>::max)(); }
+    bool is_at_end() const noexcept { return false; }
+    bool read(pipeline_item<item>& to) {
+        result next = std::invoke(f_);
+        if (!next.has_value()) {
+            return false;
+        }
+        to.emplace([&]() -> decltype(auto) { return *std::forward<result>(next); });
+        return true;
+    }
+
+private:
+    F& f_;
+};
+
+template <class Source> auto source_of(Source& source) {
+    if constexpr (std::ranges::input_range<Source&>) {
+        using iterator = std::ranges::iterator_t<Source&>;
+        using sentinel = std::ranges::sentinel_t<Source&>;
+        std::uint64_t size = (std::numeric_limits<std::uint64_t>::max)();
+        if constexpr (std::ranges::sized_range<Source&>) {
+            size = static_cast<std::uint64_t>(std::ranges::size(source));
+        }
+        return iterator_source<iterator, sentinel>(std::ranges::begin(source),
+                                                   std::ranges::end(source), size);
+    } else {
+        return generator_source<Source>(source);
+    }
+}
+
+} // namespace detail
 
 /// A stage of a pipeline: a function, and how its calls may overlap. Made by parallel_stage(),
 /// serial_stage() and serial_unordered_stage().
@@ -102,18 +217,17 @@ inline constexpr bool stages_fit<Item, Stage, Next, Rest...> = [] {
 template <class Source>
 concept pipeline_source = std::ranges::input_range<Source&> || item_generator<Source>;
 
-template <class Forker, class Source, class... Stages>
-void pipeline_on(Forker forks, std::size_t tokens, Source source, const fork_options& options,
-                 Stages&... stages) {
-    using machine = pipeline<Forker, Source, Stages...>;
+template <class On, class Source, class... Stages>
+void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... stages) {
+    using machine = pipeline<decltype(on.forks()), Source, Stages...>;
     if (tokens == 0) {
         BIDE_THROW(std::invalid_argument("bide: a pipeline needs at least one token"));
     }
     const std::uint64_t size = (std::max)(source.size(), std::uint64_t{1});
     const auto most = static_cast<std::uint32_t>(
         (std::min)({std::uint64_t{tokens}, size, std::uint64_t{machine::most_tokens}}));
-    machine(forks, most, source, options, stages...)
-        .run((std::min)({most, forks.workers() + 1, machine::most_threads}));
+    machine(on.forks(), most, source, on.options(), stages...)
+        .run((std::min)({most, on.forks().workers() + 1, machine::most_threads}));
 }
 
 } // namespace detail
@@ -157,20 +271,7 @@ void parallel_pipeline(const fork_policy& on, std::size_t tokens, Source&& sourc
         detail::stages_fit<typename decltype(items)::item, std::remove_reference_t<Stages>...>,
         "each stage must be callable with what the source or the stage before returns; "
         "what a serial stage gets must be movable");
-    detail::pipeline_on(on.forks(), tokens, std::move(items), on.options(), stages...);
-}
-
-/// The same for the items of [first, last).
-template <std::input_iterator It, std::sentinel_for<It> End, detail::pipeline_stage_type... Stages>
-    requires(sizeof...(Stages) != 0)
-void parallel_pipeline(const fork_policy& on, std::size_t tokens, It first, End last,
-                       Stages&&... stages) {
-    auto items = detail::source_of(std::move(first), std::move(last));
-    static_assert(
-        detail::stages_fit<typename decltype(items)::item, std::remove_reference_t<Stages>...>,
-        "each stage must be callable with what the source or the stage before returns; "
-        "what a serial stage gets must be movable");
-    detail::pipeline_on(on.forks(), tokens, std::move(items), on.options(), stages...);
+    detail::run_pipeline(on, tokens, std::move(items), stages...);
 }
 
 } // namespace bide::inline BIDE_ABI

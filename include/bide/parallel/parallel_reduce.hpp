@@ -18,18 +18,12 @@
 // 4 us, the rest of the same tree becomes a fork-join.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/chunk_sizes.hpp>
-#include <bide/parallel/detail/element_range.hpp>
-#include <bide/parallel/detail/fork_entry.hpp>
-#include <bide/parallel/detail/loop_range.hpp>
-#include <bide/parallel/detail/loop_state.hpp>
-#include <bide/parallel/detail/plain_loops.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
-#include <bide/parallel/parallel_for.hpp>
-#include <bide/sched/scheduler.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -37,6 +31,7 @@
 #include <iterator>
 #include <limits>
 #include <optional>
+#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -67,7 +62,7 @@ public:
               Combine& combine) noexcept
         : forks_(forks), first_(all.first),
           grain_(options.grain != 0 ? options.grain
-                                    : std::clamp<std::uint64_t>(all.size() / 256, 1, 2'048)),
+                                    : lesser_of(greater_of(all.size() / 256, 1), 2'048)),
           map_(map), combine_(combine), state_(options, all.size()) {}
 
     T run(range all, const fork_options& options, T&& identity) {
@@ -122,7 +117,7 @@ private:
         if (is_leaf(n) || (n <= begun.budget && range{first_, part.first}.size() == begun.done)) {
             result.emplace(reduce_here(part));
             begun.done += n;
-            begun.budget -= (std::min)(n, begun.budget);
+            begun.budget -= lesser_of(n, begun.budget);
             return true;
         }
         std::optional<T>& left = begun.left[level];
@@ -229,10 +224,10 @@ concept sums_integers =
 
 // Returns the sum of map(i). Such a sum needs no tree, so it is a loop, which decides how large its
 // leaves are.
-template <class T, class Forker, class Index, class Map>
-T sum_on(Forker forks, loop_range<Index> all, const fork_options& options, Map& map) {
-    typename Forker::platform::template atomic<std::uint64_t> sum{0};
-    detail::loop_on(forks, all, options, [&](Index begin, Index end) {
+template <class T, class On, class Index, class Map>
+T sum(const On& on, loop_range<Index> all, Map& map) {
+    native_platform::atomic<std::uint64_t> sum{0};
+    detail::loop_over(on, all, [&](Index begin, Index end) {
         std::make_unsigned_t<T> here = 0;
         detail::run_with_callee<Index>(map, [&here, begin, end](auto& callee) {
             std::make_unsigned_t<T> mine = 0;
@@ -249,36 +244,23 @@ T sum_on(Forker forks, loop_range<Index> all, const fork_options& options, Map& 
     return static_cast<T>(sum.load(std::memory_order_relaxed));
 }
 
-template <class Forker, class First, class Last, class T, class Map, class Combine>
-T parallel_reduce_on(Forker forks, First first, Last last, const fork_options& options,
-                     T&& identity, Map& map, Combine& combine) {
+template <class On, class First, class Last, class T, class Map, class Combine>
+T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& combine) {
     const auto all = range_of(first, last);
     if (all.empty()) {
         return std::move(identity);
     }
-    using index = decltype(all.first);
+    using index = std::remove_cv_t<decltype(all.first)>;
     if constexpr (sums_integers<T, Combine>) {
         static_assert(reduces_to<std::invoke_result_t<Map&, index>, T>,
                       "bide: what map returns does not fit into the type of the identity: convert "
                       "it, or give an identity of its type");
-        return combine(
-            std::move(identity),
-            detail::sum_on<T>(forks, loop_range<std::remove_cv_t<index>>(all), options, map));
+        return combine(std::move(identity), detail::sum<T>(on, loop_range<index>(all), map));
     } else {
-        return reduction<Forker, std::remove_cv_t<index>, T, Map, Combine>(forks, all, options, map,
-                                                                           combine)
-            .run(all, options, std::move(identity));
+        return reduction<decltype(on.forks()), index, T, Map, Combine>(on.forks(), all,
+                                                                       on.options(), map, combine)
+            .run(all, on.options(), std::move(identity));
     }
-}
-
-template <class Forker, class It, class T, class Map, class Combine>
-T reduce_elements_on(Forker forks, const elements<It>& all, const fork_options& options,
-                     T&& identity, Map& map, Combine& combine) {
-    auto of = [all, &map](std::uint64_t n) -> decltype(auto) {
-        return std::invoke(map, *all.at(n));
-    };
-    return detail::parallel_reduce_on(forks, std::uint64_t{0}, all.size, options,
-                                      std::move(identity), of, combine);
 }
 
 } // namespace detail
@@ -296,67 +278,34 @@ T reduce_elements_on(Forker forks, const elements<It>& all, const fork_options& 
 /// Cancellation: see fork_options::stop.
 template <class First, class Last, class T, class Map, class Combine>
     requires detail::loop_index<First> && detail::loop_index<Last>
-T parallel_reduce(scheduler& s, First first, Last last, const fork_options& options, T identity,
-                  Map&& map, Combine&& combine) {
-    return detail::parallel_reduce_on(detail::forker(s), first, last, options, std::move(identity),
-                                      map, combine);
-}
-
-/// Reduces as above, with the options of the policy.
-template <class First, class Last, class T, class Map, class Combine>
-    requires detail::loop_index<First> && detail::loop_index<Last>
 T parallel_reduce(const fork_policy& on, First first, Last last, T identity, Map&& map,
                   Combine&& combine) {
-    return detail::parallel_reduce_on(on.forks(), first, last, on.options(), std::move(identity),
-                                      map, combine);
-}
-
-/// Reduces as above, with a grain: a leaf has at least `grain` indices, unless the range has fewer,
-/// and less than twice that number. 0 is the default.
-/// Throws: also std::invalid_argument if the grain is negative.
-template <class First, class Last, class Grain, class T, class Map, class Combine>
-    requires detail::loop_index<First> && detail::loop_index<Last> && detail::loop_index<Grain>
-T parallel_reduce(scheduler& s, First first, Last last, Grain grain, T identity, Map&& map,
-                  Combine&& combine) {
-    fork_options options;
-    options.grain = detail::grain_of(grain);
-    return detail::parallel_reduce_on(detail::forker(s), first, last, options, std::move(identity),
-                                      map, combine);
+    return detail::reduce(on, first, last, std::move(identity), map, combine);
 }
 
 /// Reduces the elements of a range: as above, with map(element) in the place of map(index).
 template <parallel_range Range, class T, class Map, class Combine>
     requires std::invocable<Map&, std::ranges::range_reference_t<Range>>
 T parallel_reduce(const fork_policy& on, Range&& range, T identity, Map&& map, Combine&& combine) {
-    return detail::reduce_elements_on(on.forks(), detail::elements_of(range), on.options(),
-                                      std::move(identity), map, combine);
+    const auto all = detail::elements_of(range);
+    const auto of = [&all, &map](std::uint64_t n) -> decltype(auto) {
+        return std::invoke(map, *all.at(n));
+    };
+    return detail::reduce(on, std::uint64_t{0}, all.size, std::move(identity), of, combine);
 }
 
 /// Reduces the elements themselves, such as to their sum: as std::reduce(), but in their order.
 template <parallel_range Range, class T, class Combine>
 T parallel_reduce(const fork_policy& on, Range&& range, T identity, Combine&& combine) {
-    std::identity map;
-    return detail::reduce_elements_on(on.forks(), detail::elements_of(range), on.options(),
-                                      std::move(identity), map, combine);
+    return bide::parallel_reduce(on, range, std::move(identity), std::identity(), combine);
 }
 
 /// Reduces the elements of [first, last), as std::transform_reduce() but for the order of the
-/// callables, and in the order of the elements.
-template <class It, class End, class T, class Map, class Combine>
-    requires parallel_bounds<It, End> && std::invocable<Map&, std::iter_reference_t<It>>
-T parallel_reduce(const fork_policy& on, It first, End last, T identity, Map&& map,
-                  Combine&& combine) {
-    return detail::reduce_elements_on(on.forks(), detail::elements_of(first, last), on.options(),
-                                      std::move(identity), map, combine);
-}
-
-/// Reduces the elements of [first, last) themselves.
-template <class It, class End, class T, class Combine>
-    requires parallel_bounds<It, End>
-T parallel_reduce(const fork_policy& on, It first, End last, T identity, Combine&& combine) {
-    std::identity map;
-    return detail::reduce_elements_on(on.forks(), detail::elements_of(first, last), on.options(),
-                                      std::move(identity), map, combine);
+/// callables, or the elements themselves.
+template <class It, detail::parallel_end<It> End, class T, class... Callables>
+T parallel_reduce(const fork_policy& on, It first, End last, T identity, Callables&&... callables) {
+    return bide::parallel_reduce(on, detail::elements_of(std::move(first), last),
+                                 std::move(identity), std::forward<Callables>(callables)...);
 }
 
 } // namespace bide::inline BIDE_ABI

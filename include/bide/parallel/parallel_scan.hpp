@@ -19,14 +19,12 @@
 // as std::plus of integers. Then the thread at the front combines once for each element.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/element_range.hpp>
+#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
-#include <bide/parallel/parallel_transform.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -34,6 +32,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -48,7 +47,7 @@ inline std::uint64_t scan_block(std::uint64_t size, std::uint64_t grain) noexcep
     while (block < 2'048 && block * block < size) {
         block *= 2;
     }
-    return (std::min)(grain != 0 ? grain : block, size);
+    return lesser_of(grain != 0 ? grain : block, size);
 }
 
 // An operation of a scan takes two values, as rvalues and as const lvalues.
@@ -111,7 +110,7 @@ public:
 
     template <class Loop>
     void ahead(Loop& loop, std::uint64_t from, std::uint64_t to, std::optional<part>& done) {
-        part mine{from, (std::max)((to - from) / block_, std::uint64_t{1}), nullptr};
+        part mine{from, greater_of((to - from) / block_, 1), nullptr};
         mine.sums.reset(new (std::nothrow) std::optional<T>[mine.blocks]);
         if (mine.sums == nullptr) {
             return;
@@ -250,13 +249,14 @@ private:
     std::optional<T> before_;
 };
 
-template <scan_kind Kind, class T, class Forker, class It, class Out, class Op, class Map>
-Out scan_on(Forker forks, const fork_options& options, const elements<It>& in, const Out& out,
-            Op& op, Map& map, std::optional<T> before) {
-    const std::uint64_t block = detail::scan_block(in.size, options.grain);
+template <scan_kind Kind, class T, class On, class It, class Out, class Op, class Map>
+Out scan(const On& on, const elements<It>& in, const Out& out, Op& op, Map& map,
+         std::optional<T> before = std::nullopt) {
+    const std::uint64_t block = detail::scan_block(in.size, on.options().grain);
     scan_front<Kind, It, Out, T, Op, Map> front(in, out, block, op, map, std::move(before));
-    ordered_loop<Forker>(forks, options, in.size, block).run(front, in.size);
-    return elements<Out>{out, in.size}.at(in.size);
+    ordered_loop<decltype(on.forks())>(on.forks(), on.options(), in.size, block)
+        .run(front, in.size);
+    return elements<Out>{out, in.size}.end();
 }
 
 } // namespace detail
@@ -277,17 +277,8 @@ template <parallel_range Range, class Out, class Op = std::plus<>>
     requires detail::takes_scan<Out, Op, std::ranges::range_value_t<Range>>
 Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op = {}) {
     std::identity map;
-    return detail::scan_on<detail::scan_kind::inclusive, std::ranges::range_value_t<Range>>(
-        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::nullopt);
-}
-
-/// Scans [first, last) in the same way.
-template <class It, class End, class Out, class Op = std::plus<>>
-    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, std::iter_value_t<It>>
-Out parallel_inclusive_scan(const fork_policy& on, It first, End last, Out out, Op op = {}) {
-    std::identity map;
-    return detail::scan_on<detail::scan_kind::inclusive, std::iter_value_t<It>>(
-        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::nullopt);
+    return detail::scan<detail::scan_kind::inclusive, std::ranges::range_value_t<Range>>(
+        on, detail::elements_of(range), out, op, map);
 }
 
 /// Scans the range with `init` in front of it. The values that are combined have the type of
@@ -296,17 +287,15 @@ template <parallel_range Range, class Out, class Op, class T>
     requires detail::takes_scan<Out, Op, T>
 Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op, T init) {
     std::identity map;
-    return detail::scan_on<detail::scan_kind::inclusive, T>(
-        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::move(init));
+    return detail::scan<detail::scan_kind::inclusive, T>(on, detail::elements_of(range), out, op,
+                                                         map, std::move(init));
 }
 
-/// Scans [first, last) with `init` in front of it.
-template <class It, class End, class Out, class Op, class T>
-    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, T>
-Out parallel_inclusive_scan(const fork_policy& on, It first, End last, Out out, Op op, T init) {
-    std::identity map;
-    return detail::scan_on<detail::scan_kind::inclusive, T>(
-        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::move(init));
+/// Scans [first, last) in the same way.
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_inclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_inclusive_scan(on, detail::elements_of(std::move(first), last),
+                                         std::forward<Args>(args)...);
 }
 
 /// Writes for each element the combination of `init` and all elements before it. Otherwise as
@@ -315,18 +304,15 @@ template <parallel_range Range, class Out, class T, class Op = std::plus<>>
     requires detail::takes_scan<Out, Op, T>
 Out parallel_exclusive_scan(const fork_policy& on, Range&& range, Out out, T init, Op op = {}) {
     std::identity map;
-    return detail::scan_on<detail::scan_kind::exclusive, T>(
-        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::move(init));
+    return detail::scan<detail::scan_kind::exclusive, T>(on, detail::elements_of(range), out, op,
+                                                         map, std::move(init));
 }
 
 /// Scans [first, last) in the same way.
-template <class It, class End, class Out, class T, class Op = std::plus<>>
-    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, T>
-Out parallel_exclusive_scan(const fork_policy& on, It first, End last, Out out, T init,
-                            Op op = {}) {
-    std::identity map;
-    return detail::scan_on<detail::scan_kind::exclusive, T>(
-        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::move(init));
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_exclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_exclusive_scan(on, detail::elements_of(std::move(first), last),
+                                         std::forward<Args>(args)...);
 }
 
 /// Scans map(element) for each element of the range. Otherwise as parallel_inclusive_scan(), for
@@ -337,17 +323,8 @@ template <parallel_range Range, class Out, class Op, class Map>
 Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op,
                                       Map map) {
     using value = detail::mapped_t<Map, std::ranges::iterator_t<Range>>;
-    return detail::scan_on<detail::scan_kind::inclusive, value>(
-        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::nullopt);
-}
-
-/// Scans [first, last) in the same way.
-template <class It, class End, class Out, class Op, class Map>
-    requires parallel_bounds<It, End> && detail::takes_scan<Out, Op, detail::mapped_t<Map, It>>
-Out parallel_transform_inclusive_scan(const fork_policy& on, It first, End last, Out out, Op op,
-                                      Map map) {
-    return detail::scan_on<detail::scan_kind::inclusive, detail::mapped_t<Map, It>>(
-        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::nullopt);
+    return detail::scan<detail::scan_kind::inclusive, value>(on, detail::elements_of(range), out,
+                                                             op, map);
 }
 
 /// Scans map(element) for each element of the range, with `init` in front of them.
@@ -356,18 +333,15 @@ template <parallel_range Range, class Out, class Op, class Map, class T>
              detail::takes_scan<Out, Op, T>
 Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op, Map map,
                                       T init) {
-    return detail::scan_on<detail::scan_kind::inclusive, T>(
-        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::move(init));
+    return detail::scan<detail::scan_kind::inclusive, T>(on, detail::elements_of(range), out, op,
+                                                         map, std::move(init));
 }
 
 /// Scans [first, last) in the same way.
-template <class It, class End, class Out, class Op, class Map, class T>
-    requires parallel_bounds<It, End> && std::invocable<Map&, std::iter_reference_t<It>> &&
-             detail::takes_scan<Out, Op, T>
-Out parallel_transform_inclusive_scan(const fork_policy& on, It first, End last, Out out, Op op,
-                                      Map map, T init) {
-    return detail::scan_on<detail::scan_kind::inclusive, T>(
-        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::move(init));
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_transform_inclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_transform_inclusive_scan(on, detail::elements_of(std::move(first), last),
+                                                   std::forward<Args>(args)...);
 }
 
 /// Writes for each element the combination of `init` and map(element) of all elements before it.
@@ -377,18 +351,15 @@ template <parallel_range Range, class Out, class T, class Op, class Map>
              detail::takes_scan<Out, Op, T>
 Out parallel_transform_exclusive_scan(const fork_policy& on, Range&& range, Out out, T init, Op op,
                                       Map map) {
-    return detail::scan_on<detail::scan_kind::exclusive, T>(
-        on.forks(), on.options(), detail::elements_of(range), out, op, map, std::move(init));
+    return detail::scan<detail::scan_kind::exclusive, T>(on, detail::elements_of(range), out, op,
+                                                         map, std::move(init));
 }
 
 /// Scans [first, last) in the same way.
-template <class It, class End, class Out, class T, class Op, class Map>
-    requires parallel_bounds<It, End> && std::invocable<Map&, std::iter_reference_t<It>> &&
-             detail::takes_scan<Out, Op, T>
-Out parallel_transform_exclusive_scan(const fork_policy& on, It first, End last, Out out, T init,
-                                      Op op, Map map) {
-    return detail::scan_on<detail::scan_kind::exclusive, T>(
-        on.forks(), on.options(), detail::elements_of(first, last), out, op, map, std::move(init));
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_transform_exclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_transform_exclusive_scan(on, detail::elements_of(std::move(first), last),
+                                                   std::forward<Args>(args)...);
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -8,13 +8,13 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/buffer.hpp>
-#include <bide/parallel/detail/element_range.hpp>
-#include <bide/parallel/detail/fork_each.hpp>
-#include <bide/parallel/detail/sort_on.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/detail/merge_sort.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/detail/sort_parts.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/fork_progress.hpp>
-#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_sort.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -51,17 +51,16 @@ template <class Key> struct cached_key {
 // Moves element keys[i].number to place i, for each i.
 template <class Forker, class It, class Keys>
 void move_in_order(const Forker& forks, It begin, std::size_t size, const Keys& keys,
-                   sort_buffer<It>& memory) {
+                   two_places<It>& places) {
     using difference = std::iter_difference_t<It>;
-    auto* const buffer = memory.begin();
-    if constexpr (!sort_buffer<It>::is_plain) {
-        memory.fill(begin);
-    } else { // which says nothing of copies
+    auto* const buffer = places.buffer();
+    if constexpr (two_places<It>::is_plain) { // which says nothing of copies
         detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
             detail::move_elements(begin + static_cast<difference>(first),
                                   begin + static_cast<difference>(last), buffer + first);
         });
     }
+    places.bring_home();
     detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
         for (std::size_t i = first; i != last; ++i) {
             begin[static_cast<difference>(i)] = std::ranges::iter_move(buffer + keys[i].number);
@@ -69,22 +68,19 @@ void move_in_order(const Forker& forks, It begin, std::size_t size, const Keys& 
     });
 }
 
-template <class Forker, class It, class Compute, class Compare>
-void sort_by_cached_key_on(Forker forks, const elements<It>& all, Compute& compute, Compare& less,
-                           const fork_options& options) {
-    using key = mapped_t<Compute, It>;
-    using entry = cached_key<key>;
+template <class On, class It, class Compute, class Compare>
+void sort_by_cached_key(const On& on, const elements<It>& all, Compute& compute, Compare& less) {
+    using entry = cached_key<mapped_t<Compute, It>>;
+    const auto begin = detail::unwrap(all.first);
     const auto size = static_cast<std::size_t>(all.size);
-    detail::in_one_fork(forks, all.size, options, 2 * all.size, [&](sort_state<Forker>& state) {
-        sort_buffer<It> memory(size);
-        const std::unique_ptr<entry[]> keys(memory ? new (std::nothrow) entry[size] : nullptr);
+    detail::in_one_fork(on, all.size, 2 * all.size, [&](auto& state) {
+        two_places places(begin, size);
+        const std::unique_ptr<entry[]> keys(places ? new (std::nothrow) entry[size] : nullptr);
         if (!keys) {
             BIDE_THROW(std::bad_alloc());
         }
-        fork_options of_loop;
-        of_loop.grain = options.grain;
-        of_loop.stop = options.stop;
-        detail::loop_on(forks, all.numbers(), of_loop, [&](std::uint64_t from, std::uint64_t to) {
+        const auto forks = on.forks();
+        const auto compute_keys = [&](std::uint64_t from, std::uint64_t to) {
             const It end = all.at(to);
             entry* next = keys.get() + from;
             for (It it = all.at(from); it != end; ++it, ++next) {
@@ -92,25 +88,22 @@ void sort_by_cached_key_on(Forker forks, const elements<It>& all, Compute& compu
                 next->number = static_cast<std::size_t>(next - keys.get());
             }
             state.count(to - from);
-        });
+        };
+        fork_options uncounted = on.options();
+        uncounted.progress = nullptr;
+        using forker_type = std::remove_const_t<decltype(forks)>;
+        parallel_loop<forker_type, std::uint64_t, decltype(compute_keys)>(forks, all.numbers(),
+                                                                          uncounted, compute_keys)
+            .run(all.numbers());
         auto by_key = [&less](auto&& a, auto&& b) -> bool {
             return std::invoke(less, a.key(), b.key());
         };
-        const fork_options uncounted{.grain = 0, .stop = options.stop, .progress = nullptr};
-        sort_state<Forker> of_keys(uncounted, 0);
+        sort_state<forker_type> of_keys(uncounted, 0);
         detail::stable_sort_here(forks, keys.get(), keys.get() + size, by_key, of_keys);
         of_keys.finish();
-        detail::move_in_order(forks, all.first, size, keys, memory);
+        detail::move_in_order(forks, begin, size, keys, places);
         state.count(all.size);
     });
-}
-
-template <class It, class Compute, class Compare>
-void sort_by_cached_key_in(const fork_policy& on, const elements<It>& all, Compute& compute,
-                           Compare& less) {
-    const auto first = detail::unwrap(all.first);
-    const elements<std::remove_cv_t<decltype(first)>> plain{first, all.size};
-    detail::sort_by_cached_key_on(on.forks(), plain, compute, less, on.options());
 }
 
 // Compute returns the key of an element, and Compare compares keys.
@@ -122,7 +115,7 @@ concept caches_keys_of =
 
 } // namespace detail
 
-/// Sorts [first, last) by less(key(a), key(b)), where key(element) is called once for each element,
+/// Sorts the range by less(key(a), key(b)), where key(element) is called once for each element,
 /// by several threads at once. Elements with equal keys keep their order, so the result is the same
 /// on any number of workers. Allocates a buffer for as many elements, and two arrays of as many
 /// entries, each a key and a number. A key need only be movable.
@@ -135,19 +128,11 @@ concept caches_keys_of =
 /// Cancellation: see fork_options::stop. After the elements begin to move, a stop has no effect.
 /// options.progress counts each element twice: when its key is computed, and when it is in its place.
 /// options.grain is that of the loop that calls key.
-template <class It, class End, class Compute, class Compare = std::ranges::less>
-    requires parallel_bounds<It, End> && detail::caches_keys_of<Compute, Compare, It>
-void parallel_sort_by_cached_key(const fork_policy& on, It first, End last, Compute key,
-                                 Compare less = {}) {
-    detail::sort_by_cached_key_in(on, detail::elements_of(first, last), key, less);
-}
-
-/// Sorts a range in the same way.
 template <parallel_range Range, class Compute, class Compare = std::ranges::less>
     requires detail::caches_keys_of<Compute, Compare, std::ranges::iterator_t<Range>>
 void parallel_sort_by_cached_key(const fork_policy& on, Range&& range, Compute key,
                                  Compare less = {}) {
-    detail::sort_by_cached_key_in(on, detail::elements_of(range), key, less);
+    detail::sort_by_cached_key(on, detail::elements_of(range), key, less);
 }
 
 } // namespace bide::inline BIDE_ABI

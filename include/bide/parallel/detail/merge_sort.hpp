@@ -2,95 +2,496 @@
 #ifndef BIDE_PARALLEL_DETAIL_MERGE_SORT_HPP
 #define BIDE_PARALLEL_DETAIL_MERGE_SORT_HPP
 
-// A stable merge sort that moves the elements back and forth between the range and a buffer of the
-// same size. Both halves are sorted in parallel and merged in parallel. Halves that are in order
-// already are not merged.
-//
-// Both places hold living objects all the time. Each element is in one of them, and the object in
-// the other place was moved from. A step moves all its elements from one place to the other, in
-// order; if a comparison throws, in any order. So the caller of a step knows where the elements
-// are.
+// Sorted pieces of a range, their merges, and the sort that is made of merges.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/buffer.hpp>
-#include <bide/parallel/detail/loop_state.hpp>
-#include <bide/parallel/detail/merge.hpp>
-#include <bide/parallel/detail/runs.hpp>
-#include <bide/parallel/detail/small_sort.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
+#include <bide/parallel/fork_join.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <memory>
+#include <new>
 #include <type_traits>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Memory for the elements of a range, which may be moved there. Empty if there was no memory.
-template <class It> class sort_buffer {
-    using value = std::iter_value_t<It>;
+// ---- Runs
+
+// Finds out whether a sequence consists of few long runs. Each run ascends, or descends strictly.
+// If the runs cover at least half of the sequence, the rest may be in any order, and only the rest
+// has to be sorted. A random sequence is rejected after a few comparisons.
+//
+// When a run has turned out to be long, the next step examines as many elements as all steps
+// before, in parallel. So no sequence costs more than two comparisons for each element.
+template <class It> class long_runs {
+    using difference = std::iter_difference_t<It>;
 
 public:
-    // If true, the objects exist without a constructor as soon as there is memory.
-    static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
+    static constexpr int most = 8;
 
-    explicit sort_buffer(std::size_t elements) noexcept : memory_(elements), size_(elements) {}
-    sort_buffer(const sort_buffer&) = delete;
-    sort_buffer& operator=(const sort_buffer&) = delete;
-    ~sort_buffer() { std::destroy(begin(), begin() + filled_); }
-
-    explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
-
-    // Moves the elements in. If a move throws, moves back what was moved.
-    void fill(It from) {
-        struct unfill {
-            ~unfill() {
-                if (buffer != nullptr) {
-                    ignore_exceptions([this]() noexcept(is_nothrow_element_move<value*, It>) {
-                        detail::move_elements(buffer->begin(), buffer->begin() + buffer->filled_,
-                                              from);
-                    });
+    // Finds the runs and changes nothing. Returns false if there are more than `most` runs, or if
+    // one of them is short.
+    template <class Forker, class Compare>
+    bool find(Forker forks, It begin, It end, Compare& less) {
+        const difference least = (end - begin) / most;
+        ends_[0] = begin;
+        for (It at = begin; at != end;) {
+            const It first = at;
+            bool descends = false;
+            if (++at != end) {
+                descends = less(*at, *first);
+                at = descends ? end_of_run<true>(forks, at, end, less)
+                              : end_of_run<false>(forks, at, end, less);
+            }
+            if (at - first < least && at != end) {
+                at = end;
+                is_last_sorted_ = false;
+                if (first - begin < (end - begin) / 2) {
+                    return false;
                 }
             }
-            sort_buffer* buffer;
-            It from;
-        } otherwise{this, from};
-        for (It at = from; filled_ != size_; ++filled_, ++at) {
-            std::construct_at(begin() + filled_, std::ranges::iter_move(at));
+            descends_[size_] = descends && is_last_sorted_;
+            ends_[++size_] = at;
         }
-        otherwise.buffer = nullptr;
+        return true;
     }
 
-    value* begin() const noexcept { return memory_.begin(); }
+    // Takes two runs that ascend, without a look at them.
+    void assign(It begin, It middle, It end) {
+        ends_[0] = begin;
+        ends_[1] = middle;
+        ends_[2] = end;
+        size_ = 2;
+    }
+
+    int size() const noexcept { return size_; }
+    bool descends(int i) const noexcept { return descends_[i]; }
+    bool is_sorted(int i) const noexcept { return is_last_sorted_ || i + 1 != size_; }
+    It begin_of(int i) const noexcept { return ends_[i]; }
+    It end_of(int i) const noexcept { return ends_[i + 1]; }
 
 private:
-    const raw_buffer<value> memory_;
+    // Returns the first element that does not continue the run that begins at `at`, or `end`.
+    template <bool descends, class Forker, class Compare>
+    static It end_of_run(Forker forks, It at, It end, Compare& less) {
+        if (end - at <= 2 * serial_size) {
+            return look_through<descends>(at, end, less);
+        }
+        It seen = look_through<descends>(at, at + serial_size, less);
+        if (seen == at + serial_size) {
+            for (It next = seen; seen == next && seen != end;) {
+                next = end - seen > seen - at ? seen + (seen - at) : end;
+                seen = look_through_by_halves<descends>(forks, seen - 1, next, less);
+            }
+        }
+        return seen;
+    }
+
+    template <bool descends, class Forker, class Compare>
+    static It look_through_by_halves(Forker forks, It at, It end, Compare& less) {
+        if (end - at <= serial_size) {
+            return look_through<descends>(at, end, less);
+        }
+        const It middle = at + (end - at) / 2;
+        It left{};
+        It right{};
+        forks.both([&] { left = look_through_by_halves<descends>(forks, at, middle + 1, less); },
+                   [&] { right = look_through_by_halves<descends>(forks, middle, end, less); });
+        return left == middle + 1 ? right : left;
+    }
+
+    template <bool descends, class Compare> static It look_through(It at, It end, Compare& less) {
+        if constexpr (sorts_branchless<It>) {
+            while (end - at > block && goes_on<descends>(at, less)) {
+                at += block;
+            }
+        }
+        It next = at + 1;
+        for (; next != end && static_cast<bool>(less(*next, *at)) == descends; ++next) {
+            at = next;
+        }
+        return next;
+    }
+
+    // Tests a block at a time, with one branch for each element and none for the loop.
+    template <bool descends, class Compare> static bool goes_on(It at, Compare& less) {
+        return [&]<difference... is>(std::integer_sequence<difference, is...>) {
+            return ((static_cast<bool>(less(at[is + 1], at[is])) == descends) && ...);
+        }(std::make_integer_sequence<difference, block>());
+    }
+
+    // The least number of elements that one thread looks at: it takes some microseconds.
+    static constexpr difference serial_size = 16'384;
+    static constexpr difference block = 16;
+
+    It ends_[most + 2]{}; // each run but the last is at least an eighth of the sequence
+    bool descends_[most + 1]{};
+    int size_ = 0;
+    bool is_last_sorted_ = true;
+};
+
+// Reverses [begin, end), in parallel if it is large: each job swaps some elements with their mirror
+// images.
+template <class Forker, class It> void reverse_in_parallel(const Forker& forks, It begin, It end) {
+    using difference = std::iter_difference_t<It>;
+    constexpr difference least = 16'384;
+    constexpr difference most_jobs = 256;
+    const difference pairs = (end - begin) / 2;
+    const difference each = (std::max)(least, (pairs - 1) / most_jobs + 1);
+    if (pairs <= least) {
+        return static_cast<void>(std::ranges::reverse(begin, end));
+    }
+    const auto jobs = static_cast<std::size_t>((pairs - 1) / each + 1);
+    detail::fork_each(forks, 0, jobs, [=](std::size_t job) {
+        const difference first = static_cast<difference>(job) * each;
+        const difference last = (std::min)(first + each, pairs);
+        It right = end - first;
+        for (It left = begin + first; left != begin + last; ++left) {
+            std::ranges::iter_swap(left, --right);
+        }
+    });
+}
+
+// ---- Two places
+
+// Memory for n objects, which the owner constructs and destroys. Empty if there was no memory.
+template <class T> class raw_buffer {
+public:
+    explicit raw_buffer(std::size_t elements) noexcept
+        : memory_(static_cast<T*>(allocate(elements))) {}
+    raw_buffer(const raw_buffer&) = delete;
+    raw_buffer& operator=(const raw_buffer&) = delete;
+    ~raw_buffer() {
+        if constexpr (is_overaligned) {
+            ::operator delete(memory_, std::align_val_t(alignof(T)));
+        } else {
+            ::operator delete(memory_);
+        }
+    }
+
+    explicit operator bool() const noexcept { return memory_ != nullptr; }
+    T* begin() const noexcept { return memory_; }
+
+private:
+    static constexpr bool is_overaligned = alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+    static void* allocate(std::size_t n) noexcept {
+        if (n > (std::numeric_limits<std::size_t>::max)() / sizeof(T)) {
+            return nullptr;
+        }
+        const std::size_t bytes = n * sizeof(T);
+        if constexpr (is_overaligned) {
+            return ::operator new(bytes, std::align_val_t(alignof(T)), std::nothrow);
+        } else {
+            return ::operator new(bytes, std::nothrow);
+        }
+    }
+
+    T* const memory_;
+};
+
+// A range and a buffer of the same size. If the elements are not plain, both places hold living
+// objects all the time. Each element is in one of them, and the object in the other place was moved
+// from. A step moves all its elements from one place to the other, in order; if a comparison throws,
+// in any order. So the caller of a step knows where the elements are.
+template <class It> class two_places {
+    using value = std::iter_value_t<It>;
+    using difference = std::iter_difference_t<It>;
+
+public:
+    enum class place { range, buffer };
+
+    // If true, the objects of the buffer exist without a constructor as soon as there is memory.
+    static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
+    // Where the elements are after bring_home().
+    static constexpr place home = is_plain ? place::range : place::buffer;
+
+    two_places(It range, std::size_t elements) noexcept
+        : range_(range), size_(elements), memory_(elements) {}
+    two_places(const two_places&) = delete;
+    two_places& operator=(const two_places&) = delete;
+    ~two_places() { std::destroy(buffer(), buffer() + filled_); }
+
+    // Returns true if there is memory. All other functions require that.
+    explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
+
+    // If a move throws, moves back what was moved.
+    void bring_home() {
+        if constexpr (!is_plain) {
+            struct unfill {
+                ~unfill() {
+                    if (!is_filled) {
+                        ignore_exceptions([this]() noexcept(is_nothrow_element_move<value*, It>) {
+                            detail::move_elements(places.buffer(), places.buffer() + places.filled_,
+                                                  places.range_);
+                        });
+                    }
+                }
+                const two_places& places;
+                bool is_filled = false;
+            } otherwise{*this};
+            for (It at = range_; filled_ != size_; ++filled_, ++at) {
+                std::construct_at(buffer() + filled_, std::ranges::iter_move(at));
+            }
+            otherwise.is_filled = true;
+        }
+    }
+
+    It range() const { return range_; }
+    value* buffer() const noexcept { return memory_.begin(); }
+    static constexpr place other(place p) noexcept {
+        return p == place::range ? place::buffer : place::range;
+    }
+
+    // Calls f with the begin of that place.
+    template <class F> decltype(auto) at(place p, const F& f) const {
+        if (p == place::range) {
+            return f(range_);
+        }
+        return f(buffer());
+    }
+
+    // If an exception leaves the scope, the destructor moves [first, last) to `target`. So the
+    // elements are at `target` in every case.
+    class transfer {
+    public:
+        transfer(const two_places& in, difference first, difference last, place from,
+                 place target) noexcept
+            : places_(in), first_(first), last_(last), from_(from), target_(target) {}
+        transfer(const transfer&) = delete;
+        transfer& operator=(const transfer&) = delete;
+        ~transfer() {
+            if (from_ != target_) {
+                ignore_exceptions(
+                    [this]() noexcept(
+                        is_nothrow_element_move<It, value*>&& is_nothrow_element_move<value*, It>) {
+                        finish();
+                    });
+            }
+        }
+        // The elements have left home for the place that is not the target.
+        void left_home() noexcept { from_ = other(target_); }
+        void finish() {
+            if (const place from = std::exchange(from_, target_); from != target_) {
+                places_.at(from, [this](auto begin) {
+                    places_.at(target_, [&](auto to) {
+                        detail::move_elements(begin + first_, begin + last_, to + first_);
+                    });
+                });
+            }
+        }
+        // Another function has begun that moves the elements.
+        void release() noexcept { from_ = target_; }
+
+    private:
+        const two_places& places_;
+        const difference first_;
+        const difference last_;
+        place from_;
+        const place target_;
+    };
+
+private:
+    const It range_;
     const std::size_t size_;
+    const raw_buffer<value> memory_;
     std::size_t filled_ = 0;
 };
 
+// ---- Merges
+
+// Merges two sorted sequences into a third place. The objects there are alive and are overwritten.
+// If a comparison throws, every element is still moved to the third place, in any order.
+
+// The elements of two sequences that a merge has not moved yet. If an exception leaves the merge,
+// the destructor moves these elements.
+template <class From, class To> struct merge_rest {
+    merge_rest(From a_first, From a_last, From b_first, From b_last, To into)
+        : left(a_first), left_end(a_last), right(b_first), right_end(b_last), to(into) {}
+    merge_rest(const merge_rest&) = delete;
+    merge_rest& operator=(const merge_rest&) = delete;
+    ~merge_rest() {
+        if (!finished) {
+            ignore_exceptions([this]() noexcept(is_nothrow_element_move<From, To>) { finish(); });
+        }
+    }
+    void finish() {
+        finished = true;
+        detail::move_elements(right, right_end, detail::move_elements(left, left_end, to));
+    }
+    From left;
+    From left_end;
+    From right;
+    From right_end;
+    To to;
+    bool finished = false;
+};
+
+// Merges from the front and from the back while both sides have at least 32 elements. It works in
+// rounds, in which neither side can run out. If a block of one side comes before all of the next
+// elements of the other side, the block is copied. So sequences that are nearly in order merge
+// quickly.
+template <class From, class To, class Compare>
+void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
+    constexpr std::iter_difference_t<From> block = 16;
+    for (;;) {
+        const auto n = rest.left_end - rest.left;
+        const auto others = rest.right_end - rest.right;
+        auto steps = (std::min)(n, others) / 2;
+        if (steps < block) {
+            return;
+        }
+        From left_back = rest.left_end - 1;
+        From right_back = rest.right_end - 1;
+        To back = detail::ahead(rest.to, n + others - 1);
+        for (; steps >= block; steps -= block) {
+            const bool copies_left = !less(*rest.right, rest.left[block - 1]);
+            const bool copies_right = !less(right_back[1 - block], *left_back);
+            if (!copies_left && !copies_right) {
+                for (auto i = block; i != 0; --i) {
+                    detail::merge_first(rest.left, rest.right, rest.to, less);
+                    detail::merge_last(left_back, right_back, back, less);
+                }
+                continue;
+            }
+            if (copies_left) {
+                rest.to = std::copy_n(rest.left, block, rest.to);
+                rest.left += block;
+            } else {
+                for (auto i = block; i != 0; --i) {
+                    detail::merge_first(rest.left, rest.right, rest.to, less);
+                }
+            }
+            if (copies_right) {
+                std::copy_n(right_back + (1 - block), block, back + (1 - block));
+                right_back -= block;
+                back -= block;
+            } else {
+                for (auto i = block; i != 0; --i) {
+                    detail::merge_last(left_back, right_back, back, less);
+                }
+            }
+        }
+        rest.left_end = left_back + 1;
+        rest.right_end = right_back + 1;
+    }
+}
+
+// Merges what merge_both_ends() leaves: one side has few elements, the other side any number. If a
+// block of the larger side comes before the next element of the smaller side, the block is copied.
+template <class From, class To, class Compare>
+void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
+    constexpr std::iter_difference_t<From> block = 16;
+    while (rest.left != rest.left_end && rest.right != rest.right_end) {
+        const auto n = rest.left_end - rest.left;
+        const auto others = rest.right_end - rest.right;
+        if (n >= block && !less(*rest.right, rest.left[block - 1])) {
+            rest.to = std::copy_n(rest.left, block, rest.to);
+            rest.left += block;
+        } else if (others >= block && less(rest.right[block - 1], *rest.left)) {
+            rest.to = std::copy_n(rest.right, block, rest.to);
+            rest.right += block;
+        } else {
+            for (auto i = (std::min)({n, others, block}); i != 0; --i) {
+                detail::merge_first(rest.left, rest.right, rest.to, less);
+            }
+        }
+    }
+}
+
+// Merges stably: of equal elements, the left ones come first.
+template <class From, class To, class Compare>
+void merge(From left, From left_end, From right, From right_end, To to, Compare& less) {
+    merge_rest<From, To> rest(left, left_end, right, right_end, to);
+    if constexpr (sorts_branchless<From> && sorts_branchless<To>) {
+        detail::merge_both_ends(rest, less);
+        detail::merge_few_with_many(rest, less);
+    } else {
+        while (rest.left != rest.left_end && rest.right != rest.right_end) {
+            // Branches, so that the processor predicts the next comparison and goes ahead.
+            if (less(*rest.right, *rest.left)) {
+                *rest.to = std::ranges::iter_move(rest.right);
+                ++rest.right;
+            } else {
+                *rest.to = std::ranges::iter_move(rest.left);
+                ++rest.left;
+            }
+            ++rest.to;
+        }
+    }
+    rest.finish();
+}
+
+// Merges in parallel: halves the larger sequence, and cuts the other one at the place where the
+// middle element of the larger one belongs. Calls watch.leaves_out() before each part, and only
+// moves the part's elements if it returns true; calls watch.count(n) when n elements are merged.
+template <class Forker, class From, class To, class Compare, class Watch>
+void merge_parts(Forker forks, From left, From left_end, From right, From right_end, To to,
+                 Compare& less, const Watch& watch) {
+    const auto n = left_end - left;
+    const auto others = right_end - right;
+    merge_rest<From, To> rest(left, left_end, right, right_end, to);
+    if (watch.leaves_out()) {
+        return rest.finish();
+    }
+    if (n + others < 16'384) {
+        rest.finished = true;
+        detail::merge(left, left_end, right, right_end, to, less);
+        return watch.count(n + others);
+    }
+    From left_cut = left + n / 2;
+    From right_cut = right + others / 2;
+    if (n >= others) {
+        right_cut = std::ranges::partition_point(right, right_end, [&](auto&& element) -> bool {
+            return less(std::forward<decltype(element)>(element), *left_cut);
+        });
+    } else {
+        left_cut = std::ranges::partition_point(left, left_end, [&](auto&& element) -> bool {
+            return !less(*right_cut, std::forward<decltype(element)>(element));
+        });
+    }
+    const To to_cut = detail::ahead(to, (left_cut - left) + (right_cut - right));
+    forks.both(
+        [&] {
+            rest.finished = true; // the two calls have begun and move the elements over
+            detail::merge_parts(forks, left, left_cut, right, right_cut, to, less, watch);
+        },
+        [&] {
+            detail::merge_parts(forks, left_cut, left_end, right_cut, right_end, to_cut, less,
+                                watch);
+        });
+}
+
+// ---- The sort
+
+// A stable merge sort that moves the elements back and forth between the range and a buffer of the
+// same size. Both halves are sorted in parallel and merged in parallel. Halves that are in order
+// already are not merged.
 template <class Forker, class It, class Compare> class merge_sort {
-    using value = std::iter_value_t<It>;
     using difference = std::iter_difference_t<It>;
-    static constexpr bool is_plain = sort_buffer<It>::is_plain;
     using state = basic_loop_state<typename Forker::platform>;
-    enum class place { range, buffer };
-    // Where the elements are at the start.
-    static constexpr place home = is_plain ? place::range : place::buffer;
+    using places = two_places<It>;
+    using place = typename places::place;
+    using transfer = typename places::transfer;
+    static constexpr place home = places::home; // where the elements are at the start
 
 public:
     merge_sort(Forker forks, It begin, It end, Compare& less, state& shared) noexcept
-        : forks_(forks), range_(begin), size_(end - begin), less_(less), state_(shared),
-          memory_(static_cast<std::size_t>(size_)), buffer_(memory_.begin()) {}
+        : forks_(forks), size_(end - begin), less_(less), state_(shared),
+          places_(begin, static_cast<std::size_t>(size_)) {}
 
     // Returns true if there is a buffer. All other functions require that.
-    explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
+    explicit operator bool() const noexcept { return static_cast<bool>(places_); }
 
     void run() {
-        bring_home();
+        places_.bring_home();
         sort(0, size_, place::range);
     }
 
@@ -101,69 +502,13 @@ public:
                 detail::reverse_in_parallel(forks_, runs.begin_of(i), runs.end_of(i));
             }
         }
-        bring_home();
+        places_.bring_home();
         merge_runs(runs, 0, runs.size(), place::range);
     }
 
 private:
     static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 16;
     static constexpr difference fork_size = sort_fork_size;
-
-    void bring_home() {
-        if constexpr (!is_plain) {
-            memory_.fill(range_);
-        }
-    }
-
-    static constexpr place other(place p) noexcept {
-        return p == place::range ? place::buffer : place::range;
-    }
-
-    // If an exception leaves the scope, the destructor moves [first, last) to `target`. So the
-    // elements are at `target` in every case.
-    class transfer {
-    public:
-        transfer(merge_sort& whose, difference first, difference last, place where) noexcept
-            : sort_(whose), first_(first), last_(last), target_(where) {}
-        transfer(const transfer&) = delete;
-        transfer& operator=(const transfer&) = delete;
-        ~transfer() {
-            if (!is_over_ && from_ != target_) {
-                ignore_exceptions(
-                    [this]() noexcept(
-                        is_nothrow_element_move<It, value*>&& is_nothrow_element_move<value*, It>) {
-                        finish();
-                    });
-            }
-        }
-        void left_home() noexcept { from_ = other(target_); }
-        void finish() {
-            is_over_ = true;
-            sort_.at(from_, [this](auto from) {
-                sort_.at(target_, [&](auto to) {
-                    detail::move_elements(from + first_, from + last_, to + first_);
-                });
-            });
-        }
-        void release() noexcept { is_over_ = true; }
-
-    private:
-        merge_sort& sort_;
-        const difference first_;
-        const difference last_;
-        const place target_;
-        place from_ = home;
-        bool is_over_ = false;
-    };
-
-    // Calls f with the begin of that place.
-    template <class F> void at(place p, F&& f) {
-        if (p == place::range) {
-            f(range_);
-        } else {
-            f(buffer_);
-        }
-    }
 
     // Calls f, which sorts [first, middle), and g, which sorts [middle, last). Calls them in
     // parallel if the part is large enough.
@@ -201,20 +546,18 @@ private:
 
     // Sorts [first, last), which is at home, into the target.
     void sort(difference first, difference last, place target) {
-        transfer elements(*this, first, last, target);
+        transfer elements(places_, first, last, home, target);
         if (leaves_out(first)) {
             return;
         }
         if (last - first <= small_size) {
-            at(home, [&](auto from) { sort_small(from + first, from + last); });
-            if (home != target) {
-                elements.finish();
-            }
-            settle(first, last, last - first);
-            return elements.release();
+            places_.at(home,
+                       [&](auto from) { detail::sort_small(from + first, from + last, less_); });
+            elements.finish();
+            return settle(first, last, last - first);
         }
         const difference middle = first + (last - first) / 2;
-        const place between = other(target);
+        const place between = places::other(target);
         both(
             first, middle, last,
             [&] {
@@ -227,24 +570,21 @@ private:
 
     // Merges the runs [from, to) into the target.
     void merge_runs(const long_runs<It>& runs, int from, int to, place target) {
-        const difference first = runs.begin_of(from) - range_;
-        const difference last = runs.end_of(to - 1) - range_;
+        const difference first = runs.begin_of(from) - places_.range();
+        const difference last = runs.end_of(to - 1) - places_.range();
         if (!runs.is_sorted(from)) {
             return sort(first, last, target);
         }
-        transfer elements(*this, first, last, target);
+        transfer elements(places_, first, last, home, target);
         if (leaves_out(first)) {
             return;
         }
         if (to - from == 1) {
-            if (home != target) {
-                elements.finish();
-            }
-            return elements.release();
+            return elements.finish();
         }
         const int half = from + (to - from) / 2;
-        const difference middle = runs.begin_of(half) - range_;
-        const place between = other(target);
+        const difference middle = runs.begin_of(half) - places_.range();
+        const place between = places::other(target);
         both(
             first, middle, last,
             [&] {
@@ -258,7 +598,7 @@ private:
     // Merges two sorted halves from the other place into the target.
     void merge_into(transfer& elements, difference first, difference middle, difference last,
                     place target) {
-        at(other(target), [&](auto from) {
+        places_.at(places::other(target), [&](auto from) {
             if (leaves_out(first)) {
                 return elements.finish();
             }
@@ -267,28 +607,18 @@ private:
                 return settle(first, last, last - first);
             }
             elements.release(); // merge_parts() moves all of them
-            at(target, [&](auto to) {
+            places_.at(target, [&](auto to) {
                 detail::merge_parts(forks_, from + first, from + middle, from + middle, from + last,
                                     to + first, less_, merge_watch{*this, first, last});
             });
         });
     }
 
-    template <class I> void sort_small(I begin, I end) {
-        if constexpr (sorts_branchless<I>) {
-            detail::small_sort(begin, end, less_);
-        } else {
-            detail::insertion_sort(begin, end, less_);
-        }
-    }
-
     const Forker forks_;
-    const It range_;
     const difference size_;
     Compare& less_;
     state& state_;
-    sort_buffer<It> memory_;
-    value* const buffer_;
+    places places_;
 };
 
 } // namespace detail

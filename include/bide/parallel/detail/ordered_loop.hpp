@@ -21,13 +21,10 @@
 // Parts begin at multiples of the unit, and have at least that many elements.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/chunk_sizes.hpp>
-#include <bide/parallel/detail/loop_range.hpp>
-#include <bide/parallel/detail/loop_state.hpp>
+#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_progress.hpp>
+#include <bide/parallel/fork_policy.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -46,9 +43,8 @@ public:
     // one of all: sums of sizes do not overflow.
     ordered_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                  std::uint64_t least = 1) noexcept
-        : forks_(forks),
-          unit_(std::clamp<std::uint64_t>(unit, 1, (std::max)(size, std::uint64_t{1}))),
-          least_((std::max)(unit_, least)), state_(options, size) {}
+        : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
+          least_(greater_of(unit_, least)), state_(options, size) {}
 
     // Takes all elements into the front.
     // Throws: what a serial run would throw, and stopped_error after a stop.
@@ -68,7 +64,7 @@ public:
         while (!part.empty()) {
             const std::uint64_t left = part.size();
             const std::uint64_t arms = most_arms(left, chunk);
-            if (left / 2 >= (std::max)(least_, chunk / 4) && forks_.wants_work(arms)) {
+            if (left / 2 >= greater_of(least_, chunk / 4) && forks_.wants_work(arms)) {
                 if (!fork(front, part, left / 2,
                           [&](range half) { return advance(front, half), true; })) {
                     return;
@@ -76,7 +72,7 @@ public:
                 before = 0;
                 continue;
             }
-            if (before == 0 && left > (std::min)(chunk, (std::max)(piece, unit_))) {
+            if (before == 0 && left > lesser_of(chunk, greater_of(piece, unit_))) {
                 before = platform::now();
             }
             const bool goes_on =
@@ -87,7 +83,7 @@ public:
                 return;
             }
             const std::int64_t after = platform::now();
-            chunk = (std::max)(chunks::next(left - part.size(), after - before), unit_);
+            chunk = greater_of(chunks::next(left - part.size(), after - before), unit_);
             sizes_.learn(chunk);
             before = after;
         }
@@ -173,12 +169,12 @@ private:
         for (;;) {
             const range all{part.first, end};
             const range now{part.first, part.first + rounded({part.first, part.last},
-                                                             (std::min)(all.size(), piece))};
+                                                             lesser_of(all.size(), piece))};
             part.first = now.last;
             if (!run_piece(front, now)) {
                 return false;
             }
-            piece = (std::min)(4 * piece, longest_piece);
+            piece = lesser_of(4 * piece, longest_piece);
             if (part.first >= end || forks_.wants_work(arms)) {
                 return true;
             }
@@ -196,18 +192,18 @@ private:
     // Returns about n elements, so that both parts are multiples of the unit, or all of them.
     std::uint64_t rounded(range part, std::uint64_t n) const noexcept {
         const std::uint64_t step = n / vector >= unit_ ? vector * unit_ : unit_;
-        const std::uint64_t whole = (std::max)(n / step * step, unit_);
+        const std::uint64_t whole = greater_of(n / step * step, unit_);
         return part.size() < whole + unit_ ? part.size() : whole;
     }
 
     std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
         if (sizes_.learned() != 0) {
-            return left / (std::max)(chunk * chunks::arm_time / chunks::chunk_time, least_);
+            return left / greater_of(chunk * chunks::arm_time / chunks::chunk_time, least_);
         }
         return left / unit_ <= few_elements ? left / least_ : 1;
     }
 
-    std::uint64_t first_chunk() const noexcept { return (std::max)(sizes_.learned(), unit_); }
+    std::uint64_t first_chunk() const noexcept { return greater_of(sizes_.learned(), unit_); }
 
     static constexpr std::uint64_t vector = 64;
 
@@ -220,10 +216,10 @@ private:
 
 // Takes all elements into the front. Parts begin at multiples of the grain, and have at least `least`
 // elements.
-template <class Forker, class Front>
-void run_in_order(Forker forks, const fork_options& options, std::uint64_t size, Front& front,
-                  std::uint64_t least = 1) {
-    ordered_loop<Forker>(forks, options, size, options.grain, least).run(front, size);
+template <class On, class Front>
+void run_in_order(const On& on, std::uint64_t size, Front& front, std::uint64_t least = 1) {
+    ordered_loop<decltype(on.forks())>(on.forks(), on.options(), size, on.options().grain, least)
+        .run(front, size);
 }
 
 } // namespace detail

@@ -32,18 +32,199 @@
 // vector instructions fit.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/chunk_sizes.hpp>
-#include <bide/parallel/detail/loop_range.hpp>
-#include <bide/parallel/detail/loop_state.hpp>
-#include <bide/parallel/fork_progress.hpp>
+#include <bide/core/detail/fatal.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/fork_policy.hpp>
 
-#include <algorithm>
+#include <concepts>
 #include <cstdint>
+#include <limits>
+#include <stop_token>
 #include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// Makes `to` the lower one of two numbers. Threads that read it until they join may see a higher one.
+template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
+    // Order: relaxed, all three; it publishes nothing but the number.
+    std::uint64_t seen = to.load(std::memory_order_relaxed);
+    while (at < seen && !to.compare_exchange_weak(seen, at, std::memory_order_relaxed,
+                                                  std::memory_order_relaxed)) {
+    }
+}
+
+// The state that the leaves of one parallel loop share: it tells which leaves are skipped after an
+// exception, a stop, or a leaf that found what the loop searches.
+//
+// If a leaf or a combination of leaves throws, its first iteration is recorded. From then on,
+// leaves with higher indices are skipped; leaves with lower indices still run. So the exception
+// that remains is the one that a serial loop would throw. A search ends in the same way.
+template <class Platform> class basic_loop_state {
+public:
+    basic_loop_state(const fork_options& options, std::uint64_t iterations) noexcept
+        : stop_(options.stop), progress_(options.progress) {
+        if (progress_ != nullptr) {
+            progress_->expect(iterations);
+        }
+    }
+    basic_loop_state(const basic_loop_state&) = delete;
+    basic_loop_state& operator=(const basic_loop_state&) = delete;
+
+    // Returns true if the leaf or part that begins with iteration `at` is left out.
+    bool leaves_out(std::uint64_t at) noexcept {
+        // Order: relaxed; a thread that sees it late runs a leaf in vain.
+        if (last_.load(std::memory_order_relaxed) < at) {
+            return true;
+        }
+        if (!stop_.stop_requested()) {
+            return false;
+        }
+        // Order: relaxed; finish() reads it after the loop's last join, which orders them.
+        stopped_.store(true, std::memory_order_relaxed);
+        return true;
+    }
+
+    // Runs a leaf of `iterations` iterations that begins at `at`. If `iterations` is 0, runs a step
+    // that follows the leaves, such as a combination.
+    template <class Leaf> void run(std::uint64_t at, std::uint64_t iterations, Leaf&& leaf) {
+        attempt mine(*this, at);
+        leaf();
+        mine.succeeded = true;
+        count(iterations);
+    }
+
+    // Counts iterations that are done.
+    void count(std::uint64_t iterations) noexcept {
+        if (progress_ != nullptr && iterations != 0) {
+            progress_->count(iterations);
+        }
+    }
+
+    // From now on, leaves that begin after iteration `at` are left out.
+    void end_at(std::uint64_t at) noexcept { detail::lower(last_, at); }
+
+    // Records that the leaf or part that begins at `at` has thrown.
+    void fail_at(std::uint64_t at) noexcept {
+        detail::lower(failed_at_, at);
+        end_at(at);
+    }
+
+    // Called after the loop. Returns where the first leaf or part began that has thrown, or the
+    // largest number if none has.
+    std::uint64_t failed_at() const noexcept {
+        // Order: relaxed; the loop's joins order it after the leaves.
+        return failed_at_.load(std::memory_order_relaxed);
+    }
+
+    // Called between two phases of an algorithm, each a loop or a tree of joins. Returns true if a
+    // part was left out because of a stop.
+    bool was_stopped() const noexcept {
+        // Order: relaxed; the joins of the phase order it after the parts.
+        return stopped_.load(std::memory_order_relaxed);
+    }
+
+    // Called after the loop. Throws: stopped_error if a leaf was left out because of a stop.
+    void finish() {
+        if (was_stopped()) {
+            BIDE_THROW(stopped_error(make_error_code(errc::stopped)));
+        }
+    }
+
+private:
+    struct attempt {
+        attempt(basic_loop_state& in, std::uint64_t where) noexcept : state(in), at(where) {}
+        attempt(const attempt&) = delete;
+        attempt& operator=(const attempt&) = delete;
+        ~attempt() {
+            if (!succeeded) {
+                state.fail_at(at);
+            }
+        }
+        basic_loop_state& state;
+        const std::uint64_t at;
+        bool succeeded = false;
+    };
+
+    using number = typename Platform::template atomic<std::uint64_t>;
+
+    number last_{(std::numeric_limits<std::uint64_t>::max)()};
+    number failed_at_{(std::numeric_limits<std::uint64_t>::max)()};
+    typename Platform::template atomic<bool> stopped_{false};
+    const std::stop_token& stop_;
+    fork_progress* const progress_;
+};
+
+// How many iterations the chunks of a loop have. A chunk has one at first, and grows until it takes
+// 4 us by the clock. All parts of the loop share what was learned.
+template <class Platform> class basic_chunk_sizes {
+public:
+    // In nanoseconds: the intended time of a chunk, and the time of an arm that is worth a wake.
+    static constexpr std::int64_t chunk_time = 4'000;
+    static constexpr std::int64_t arm_time = 64'000;
+
+    // Returns the latest chunk that took about chunk_time, or 0 if none has run.
+    std::uint64_t learned() const noexcept {
+        // Order: relaxed; an estimate.
+        return learned_.load(std::memory_order_relaxed);
+    }
+
+    // Returns the size of the chunk after one of `iterations` that took so many nanoseconds.
+    static std::uint64_t next(std::uint64_t iterations, std::int64_t took) noexcept {
+        const auto nanoseconds = static_cast<std::uint64_t>(took > 1 ? took : 1);
+        const std::uint64_t fitting = greater_of(iterations * chunk_time / nanoseconds, 1);
+        return lesser_of(fitting, lesser_of(iterations * growth, longest));
+    }
+
+    // Makes `chunk` the size with which other parts begin. Writes it only if it has changed by a
+    // factor of two, because all parts read the cache line.
+    void learn(std::uint64_t chunk) noexcept {
+        const std::uint64_t old = learned();
+        if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
+            // Order: relaxed; an estimate.
+            learned_.store(chunk, std::memory_order_relaxed);
+        }
+    }
+
+    // Runs a loop of `size` iterations without a fork-join, which began at `begin`. run(n) runs about
+    // n iterations, and returns how many are left to do. Returns the time at the end, or 0 if the
+    // loop takes longer than chunk_time: the rest needs a fork-join. The sizes grow as those of
+    // chunks do, so the time of an iteration is known before many have run.
+    template <std::invocable<std::uint64_t> Run>
+    static std::int64_t run_briefly(std::uint64_t size, const std::int64_t begin, Run run) {
+        std::uint64_t chunk = 1;
+        for (std::int64_t before = begin;;) {
+            const std::uint64_t left = run(lesser_of(chunk, size));
+            const std::int64_t after = Platform::now();
+            if (left == 0) {
+                return after;
+            }
+            if (after - begin >= chunk_time) {
+                return 0;
+            }
+            chunk = next(size - left, after - before);
+            before = after;
+            size = left;
+        }
+    }
+
+private:
+    // The largest factor by which a chunk grows; its largest size.
+    static constexpr std::uint64_t growth = 64;
+    static constexpr std::uint64_t longest = 1 << 24;
+
+    typename Platform::template atomic<std::uint64_t> learned_{0};
+};
+
+// True if loops that begin with Forker can be brief. False for most forkers that tests make.
+template <class Forker>
+concept forks_brief_loops =
+    requires(const Forker& f, void (*call)(), std::int64_t (*brief)(std::int64_t)) {
+        f.enter_loop(std::uint64_t{}, *brief, *call);
+    };
 
 // Calls leaf(first, last) for parts that together are the range, each as large as the loop decides.
 // A leaf may return a number of an iteration: then leaves that begin after it are left out.
@@ -114,7 +295,7 @@ private:
                 }
                 continue;
             }
-            if (before == 0 && left > (std::min)(chunk, block)) {
+            if (before == 0 && left > lesser_of(chunk, block)) {
                 before = platform::now();
             }
             const bool goes_on =
@@ -200,19 +381,20 @@ private:
     }
 
     std::uint64_t first_chunk() const noexcept {
-        return grain_ != 0 ? grain_ : (std::max)(sizes_.learned(), std::uint64_t{1});
+        return grain_ != 0 ? grain_ : greater_of(sizes_.learned(), 1);
     }
 
     // Runs up to n iterations in blocks, fewer if thieves want work. Returns false if the rest is
     // left out.
     bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block, std::uint64_t arms) {
-        const std::uint64_t most = std::clamp(n / 8 / vector * vector, common_block, longest_block);
+        const std::uint64_t most =
+            lesser_of(greater_of(n / 8 / vector * vector, common_block), longest_block);
         for (;;) {
-            const std::uint64_t now = (std::min)(n, block);
+            const std::uint64_t now = lesser_of(n, block);
             if (!run_leaf(part, now)) {
                 return false;
             }
-            block = (std::min)(4 * block, most);
+            block = lesser_of(4 * block, most);
             n -= now;
             if (n == 0 || forks_.wants_work(arms)) {
                 return true;
@@ -273,6 +455,30 @@ private:
     basic_loop_state<platform> state_;
     chunks sizes_;
 };
+
+// Calls run(callee) for a plain loop of calls callee(args...). If `body` is small and can be called as
+// const, the callee is a copy of it. No other code knows the address of the copy, so the compiler
+// keeps the captures in registers.
+template <class... Args, class Body, class Run> void run_with_callee(Body& body, const Run& run) {
+    using plain = std::decay_t<Body>; // a function becomes a pointer to it
+    if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= 64 &&
+                  std::is_constructible_v<const plain, Body&> &&
+                  std::is_invocable_v<const plain&, Args...>) {
+        const plain mine(body);
+        run(mine);
+    } else {
+        run(body);
+    }
+}
+
+// Calls leaf(first, last) for parts that together are the range, as the policy says.
+template <class On, class Index, class Leaf>
+void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
+    if (!all.empty()) {
+        parallel_loop<decltype(on.forks()), Index, Leaf>(on.forks(), all, on.options(), leaf)
+            .run(all);
+    }
+}
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

@@ -3,9 +3,9 @@
 #define BIDE_PARALLEL_DETAIL_PIPELINE_HPP
 
 // How a pipeline runs. Its threads are equal: the caller, and each worker that takes an arm of the
-// fork-join. Each takes work from one word (pipeline_work.hpp): the source, or a serial stage whose
+// fork-join. Each takes work from one word: the source, or a serial stage whose
 // next item waits. A thread that has read an item takes it through the stages, as far as it can. If
-// the item has no turn at a serial stage, the thread leaves it there (pipeline_queue.hpp) and takes
+// the item has no turn at a serial stage, the thread leaves it there and takes
 // other work. The source and the serial stages are put back before the thread goes on with the item,
 // so another thread can take them while a stage runs long.
 //
@@ -23,18 +23,19 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/parallel/detail/loop_state.hpp>
-#include <bide/parallel/detail/pipeline_item.hpp>
-#include <bide/parallel/detail/pipeline_queue.hpp>
-#include <bide/parallel/detail/pipeline_work.hpp>
-#include <bide/parallel/fork_progress.hpp>
+#include <bide/core/spin.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/sync/semaphore.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <new>
 #include <stop_token>
 #include <tuple>
@@ -43,6 +44,366 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// What a function of type F gives to the next stage: an lvalue reference as it is, else a value.
+template <class Result>
+using pipeline_value_t =
+    std::conditional_t<std::is_lvalue_reference_v<Result>, Result, std::remove_cvref_t<Result>>;
+
+// Storage for one item between two stages, which is a value or a reference. An item without a value
+// is dead: no further stage is called with it.
+template <class T> class pipeline_item {
+    using kept = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
+
+public:
+    pipeline_item() noexcept {}
+    pipeline_item(const pipeline_item&) = delete;
+    pipeline_item& operator=(const pipeline_item&) = delete;
+    ~pipeline_item() { reset(); }
+
+    bool has_value() const noexcept { return has_value_; }
+
+    // Keeps what make() returns. A value is constructed in place, without a move.
+    // Requires: there is no value.
+    template <class Make> void emplace(Make&& make) {
+        if constexpr (std::is_reference_v<T>) {
+            ::new (static_cast<void*>(storage_)) kept(std::addressof(make()));
+        } else {
+            ::new (static_cast<void*>(storage_)) kept(make());
+        }
+        has_value_ = true;
+    }
+
+    // Returns the value, to be moved from, or the reference. Requires: there is a value.
+    T&& get() noexcept {
+        if constexpr (std::is_reference_v<T>) {
+            return *value();
+        } else {
+            return static_cast<T&&>(value());
+        }
+    }
+
+    // Destroys the value, if there is one.
+    void reset() noexcept {
+        if (has_value_) {
+            has_value_ = false;
+            value().~kept();
+        }
+    }
+
+    // Moves the value of `from` here, if there is one, and destroys it there.
+    // Throws: what the move throws; then the value is still in `from`.
+    void take(pipeline_item& from) {
+        if (from.has_value_) {
+            emplace([&]() -> T&& { return from.get(); });
+            from.reset();
+        }
+    }
+
+private:
+    // g++ 12 would report a union of the value as maybe uninitialized.
+    kept& value() noexcept { return *std::launder(reinterpret_cast<kept*>(storage_)); }
+
+    alignas(kept) std::byte storage_[sizeof(kept)];
+    bool has_value_ = false;
+};
+
+// What the threads of a pipeline can do next, in one word:
+//
+//   tokens     bits 0 to 23    how many more items may be in flight
+//   sleepers   bits 24 to 34   threads that sleep, or are about to, and that no thread wakes yet
+//   searchers  bits 35 to 45   threads that look for work: they spin, or are being woken
+//   closed     bit 46          the source gives no more items
+//   source     bit 47          no thread reads the source, and it is not closed
+//   stages     bits 48 to 63   for each serial stage: the item whose turn it is waits, and no thread
+//                              runs the stage
+//
+// A thread takes a stage, or the source and a token, by one CAS. So the stage with its item, or the
+// source, belongs to that thread until it puts them back [pipeline_work.taken]. Stages come before
+// the source and late stages before early ones, so that items end before others begin. All is over
+// if the source is closed and no token is in use.
+//
+// Sleeping. A thread that finds nothing to do counts itself as a searcher. If it still finds nothing,
+// it becomes a sleeper, by a CAS that fails if there is something to do meanwhile. The thread that
+// puts work into the word, or leaves some there, sees that in the value that its read-modify-write
+// returned. If there is a sleeper and no searcher, it turns a sleeper into a searcher and gives it a
+// permit of the semaphore. If there is a searcher, that one sees the work before it sleeps, and wakes
+// the next one if it leaves work there. So no wake is lost, and items that are cheaper than a wake
+// cost one wake at a time, however many threads sleep.
+//
+// Only a thread that has nothing to do sleeps: it has no item, no stage and no source. The threads
+// that have these never wait for a thread of the pipeline. So a pipeline with one thread comes to
+// its end, too.
+template <class Platform> class basic_pipeline_work {
+    using word = std::uint64_t;
+
+public:
+    // The most items in flight, threads, and serial stages.
+    static constexpr std::uint32_t most_tokens = (1U << 24) - 1;
+    static constexpr unsigned most_threads = 1U << 10;
+    static constexpr unsigned most_stages = 16;
+
+    // What a thread has taken: `over`, `source`, or a number from 0 on, of a serial stage.
+    static constexpr int over = -2;
+    static constexpr int source = -1;
+
+    // Requires: 1 <= tokens <= most_tokens.
+    explicit basic_pipeline_work(std::uint32_t tokens) noexcept
+        : tokens_(tokens), word_(source_bit + tokens) {}
+    basic_pipeline_work(const basic_pipeline_work&) = delete;
+    basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
+
+    // Puts back the token of an item that has ended, if `has_token`, and takes the next work.
+    // Blocks: until there is some, or all is over.
+    int take(bool has_token);
+
+    // The source can be read again.
+    void put_source() { put(source_bit); }
+
+    // The source gives no more items. The caller puts its token back by take().
+    void close_source() noexcept {
+        // Order: relaxed; the caller's take() orders what was done with the source.
+        word_.fetch_or(closed_bit, std::memory_order_relaxed);
+    }
+
+    // An item waits for the serial stage, and has its turn.
+    void put_stage(unsigned stage) { put(first_stage << stage); }
+
+private:
+    static constexpr word one_token = 1;
+    static constexpr word token_mask = most_tokens;
+    static constexpr word one_sleeper = word{1} << 24;
+    static constexpr word sleeper_mask = ((word{1} << 11) - 1) << 24;
+    static constexpr word one_searcher = word{1} << 35;
+    static constexpr word searcher_mask = ((word{1} << 11) - 1) << 35;
+    static constexpr word closed_bit = word{1} << 46;
+    static constexpr word source_bit = word{1} << 47;
+    static constexpr word first_stage = word{1} << 48;
+
+    // Returns the bit of the work that comes first, or 0 if there is none.
+    static constexpr word first_of(word seen) noexcept {
+        if (seen >= first_stage) {
+            return std::bit_floor(seen);
+        }
+        return (seen & token_mask) != 0 ? seen & source_bit : 0;
+    }
+    bool is_over(word seen) const noexcept {
+        return (seen & (closed_bit | token_mask)) == (closed_bit | tokens_);
+    }
+    static constexpr std::ptrdiff_t sleepers_of(word seen) noexcept {
+        return static_cast<std::ptrdiff_t>((seen & sleeper_mask) / one_sleeper);
+    }
+
+    static constexpr bool needs_wake(word seen) noexcept {
+        return (seen & sleeper_mask) != 0 && (seen & searcher_mask) == 0 && first_of(seen) != 0;
+    }
+    bool is_idle(word seen) const noexcept { return first_of(seen) == 0 && !is_over(seen); }
+
+    void put(word bit) {
+        // Order: release [pipeline_work.taken]; the thread that takes it sees what was done with
+        // it. Sleepers are seen in the value that the operation returned.
+        const word seen = word_.fetch_or(bit, std::memory_order_release) | bit;
+        if (needs_wake(seen)) [[unlikely]] {
+            wake_one(seen);
+        }
+    }
+
+    BIDE_COLD void wake_one(word seen) {
+        while (needs_wake(seen)) {
+            // Order: relaxed, both; the thread that is woken reads the word again.
+            if (word_.compare_exchange_weak(seen, seen - one_sleeper + one_searcher,
+                                            std::memory_order_relaxed, std::memory_order_relaxed)) {
+                sleep_.release();
+                return;
+            }
+        }
+    }
+
+    BIDE_COLD bool search(word seen, bool is_searcher);
+
+    const word tokens_;
+    alignas(cache_line_pair) typename Platform::template atomic<word> word_;
+    alignas(cache_line_pair) basic_semaphore<Platform> sleep_{0};
+};
+
+template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token) {
+    bool is_searcher = false;
+    // Order: acquire [pipeline_work.taken]; if all is over, sees what the thread did that put the
+    // last token back. Otherwise the CAS decides.
+    word seen = word_.load(std::memory_order_acquire);
+    for (;;) {
+        const word with = has_token ? seen + one_token : seen;
+        const word bit = first_of(with);
+        if (bit == 0 && !has_token) {
+            if (is_over(with)) {
+                return over;
+            }
+            is_searcher = search(seen, is_searcher);
+            // Order: acquire [pipeline_work.taken]; as above.
+            seen = word_.load(std::memory_order_acquire);
+            continue;
+        }
+        const bool ends = bit == 0 && is_over(with);
+        word next = with - bit - (bit == source_bit ? one_token : 0);
+        next -= is_searcher ? one_searcher : 0;
+        // Order: acq_rel [pipeline_work.taken]; sees what the thread did that put the work there,
+        // and publishes what this thread did with the item that has ended. Failure acquire: as the
+        // load above.
+        if (!word_.compare_exchange_weak(seen, ends ? next & ~sleeper_mask : next,
+                                         std::memory_order_acq_rel, std::memory_order_acquire)) {
+            continue;
+        }
+        if (ends && sleepers_of(next) != 0) {
+            sleep_.release(sleepers_of(next));
+        } else if (needs_wake(next)) {
+            wake_one(next);
+        }
+        if (bit != 0) {
+            return bit == source_bit ? source : std::countr_zero(bit / first_stage);
+        }
+        has_token = false;
+        seen = ends ? next & ~sleeper_mask : next;
+    }
+}
+
+// Waits until there is something to do. May return early. Returns true if the caller is a searcher.
+template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, bool is_searcher) {
+    while (!is_searcher) {
+        if (!is_idle(seen)) {
+            return false;
+        }
+        // Order: relaxed, both; take() reads again.
+        is_searcher = word_.compare_exchange_weak(
+            seen, seen + one_searcher, std::memory_order_relaxed, std::memory_order_relaxed);
+    }
+    const auto has_changed = [this, &seen]() noexcept {
+        // Order: relaxed; take() reads again.
+        seen = word_.load(std::memory_order_relaxed);
+        return !is_idle(seen);
+    };
+    if (basic_spin<Platform>::spin_apart(has_changed) || basic_spin<Platform>::until(has_changed)) {
+        return true;
+    }
+    while (is_idle(seen)) {
+        // Order: relaxed, both; a thread that puts work there later sees the sleeper.
+        if (word_.compare_exchange_weak(seen, seen - one_searcher + one_sleeper,
+                                        std::memory_order_relaxed, std::memory_order_relaxed)) {
+            sleep_.acquire(); // the thread that wakes this one makes it a searcher again
+            break;
+        }
+    }
+    return true;
+}
+
+// The items that wait for a serial stage. The stage takes places in order: 0, 1, 2, ... The place of
+// an item is its number, or the order of its arrival if the stage keeps no order. No thread waits: a
+// thread whose item is not next leaves the item in the slot of its place. The slot is one word and
+// the item:
+//
+//   empty   neither has come
+//   filled  the item is in the slot; its turn has not come
+//   turn    the stage is free for this place; the item has not come
+//   (else)  never
+//
+// The item and the turn come from two threads, each by one exchange. The thread that comes second
+// sees that, and has the turn and the item [pipeline_queue.turn]. So exactly one thread runs the
+// stage, and none waits for it.
+//
+// At most `tokens` items are in flight, and there are at least as many slots. So of the items of the
+// places p to p + tokens, one was read after another had ended. The item that ended had passed the
+// stage, and so had place p. The other was read, and has arrived, no later than the item of place
+// p + tokens: places are given in the order of reads, or of arrivals [pipeline_queue.arrival]. So
+// the item of place p + tokens finds the slot as place p has left it: empty.
+template <class Platform, class T> class basic_pipeline_queue {
+public:
+    // An item that waits, and its number.
+    struct waiting {
+        pipeline_item<T> item;
+        std::uint64_t number = 0;
+    };
+
+    // Requires: tokens is at least 1.
+    // Throws: std::bad_alloc.
+    explicit basic_pipeline_queue(std::uint32_t tokens)
+        : mask_(std::bit_ceil(std::size_t{tokens}) - 1),
+          slots_(std::make_unique<slot[]>(mask_ + 1)) {
+        // Order: relaxed; no other thread knows the queue yet.
+        slots_[0].state.store(turn, std::memory_order_relaxed);
+    }
+    basic_pipeline_queue(const basic_pipeline_queue&) = delete;
+    basic_pipeline_queue& operator=(const basic_pipeline_queue&) = delete;
+
+    // Returns a place by the order of the calls.
+    std::uint64_t arrive() noexcept {
+        // Order: acq_rel [pipeline_queue.arrival]; sees the slots that were emptied before an earlier
+        // arrival, which is the other end [pipeline_queue.arrival].
+        return arrivals_.fetch_add(1, std::memory_order_acq_rel);
+    }
+
+    // Returns true if the place has its turn: the caller runs the stage with its item.
+    bool has_turn(std::uint64_t place) noexcept {
+        slot& s = slots_[place & mask_];
+        // Order: acquire [pipeline_queue.turn]; sees what the stage did for the place before.
+        if (s.state.load(std::memory_order_acquire) != turn) {
+            return false;
+        }
+        // Order: relaxed; the turn that the caller passes on publishes it.
+        s.state.store(empty, std::memory_order_relaxed);
+        return true;
+    }
+
+    // Returns the slot of a place, for its item. Only the thread that has the item may call it, and
+    // leaves the slot to the stage by leave().
+    waiting& slot_of(std::uint64_t place) noexcept { return slots_[place & mask_].held; }
+
+    // Leaves the item in the slot to the stage. Returns false if the place got its turn meanwhile:
+    // then the caller runs the stage with the item in the slot.
+    bool leave(std::uint64_t place) noexcept {
+        slot& s = slots_[place & mask_];
+        // Order: acq_rel [pipeline_queue.turn]; publishes the item, or sees what the stage did.
+        if (s.state.exchange(filled, std::memory_order_acq_rel) == empty) {
+            return true;
+        }
+        // Order: relaxed; as in has_turn().
+        s.state.store(empty, std::memory_order_relaxed);
+        return false;
+    }
+
+    // Ends the turn of the place that has it. Returns true if the item of the next place waits: then
+    // the caller has that turn, and gives it to the thread that calls next().
+    bool pass_turn() noexcept {
+        next_ = next_ + 1;
+        slot& s = slots_[next_ & mask_];
+        // Order: acq_rel [pipeline_queue.turn]; publishes what the stage did, or sees the item.
+        if (s.state.exchange(turn, std::memory_order_acq_rel) == empty) {
+            return false;
+        }
+        // Order: relaxed; as in has_turn().
+        s.state.store(empty, std::memory_order_relaxed);
+        return true;
+    }
+
+    // Returns the slot of the item whose turn it is. Requires: the caller has that turn.
+    waiting& next() noexcept { return slots_[next_ & mask_].held; }
+
+private:
+    using word = std::uint32_t;
+
+    static constexpr word empty = 0;
+    static constexpr word filled = 1;
+    static constexpr word turn = 2;
+
+    struct slot {
+        typename Platform::template atomic<word> state{empty};
+        waiting held; // belongs to the thread that has the item, or to the one that has the turn
+    };
+
+    const std::size_t mask_;
+    const std::unique_ptr<slot[]> slots_;
+    // The place that has the turn. Belongs to the thread that has the turn.
+    typename Platform::template var<std::uint64_t> next_{0};
+    typename Platform::template atomic<std::uint64_t> arrivals_{0};
+};
 
 // How the calls of a stage may overlap.
 enum class stage_order : std::uint8_t { parallel, serial, serial_unordered };
@@ -60,17 +421,12 @@ template <class Item, class Stage, class... Rest> struct pipeline_input<0, Item,
     using type = Item;
 };
 
-// A serial stage's queue. A parallel stage has none.
-template <class Platform, class Stage, class Item, bool = Stage::order != stage_order::parallel>
-struct stage_queue : basic_pipeline_queue<Platform, Item> {
-    using basic_pipeline_queue<Platform, Item>::basic_pipeline_queue;
-};
-template <class Platform, class Stage, class Item>
-struct stage_queue<Platform, Stage, Item, false> {
-    explicit stage_queue(std::uint32_t) noexcept {}
+// In the place of a queue, for a parallel stage.
+struct no_pipeline_queue {
+    explicit no_pipeline_queue(std::uint32_t) noexcept {}
 };
 
-// `Stages` are instances of pipeline_stage; `Source` is as in pipeline_source.hpp.
+// `Stages` are instances of pipeline_stage; `Source` is as in parallel_pipeline.hpp.
 template <class Forker, class Source, class... Stages> class pipeline {
     using platform = typename Forker::platform;
     using work = basic_pipeline_work<platform>;
@@ -100,7 +456,9 @@ template <class Forker, class Source, class... Stages> class pipeline {
 
     template <class> struct queues_of;
     template <std::size_t... Ks> struct queues_of<std::index_sequence<Ks...>> {
-        using type = std::tuple<stage_queue<platform, Stages, input<Ks>>...>;
+        using type = std::tuple<
+            std::conditional_t<Stages::order != stage_order::parallel,
+                               basic_pipeline_queue<platform, input<Ks>>, no_pipeline_queue>...>;
     };
     using queues = typename queues_of<std::index_sequence_for<Stages...>>::type;
 
@@ -168,15 +526,11 @@ public:
     }
 
 private:
+    // Runs on so many threads: forks halves of them. Without memory to fork, runs on this one.
     void run_on(unsigned threads, failure& mine) noexcept {
-        if (threads > 1 && fork(threads, mine)) {
-            return;
+        if (threads == 1) {
+            return run_here(mine);
         }
-        run_here(mine);
-    }
-
-    // Runs two halves of the threads. Returns false if there is no memory to fork.
-    bool fork(unsigned threads, failure& mine) noexcept {
         failure other;
         const auto both = [&] {
             forks_.both([&]() noexcept { run_on(threads - threads / 2, mine); },
@@ -185,14 +539,13 @@ private:
 #if BIDE_EXCEPTIONS
         try {
             both();
-        } catch (const std::bad_alloc&) {
-            return false; // neither has begun
+        } catch (const std::bad_alloc&) { // neither has begun
+            return run_here(mine);
         }
 #else
         both();
 #endif
         mine.keep_first(other);
-        return true;
     }
 
     // Calls f(). Returns false if it threw: then the exception is that of item n.
@@ -356,6 +709,7 @@ private:
 };
 
 } // namespace detail
+
 } // namespace bide::inline BIDE_ABI
 
 #endif

@@ -75,7 +75,7 @@ namespace detail {
 
 template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_fork_lanes;
-template <class Platform> class basic_spawn_frame; // parallel/detail/spawn_frame.hpp
+template <class Platform> class basic_spawn_frame; // parallel/fork_scope.hpp
 
 template <class Platform> class basic_fork_job {
     using lane = basic_fork_lane<Platform>;

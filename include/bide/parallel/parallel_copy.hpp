@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_PARALLEL_DETAIL_PACK_FRONT_HPP
-#define BIDE_PARALLEL_DETAIL_PACK_FRONT_HPP
+#ifndef BIDE_PARALLEL_PARALLEL_COPY_HPP
+#define BIDE_PARALLEL_PARALLEL_COPY_HPP
 
-// Copies the elements that are kept to consecutive places, in their order.
-//
-// The place of an element is known when all elements before it were asked. The thread at the front
-// asks and copies. A thief asks ahead, and keeps the answers, one byte each, and their number for
-// each block. The join adds up the numbers; then all blocks are copied in parallel. So each element
-// is asked once.
+/// \file
+/// Copies elements of a range to consecutive places, in their order: parallel_copy() all of them,
+/// parallel_copy_if(), parallel_unique_copy() and parallel_partition_copy() some.
+///
+/// The results are those of std's algorithms, on any number of workers. The predicate is called
+/// once for each element.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/element_range.hpp>
-#include <bide/parallel/detail/loop_range.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/detail/ordered_loop.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_policy.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -19,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <new>
@@ -87,6 +91,12 @@ template <class It, class Out, class Other> struct parted_output {
     }
 };
 
+// Copies the elements that are kept to consecutive places, in their order.
+//
+// The place of an element is known when all elements before it were asked. The thread at the front
+// asks and copies. A thief asks ahead, and keeps the answers, one byte each, and their number for
+// each block. The join adds up the numbers; then all blocks are copied in parallel. So each element
+// is asked once.
 // keeps(it) tells whether the element at `it` is kept.
 template <class It, class Keeps, class Output> class pack_front {
     // How many elements are asked before they are copied.
@@ -254,7 +264,133 @@ private:
     std::uint64_t kept_ = 0;
 };
 
+// Returns how many elements are kept.
+template <class On, class It, class Keeps, class Output>
+std::uint64_t pack(const On& on, const elements<It>& in, Keeps keeps, const Output& output) {
+    pack_front<It, Keeps, Output> front(in, on.options().grain, keeps, output);
+    detail::run_in_order(on, in.size, front);
+    return front.kept();
+}
+
+template <class On, class It, class Out, class Predicate, class Projection>
+Out copy_if(const On& on, const elements<It>& in, const Out& out, Predicate& predicate,
+            Projection& projection) {
+    const elements<Out> to{out, in.size};
+    return to.at(detail::pack(
+        on, in,
+        [&](const It& it) -> bool { return std::invoke(predicate, std::invoke(projection, *it)); },
+        kept_output<It, Out>{to}));
+}
+
 } // namespace detail
+
+/// Copies the elements of the range to consecutive places from `out` on, and returns the iterator
+/// behind the last of these places, which must not overlap the range.
+/// Otherwise as
+/// parallel_transform().
+template <parallel_range Range, class Out>
+    requires parallel_output<Out, std::ranges::range_reference_t<Range>>
+Out parallel_copy(const fork_policy& on, Range&& range, Out out) {
+    const auto all = detail::elements_of(range);
+    const detail::elements<Out> to{std::move(out), all.size};
+    detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t until) {
+        std::ranges::copy(all.at(from), all.at(until), to.at(from));
+    });
+    return to.end();
+}
+
+/// Copies [first, last) in the same way.
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_copy(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_copy(on, detail::elements_of(std::move(first), last),
+                               std::forward<Args>(args)...);
+}
+
+/// Copies the elements for which predicate(projection(element)) is true to consecutive places from
+/// `out` on, in their order. Returns the iterator behind the last of these places. The places and
+/// the range must not overlap; no place behind the last one is written.
+/// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
+/// Throws: what the first call in the order of the range threw; the elements before it are copied.
+/// stopped_error after a stop. Otherwise as join(). If a copy throws, some calls of the predicate
+/// behind it may have been made.
+/// Requires: predicate and projection may be called by several threads at once.
+/// Cancellation: see fork_options::stop.
+/// Complexity: n calls of the predicate. Up to n bytes of memory.
+template <parallel_range Range, class Out, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection> &&
+             parallel_output<Out, std::ranges::range_reference_t<Range>>
+Out parallel_copy_if(const fork_policy& on, Range&& range, Out out, Predicate predicate,
+                     Projection projection = {}) {
+    return detail::copy_if(on, detail::elements_of(range), out, predicate, projection);
+}
+
+/// Copies elements of [first, last) in the same way.
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_copy_if(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_copy_if(on, detail::elements_of(std::move(first), last),
+                                  std::forward<Args>(args)...);
+}
+
+/// Copies the first of each group of neighbours that are equal by equal(projection(a),
+/// projection(b)). Otherwise as parallel_copy_if().
+/// Requires: equal is an equivalence relation: neighbours of the range are compared.
+template <parallel_range Range, class Out, class Equal = std::ranges::equal_to,
+          class Projection = std::identity>
+    requires detail::compares_in<Equal, std::ranges::iterator_t<Range>, Projection> &&
+             parallel_output<Out, std::ranges::range_reference_t<Range>>
+Out parallel_unique_copy(const fork_policy& on, Range&& range, Out out, Equal equal = {},
+                         Projection projection = {}) {
+    using iterator = std::ranges::iterator_t<Range>;
+    const auto in = detail::elements_of(range);
+    const detail::elements<Out> to{std::move(out), in.size};
+    const auto is_first = [&](const iterator& it) -> bool {
+        if (it == in.first) {
+            return true;
+        }
+        iterator before = it;
+        --before;
+        return !std::invoke(equal, std::invoke(projection, *before), std::invoke(projection, *it));
+    };
+    return to.at(detail::pack(on, in, is_first, detail::kept_output<iterator, Out>{to}));
+}
+
+/// Copies elements of [first, last) in the same way.
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_unique_copy(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_unique_copy(on, detail::elements_of(std::move(first), last),
+                                      std::forward<Args>(args)...);
+}
+
+/// Copies the elements for which predicate(projection(element)) is true to consecutive places from
+/// `matches` on, and the unmatched elements to places from `others` on, both in their order. Returns
+/// the iterators behind the last places. Otherwise as parallel_copy_if().
+template <parallel_range Range, class Out, class Other, class Predicate,
+          class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection> &&
+             parallel_output<Out, std::ranges::range_reference_t<Range>> &&
+             parallel_output<Other, std::ranges::range_reference_t<Range>>
+std::pair<Out, Other> parallel_partition_copy(const fork_policy& on, Range&& range, Out matches,
+                                              Other others, Predicate predicate,
+                                              Projection projection = {}) {
+    using iterator = std::ranges::iterator_t<Range>;
+    const auto in = detail::elements_of(range);
+    const detail::elements<Out> to{std::move(matches), in.size};
+    const detail::elements<Other> rest{std::move(others), in.size};
+    const auto matched = [&](const iterator& it) -> bool {
+        return std::invoke(predicate, std::invoke(projection, *it));
+    };
+    const std::uint64_t kept =
+        detail::pack(on, in, matched, detail::parted_output<iterator, Out, Other>{to, rest});
+    return {to.at(kept), rest.at(in.size - kept)};
+}
+
+/// Copies the elements of [first, last) in the same way.
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_partition_copy(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_partition_copy(on, detail::elements_of(std::move(first), last),
+                                         std::forward<Args>(args)...);
+}
+
 } // namespace bide::inline BIDE_ABI
 
 #endif

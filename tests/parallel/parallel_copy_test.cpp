@@ -1,4 +1,4 @@
-#include <bide/parallel/parallel_pack.hpp>
+#include <bide/parallel/parallel_copy.hpp>
 #include <support/scheduling.hpp>
 
 // The results, the exceptions, and what thieves take: algorithms_test.cpp.
@@ -17,7 +17,7 @@ static_assert(copies_to<std::deque<long>::iterator>);
 static_assert(!copies_to<std::vector<bool>::iterator>);
 static_assert(!copies_to<std::back_insert_iterator<std::vector<int>>>);
 
-TEST_CASE("parallel_pack: projections, deques and views", "[promise.filter-as-std]") {
+TEST_CASE("parallel_copy_if: projections, deques and views", "[promise.filter-as-std]") {
     bide::scheduler s(test::with(2, true));
     const std::deque<std::string> words = {"a", "bb", "cc", "d", "ee"};
     std::vector<std::string> out(5);

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_DETAIL_ELEMENTS_HPP
+#define BIDE_PARALLEL_DETAIL_ELEMENTS_HPP
+
+// What the parallel algorithms loop over: indices, and the elements of ranges by their numbers. The
+// plain loops inside the leaves run in blocks of a constant number of iterations, because compilers
+// that optimise for size and speed at once, such as g++ 12 with -O2, use vector instructions only if
+// they know the number. The ends of most leaves are at multiples of that number.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <span> // the concepts of ranges; <ranges> would add its views, which take long to compile
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// As std::min() and std::max(), without <algorithm>.
+constexpr std::uint64_t lesser_of(std::uint64_t a, std::uint64_t b) noexcept {
+    return b < a ? b : a;
+}
+constexpr std::uint64_t greater_of(std::uint64_t a, std::uint64_t b) noexcept {
+    return a < b ? b : a;
+}
+
+template <class T>
+concept loop_index = std::integral<T> && !std::same_as<std::remove_cv_t<T>, bool> && sizeof(T) <= 8;
+
+// The indices [first, last). Sizes and steps are unsigned, so nothing overflows, even if the range
+// is as wide as its type.
+template <loop_index Index> struct loop_range {
+    using unsigned_index = std::make_unsigned_t<Index>;
+
+    Index first;
+    Index last;
+
+    bool empty() const noexcept { return first == last; }
+
+    std::uint64_t size() const noexcept {
+        return static_cast<unsigned_index>(static_cast<unsigned_index>(last) -
+                                           static_cast<unsigned_index>(first));
+    }
+
+    // Requires: n <= size().
+    Index at(std::uint64_t n) const noexcept {
+        return static_cast<Index>(
+            static_cast<unsigned_index>(static_cast<unsigned_index>(first) + n));
+    }
+
+    Index middle() const noexcept { return at(size() / 2); }
+};
+
+// Makes a range from bounds of any two types, compared as numbers. If first >= last, it is empty.
+// Throws: std::invalid_argument if the first index is negative and the common type is unsigned.
+template <loop_index First, loop_index Last>
+loop_range<std::common_type_t<First, Last>> range_of(First first, Last last) {
+    using index = std::common_type_t<First, Last>;
+    if (!std::cmp_less(+first, +last)) {
+        return {index{}, index{}};
+    }
+    const auto begin = static_cast<index>(first);
+    if (std::cmp_not_equal(+begin, +first)) {
+        BIDE_THROW(std::invalid_argument("bide: the first index of the loop is negative, but the "
+                                         "common type of the bounds is unsigned"));
+    }
+    return {begin, static_cast<index>(last)};
+}
+
+// True for vector<bool> and the like: neighbours share a word, which two threads must not write to.
+template <class It>
+concept packs_bits =
+    std::is_same_v<std::iter_value_t<It>, bool> && std::is_class_v<std::iter_reference_t<It>> &&
+    std::is_assignable_v<std::iter_reference_t<It>&, bool>;
+
+} // namespace detail
+
+/// True for an iterator and a sentinel whose range the parallel algorithms can divide: the iterator
+/// is random-access, and the sentinel's distance is known. The iterators of vector<bool> are
+/// excluded, because threads that write to neighbours would write to one word; those of a const
+/// vector<bool> are not.
+template <class It, class End>
+concept parallel_bounds = std::random_access_iterator<It> && std::sized_sentinel_for<End, It> &&
+                          (!detail::packs_bits<It>);
+
+/// True for a range that the parallel algorithms can divide: arrays, std::vector, std::deque,
+/// std::span, and views of them that keep random access and size, such as std::views::iota,
+/// transform, take and drop. Other ranges, such as std::list or a filtered view, are refused: copy
+/// the elements, or pointers to them, to a vector first.
+template <class Range>
+concept parallel_range =
+    std::ranges::random_access_range<Range> && std::ranges::sized_range<Range> &&
+    parallel_bounds<std::ranges::iterator_t<Range>, std::ranges::sentinel_t<Range>>;
+
+namespace detail {
+
+// What ends a range that begins with an It: in the constraints of an overload for iterators.
+template <class End, class It>
+concept parallel_end = parallel_bounds<It, End>;
+
+// The type of the values that a function gives for elements.
+template <class F, class It>
+using mapped_t = std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>;
+
+// Returns a pointer for a contiguous iterator, and any other iterator unchanged. So templates are
+// instantiated for fewer types.
+template <std::random_access_iterator It> auto unwrap(It it) noexcept {
+    if constexpr (std::contiguous_iterator<It>) {
+        return std::to_address(it);
+    } else {
+        return it;
+    }
+}
+
+// The elements from an iterator on, by their numbers. A range that borrows them.
+template <std::random_access_iterator It> struct elements {
+    It first;
+    std::uint64_t size;
+
+    It at(std::uint64_t n) const { return first + static_cast<std::iter_difference_t<It>>(n); }
+    It begin() const { return first; }
+    It end() const { return at(size); }
+    loop_range<std::uint64_t> numbers() const noexcept { return {0, size}; }
+};
+
+// Returns no elements if `last` is before `first`.
+template <class It, class End> elements<It> elements_of(It first, const End& last) {
+    const auto n = last - first;
+    return {std::move(first), n > 0 ? static_cast<std::uint64_t>(n) : 0};
+}
+
+template <class Range> auto elements_of(Range& range) {
+    return elements<std::ranges::iterator_t<Range>>{
+        std::ranges::begin(range), static_cast<std::uint64_t>(std::ranges::size(range))};
+}
+
+// What a predicate gets of a range.
+template <class Predicate, class It, class Projection>
+concept finds_in =
+    std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
+    std::predicate<Predicate&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
+
+// What compares elements of a range.
+template <class Compare, class It, class Projection>
+concept compares_in =
+    std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
+    std::predicate<Compare&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>,
+                   std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
+
+// True for numbers in consecutive places.
+template <class It>
+concept plain_numbers =
+    std::contiguous_iterator<It> && std::is_arithmetic_v<std::iter_value_t<It>> &&
+    std::is_same_v<std::remove_cvref_t<std::iter_reference_t<It>>, std::iter_value_t<It>> &&
+    !std::is_volatile_v<std::remove_reference_t<std::iter_reference_t<It>>>;
+
+inline constexpr int plain_block = 64;
+
+// Calls f(i) for each index of [first, last), in order.
+template <loop_index Index, class F> BIDE_INLINE void each_index(Index first, Index last, F&& f) {
+    std::uint64_t left = loop_range<Index>{first, last}.size();
+    for (; left >= plain_block; left -= plain_block) {
+        for (int k = 0; k < plain_block; ++k) {
+            f(static_cast<Index>(first + static_cast<Index>(k)));
+        }
+        first = static_cast<Index>(first + static_cast<Index>(plain_block));
+    }
+    for (; first != last; ++first) {
+        f(first);
+    }
+}
+
+// Calls f(*it) for each iterator of [first, last), in order.
+template <class It, class F> BIDE_INLINE void each_element(const It& first, const It& last, F&& f) {
+    if constexpr (std::contiguous_iterator<It>) {
+        auto* const at = detail::unwrap(first);
+        detail::each_index(std::size_t{0}, static_cast<std::size_t>(last - first),
+                           [&](std::size_t i) { f(at[i]); });
+    } else {
+        for (It it = first; it != last; ++it) {
+            f(*it);
+        }
+    }
+}
+
+} // namespace detail
+
+/// True for an iterator to which the parallel algorithms can write: the places of different elements
+/// can be found, and written to, independently. `Value` is what is written.
+template <class Out, class Value>
+concept parallel_output = std::random_access_iterator<Out> &&
+                          std::indirectly_writable<Out, Value> && (!detail::packs_bits<Out>);
+
+} // namespace bide::inline BIDE_ABI
+
+/// \cond
+template <class It>
+inline constexpr bool std::ranges::enable_borrowed_range<bide::detail::elements<It>> = true;
+/// \endcond
+
+#endif

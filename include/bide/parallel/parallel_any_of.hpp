@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_PARALLEL_ANY_OF_HPP
+#define BIDE_PARALLEL_PARALLEL_ANY_OF_HPP
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_find.hpp>
+
+#include <functional>
+#include <iterator>
+#include <span> // the concepts of ranges
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+
+/// Returns true if predicate(projection(element)) is true for an element of the range.
+/// Otherwise as parallel_find_any().
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+bool parallel_any_of(const fork_policy& on, Range&& range, Predicate predicate,
+                     Projection projection = {}) {
+    const auto all = detail::elements_of(range);
+    return detail::find_match<detail::wanted_match::any>(on, all, predicate, projection) !=
+           all.size;
+}
+
+/// Asks the same of [first, last).
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_any_of(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_any_of(on, detail::elements_of(std::move(first), last),
+                                 std::forward<Args>(args)...);
+}
+
+/// Returns true if predicate(projection(element)) is true for no element of the range.
+/// Otherwise as parallel_find_any().
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+bool parallel_none_of(const fork_policy& on, Range&& range, Predicate predicate,
+                      Projection projection = {}) {
+    return !bide::parallel_any_of(on, range, std::move(predicate), std::move(projection));
+}
+
+/// Asks the same of [first, last).
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_none_of(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_none_of(on, detail::elements_of(std::move(first), last),
+                                  std::forward<Args>(args)...);
+}
+
+/// Returns true if predicate(projection(element)) is true for all elements of the range.
+/// Otherwise as parallel_find_any(), with an element for which it is false as the match.
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,
+                     Projection projection = {}) {
+    return !bide::parallel_any_of(on, range, std::not_fn(std::move(predicate)),
+                                  std::move(projection));
+}
+
+/// Asks the same of [first, last).
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_all_of(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_all_of(on, detail::elements_of(std::move(first), last),
+                                 std::forward<Args>(args)...);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_PARALLEL_MIN_ELEMENT_HPP
+#define BIDE_PARALLEL_PARALLEL_MIN_ELEMENT_HPP
+
+/// \file
+/// Which element is the least or the greatest: parallel_min_element(), parallel_max_element(). The
+/// result does not depend on how the range is divided, so they are loops.
+
+#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/detail/parallel_loop.hpp>
+#include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_policy.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// True if the comparison is <, or >, of two values of type T.
+template <class Compare, class T>
+concept plain_less = std::is_same_v<Compare, std::ranges::less> ||
+                     std::is_same_v<Compare, std::less<>> || std::is_same_v<Compare, std::less<T>>;
+template <class Compare, class T>
+concept plain_greater =
+    std::is_same_v<Compare, std::ranges::greater> || std::is_same_v<Compare, std::greater<>> ||
+    std::is_same_v<Compare, std::greater<T>>;
+
+// Returns the first number for which no other one has is_better(other, number). If there is none,
+// because numbers are unordered, returns any of them. Compares block by block in several columns,
+// and then searches the block of the best number.
+// Requires: first != last.
+template <class T, class IsBetter>
+const T* best_number(const T* const first, const T* const last, IsBetter is_better) {
+    constexpr std::ptrdiff_t columns = 64 / sizeof(T);
+    constexpr std::ptrdiff_t block = 16 * columns;
+    const auto better_of = [is_better](T a, T b) { return is_better(a, b) ? a : b; };
+    const T* where = first; // the block of the best number begins here
+    T best = *first;
+    const T* at = first;
+    for (; last - at >= block; at += block) {
+        T found[static_cast<std::size_t>(columns)];
+        std::copy_n(at, columns, found);
+        for (const T* row = at + columns; row != at + block; row += columns) {
+            for (std::ptrdiff_t k = 0; k < columns; ++k) {
+                found[k] = better_of(row[k], found[k]);
+            }
+        }
+        T here = found[0];
+        for (std::ptrdiff_t k = 1; k < columns; ++k) {
+            here = better_of(found[k], here);
+        }
+        if (is_better(here, best)) {
+            best = here;
+            where = at;
+        }
+    }
+    for (; at != last; ++at) {
+        if (is_better(*at, best)) {
+            best = *at;
+            where = at;
+        }
+    }
+    while (is_better(best, *where)) {
+        ++where;
+    }
+    return where;
+}
+
+// Returns the first of the least or greatest elements.
+template <bool Greatest, class It, class Compare, class Projection>
+It best_element(const fork_policy& on, const elements<It>& all, Compare& less,
+                Projection& projection) {
+    using value = std::iter_value_t<It>;
+    const auto better = [&](const It& a, const It& b) -> bool {
+        return std::invoke(less, std::invoke(projection, Greatest ? *b : *a),
+                           std::invoke(projection, Greatest ? *a : *b));
+    };
+    const auto best_of = [&](const It& first, const It& last) -> It {
+        if constexpr (plain_numbers<It> && std::is_same_v<Projection, std::identity> &&
+                      (plain_less<Compare, value> || plain_greater<Compare, value>)) {
+            using is_better = std::conditional_t<plain_less<Compare, value> != Greatest,
+                                                 std::less<>, std::greater<>>;
+            const auto* const begin = detail::unwrap(first);
+            return first +
+                   (detail::best_number(begin, begin + (last - first), is_better()) - begin);
+        } else {
+            It here = first;
+            for (It it = here; ++it != last;) {
+                if (better(it, here)) {
+                    here = it;
+                }
+            }
+            return here;
+        }
+    };
+    native_platform::atomic<std::uint64_t> best{0};
+    detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
+        const It here = best_of(all.at(from), all.at(to));
+        const std::uint64_t mine = from + static_cast<std::uint64_t>(here - all.at(from));
+        // Order: relaxed, all three; only the number is published, and the elements
+        // were there before the loop.
+        std::uint64_t seen = best.load(std::memory_order_relaxed);
+        while (mine != seen &&
+               (mine < seen ? !better(all.at(seen), here) : better(here, all.at(seen))) &&
+               !best.compare_exchange_weak(seen, mine, std::memory_order_relaxed,
+                                           std::memory_order_relaxed)) {
+        }
+    });
+    // Order: relaxed; the loop's joins order the leaves before it.
+    return all.at(best.load(std::memory_order_relaxed));
+}
+
+} // namespace detail
+
+/// Returns an iterator to the first of the least elements by less(projection(a), projection(b)), or
+/// the end of an empty range.
+/// Blocks, throws, cancellation: as parallel_for().
+/// Requires: less is a strict weak order; otherwise the result is any element. less and projection
+/// may be called by several threads at once.
+template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+    requires detail::compares_in<Compare, std::ranges::iterator_t<Range>, Projection>
+std::ranges::borrowed_iterator_t<Range> parallel_min_element(const fork_policy& on, Range&& range,
+                                                             Compare less = {},
+                                                             Projection projection = {}) {
+    return detail::best_element<false>(on, detail::elements_of(range), less, projection);
+}
+
+/// Returns the least element of [first, last) in the same way.
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_min_element(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_min_element(on, detail::elements_of(std::move(first), last),
+                                      std::forward<Args>(args)...);
+}
+
+/// Returns an iterator to the first of the greatest elements by less(projection(a),
+/// projection(b)), or the end of an empty range. Otherwise as parallel_min_element().
+template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+    requires detail::compares_in<Compare, std::ranges::iterator_t<Range>, Projection>
+std::ranges::borrowed_iterator_t<Range> parallel_max_element(const fork_policy& on, Range&& range,
+                                                             Compare less = {},
+                                                             Projection projection = {}) {
+    return detail::best_element<true>(on, detail::elements_of(range), less, projection);
+}
+
+/// Returns the greatest element of [first, last) in the same way.
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_max_element(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_max_element(on, detail::elements_of(std::move(first), last),
+                                      std::forward<Args>(args)...);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_PARALLEL_PARALLEL_REMOVE_IF_HPP
+#define BIDE_PARALLEL_PARALLEL_REMOVE_IF_HPP
+
+/// \file
+/// Removes elements: parallel_remove_if() those that match, parallel_unique() equal neighbours. The
+/// remaining elements are moved to the beginning of their range, in their order.
+///
+/// The results are those of std's algorithms, on any number of workers. The predicate is called
+/// once for each element. Besides the thread at the front, each thief that took a part around an
+/// element may move it once.
+
+#include <bide/core/config.hpp>
+#include <bide/parallel/detail/elements.hpp>
+#include <bide/parallel/detail/ordered_loop.hpp>
+#include <bide/parallel/detail/sort_parts.hpp>
+#include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/fork_policy.hpp>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span> // the concepts of ranges
+#include <type_traits>
+#include <utility>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// True if an element may be moved in vain, as bytes: then no branch depends on whether it is kept.
+template <class It>
+concept moves_bytes =
+    std::contiguous_iterator<It> && std::is_trivially_copyable_v<std::iter_value_t<It>> &&
+    std::is_trivially_assignable_v<std::iter_value_t<It>&, const std::iter_value_t<It>&> &&
+    std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&
+    sizeof(std::iter_value_t<It>) <= 32;
+
+// Moves the elements that are kept to the beginning of their range, in their order.
+//
+// The thread at the front moves each kept element behind those before it. A thief does the same
+// within its own part. The join moves the kept elements of the thief's part behind those of the
+// front. It moves as many elements at a time, in parallel, as there is room for. So no memory is
+// needed.
+//
+// Keeps the elements of a part. keeps(it, last) tells whether the element at `it` is kept; `last`
+// is an iterator to the one that was kept before it in the part, or nullptr if there is none.
+template <class It, class Keeps> class compact_front {
+public:
+    using part = compact_front;
+
+    compact_front(const elements<It>& in, Keeps& keeps, std::uint64_t begin = 0)
+        : in_(in), keeps_(keeps), begin_(begin) {}
+
+    std::uint64_t kept() const noexcept { return kept_; }
+
+    void run(std::uint64_t from, std::uint64_t to) {
+        const It end = in_.at(to);
+        const It begin = in_.at(begin_);
+        It it = in_.at(from);
+        It out = in_.at(begin_ + kept_);
+        for (; it != end && out == begin; ++it) {
+            if (keeps_(it, static_cast<const It*>(nullptr))) {
+                take(it, out);
+            }
+        }
+        for (; it != end; ++it) {
+            if constexpr (moves_bytes<It>) {
+                // The element before is still in its place, and is the last kept one or equal to it.
+                It last = it;
+                --last;
+                const bool is_kept = keeps_(it, std::addressof(std::as_const(last)));
+                const std::iter_value_t<It> value = *it;
+                *out = value;
+                out += is_kept ? 1 : 0;
+            } else {
+                It last = out;
+                --last;
+                if (keeps_(it, std::addressof(std::as_const(last)))) {
+                    take(it, out);
+                }
+            }
+        }
+        kept_ = static_cast<std::uint64_t>(out - begin);
+    }
+
+    template <class Loop>
+    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to,
+               std::optional<compact_front>& done) {
+        done.emplace(in_, keeps_, from);
+        loop.advance(*done, {from, to});
+    }
+
+    template <class Loop> void join(Loop& loop, compact_front&& next) {
+        std::uint64_t from = next.begin_;
+        std::uint64_t size = next.kept_;
+        if (kept_ != 0 && size != 0 && Keeps::asks_last) {
+            const It last = in_.at(begin_ + kept_ - 1);
+            if (!keeps_(in_.at(from), std::addressof(last))) {
+                ++from;
+                --size;
+            }
+        }
+        detail::move_left(loop, in_, from, size, begin_ + kept_);
+        kept_ += size;
+    }
+
+private:
+    static void take(const It& it, It& out) {
+        if (it != out) {
+            *out = std::ranges::iter_move(it);
+        }
+        ++out;
+    }
+
+    const elements<It> in_;
+    Keeps& keeps_;
+    const std::uint64_t begin_;
+    std::uint64_t kept_ = 0;
+};
+
+template <class Predicate, class Projection> struct keeps_unmatched {
+    static constexpr bool asks_last = false;
+    Predicate& predicate;
+    Projection& projection;
+    template <class It> bool operator()(const It& it, const It*) const {
+        return !std::invoke(predicate, std::invoke(projection, *it));
+    }
+};
+
+template <class Equal, class Projection> struct keeps_first {
+    static constexpr bool asks_last = true;
+    Equal& equal;
+    Projection& projection;
+    template <class It> bool operator()(const It& it, const It* last) const {
+        return last == nullptr ||
+               !std::invoke(equal, std::invoke(projection, **last), std::invoke(projection, *it));
+    }
+};
+
+// Returns the end of the elements that are kept.
+template <class On, class It, class Keeps>
+It compact(const On& on, const elements<It>& in, Keeps keeps) {
+    compact_front front(in, keeps);
+    detail::run_in_order(on, in.size, front);
+    return in.at(front.kept());
+}
+
+} // namespace detail
+
+/// Removes the elements for which predicate(projection(element)) is true: moves the remaining
+/// elements to the beginning, in their order. Returns the iterator behind them. The elements from
+/// there on are valid but unspecified.
+/// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
+/// Throws: of the calls that threw, the exception of the first in the order of the range.
+/// stopped_error after a stop. Otherwise as join(). After an exception, all elements are valid but
+/// unspecified.
+/// Requires: predicate and projection may be called by several threads at once.
+/// Cancellation: see fork_options::stop.
+/// Complexity: n calls of the predicate. It allocates no memory.
+template <parallel_range Range, class Predicate, class Projection = std::identity>
+    requires std::permutable<std::ranges::iterator_t<Range>> &&
+             detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
+std::ranges::borrowed_iterator_t<Range> parallel_remove_if(const fork_policy& on, Range&& range,
+                                                           Predicate predicate,
+                                                           Projection projection = {}) {
+    return detail::compact(on, detail::elements_of(range),
+                           detail::keeps_unmatched<Predicate, Projection>{predicate, projection});
+}
+
+/// Removes elements of [first, last) in the same way.
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_remove_if(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_remove_if(on, detail::elements_of(std::move(first), last),
+                                    std::forward<Args>(args)...);
+}
+
+/// Removes all but the first of each group of neighbours that are equal by equal(projection(a),
+/// projection(b)). Otherwise as parallel_remove_if().
+/// Requires: equal is an equivalence relation.
+template <parallel_range Range, class Equal = std::ranges::equal_to,
+          class Projection = std::identity>
+    requires std::permutable<std::ranges::iterator_t<Range>> &&
+             detail::compares_in<Equal, std::ranges::iterator_t<Range>, Projection>
+std::ranges::borrowed_iterator_t<Range> parallel_unique(const fork_policy& on, Range&& range,
+                                                        Equal equal = {},
+                                                        Projection projection = {}) {
+    return detail::compact(on, detail::elements_of(range),
+                           detail::keeps_first<Equal, Projection>{equal, projection});
+}
+
+/// Removes elements of [first, last) in the same way.
+template <class It, detail::parallel_end<It> End, class... Args>
+auto parallel_unique(const fork_policy& on, It first, End last, Args&&... args) {
+    return bide::parallel_unique(on, detail::elements_of(std::move(first), last),
+                                 std::forward<Args>(args)...);
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
