@@ -252,7 +252,7 @@ def operation_text(suspension):
     return without_version(found[1]) if found else ""
 
 
-# ---- Tasks (task/detail/task_header.hpp, task_state.hpp, task_control.hpp)
+# ---- Tasks (task/detail/task_control.hpp)
 
 ACTIVE, CLAIMED, COMPLETE, CANCELLED = 1, 2, 8, 16
 
@@ -285,7 +285,7 @@ def task_of(context):
     return None
 
 
-CHILD = r"vtable for .*\b(body_child|task_child)<"  # of when_all() and when_any()
+CHILD = r"vtable for .*\btask_child<"  # of when_all() and when_any()
 
 
 class Chain:
@@ -743,7 +743,7 @@ def join_handle_text(value):
 
 
 def tasks_of(registry):
-    """The tasks of a basic_task_registry that wait (task/detail/task_registry.hpp)."""
+    """The tasks of a basic_task_registry that wait (task/detail/task_control.hpp)."""
     tasks = []
     at = registry["tasks_"]["first_"]
     header_type = at.type.strip_typedefs().target()

@@ -1,7 +1,7 @@
 // The tokens of a rate_limiter: each is taken by one caller, and those that come back are taken
 // again.
 
-#include <bide/task/detail/token_count.hpp>
+#include <bide/task/rate_limiter.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 

@@ -1,4 +1,4 @@
-#include <bide/task/detail/task_state.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
 

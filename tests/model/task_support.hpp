@@ -7,7 +7,7 @@
 
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <model/check.hpp>
 #include <support/standard.hpp>
 #include <support/tokens.hpp>

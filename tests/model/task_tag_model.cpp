@@ -1,6 +1,6 @@
 // The name and the tag of a task, which a dump reads while the task sets them, and the table of tags.
 
-#include <bide/task/detail/tag_table.hpp>
+#include <bide/task/task_tag.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
 

@@ -37,7 +37,7 @@
 #include <bide/core/result.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/task/detail/task_registry.hpp>
+#include <bide/task/detail/task_control.hpp>
 
 #include <chrono>
 #include <cstddef>

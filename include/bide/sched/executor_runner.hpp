@@ -17,8 +17,7 @@
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_header.hpp>
-#include <bide/task/detail/task_registry.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <bide/task/join_handle.hpp>
 
 #include <concepts>

@@ -26,9 +26,8 @@
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/nonvoid.hpp>
-#include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <bide/task/task.hpp>
 
 #include <cstddef>

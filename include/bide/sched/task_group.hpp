@@ -16,7 +16,6 @@
 #include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/cancel_reason.hpp>
-#include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
@@ -195,7 +194,7 @@ namespace detail {
 
 // The value of the body of a group, if it has ended with one.
 template <class T> struct body_outcome {
-    task_outcome<T> value;
+    kept_outcome<T> value;
     bool has_value = false;
 };
 template <> struct body_outcome<void> {

@@ -7,9 +7,8 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/unqueued_wait.hpp>
+#include <bide/task/this_task.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/task_tag.hpp>
@@ -68,7 +67,7 @@ public:
     }
 
     /// Moves the coroutine that awaits it to the runner, behind what is queued there.
-    async_op<void> schedule() noexcept { return detail::yield().resume_on(*this); }
+    async_op<void> schedule() noexcept { return this_task::yield().resume_on(*this); }
 
     /// Runs `r` like a task. After the runner has ended, runs it on a resumer of bide's service;
     /// terminates if that cannot be started.

@@ -16,11 +16,10 @@
 #include <bide/core/config.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/stream/detail/next.hpp>
 #include <bide/stream/merge.hpp>
 #include <bide/stream/stream.hpp>
 #include <bide/task/async_generator.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
 #include <bide/task/task.hpp>
 
 #include <cstddef>

@@ -8,7 +8,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/stream/detail/next.hpp>
 #include <bide/stream/stream.hpp>
 #include <bide/task/async_generator.hpp>
 

@@ -21,7 +21,6 @@
 #include <bide/core/wait_status.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/stream/detail/next.hpp>
 #include <bide/stream/stream.hpp>
 #include <bide/task/task.hpp>
 

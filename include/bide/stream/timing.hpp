@@ -12,10 +12,9 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/result.hpp>
-#include <bide/stream/detail/next.hpp>
 #include <bide/stream/stream.hpp>
 #include <bide/task/async_generator.hpp>
-#include <bide/task/detail/unqueued_wait.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <chrono>
 #include <optional>

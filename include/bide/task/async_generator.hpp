@@ -31,7 +31,21 @@
 // Consumer and producer transfer control to each other as a task and its awaiter do
 // (task/task.hpp). The item lies in the frame of the producer, and next() moves it out.
 //
-// Without symmetric transfer, next() calls the producer: detail/generator_call.hpp.
+// Without symmetric transfer, each transfer goes through a loop (core/resume.hpp). There, next()
+// calls the producer instead, and the call says how it has ended:
+//
+//   The producer has yielded during the call. The consumer continues without a suspension.
+//   The producer waits, or has left the call in another way. It transfers control to the consumer when
+//   it yields, on whichever thread.
+//
+// The wait of the consumer is pending until the producer's first co_await in the call. Until then,
+// nothing but the call runs the producer. So a yield with a pending wait ends the call, and the producer
+// needs neither the executor of the consumer nor its context. Before a co_await, the pending wait
+// begins. From there on, a yield compares the producer's latest call with the innermost call of its own
+// thread. If a consumer is a producer too, its wait begins before.
+//
+// At most `most_calls` calls are inside of each other: a longer chain of generators goes on through the
+// loop. So the stack stays bounded.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -42,12 +56,10 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
-#include <bide/task/detail/awaited_frame.hpp>
-#include <bide/task/detail/generator_call.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
 
 #include <concepts>
 #include <coroutine>
-#include <cstddef>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -57,6 +69,159 @@
 namespace bide::inline BIDE_ABI {
 
 namespace detail {
+
+// A call of a producer by next(), on the stack of the caller.
+class BIDE_SHARED generator_call {
+public:
+    static constexpr unsigned most_calls = 8;
+
+    // `depth` is the number of calls that this one is inside of, and one more.
+    explicit generator_call(unsigned depth) noexcept : depth_(depth) {}
+    generator_call(const generator_call&) = delete;
+    generator_call& operator=(const generator_call&) = delete;
+
+    // Returns true if the producer has yielded or ended. Otherwise the caller must not access the
+    // producer, nor its consumer.
+    bool run(std::coroutine_handle<> producer) noexcept {
+        producer.resume();
+        if (producer_) {
+            leave();
+        }
+        return yielded_;
+    }
+
+    // The producer yields in this call.
+    void end() noexcept { yielded_ = true; }
+
+    // Makes this the innermost call of the thread, until it returns.
+    BIDE_NEAR_LOCAL void enter(std::coroutine_handle<> producer) noexcept {
+        producer_ = producer;
+        outer_ = std::exchange(here().innermost, this);
+    }
+
+    // Called by a producer that yields, and whose latest call is `call`. Returns true if that is the
+    // innermost call of this thread; the call then ends. If `call` is over, another call may have its
+    // address, but not its producer: that call would be the latest one.
+    BIDE_NEAR_LOCAL static bool ends(std::coroutine_handle<> producer,
+                                     const generator_call* call) noexcept {
+        generator_call* const innermost = here().innermost;
+        if (call == nullptr || call != innermost || innermost->producer_ != producer) {
+            return false;
+        }
+        innermost->end();
+        return true;
+    }
+
+    unsigned depth() const noexcept { return depth_; }
+    // Returns the depth of the innermost call of this thread.
+    BIDE_NEAR_LOCAL static unsigned depth_here() noexcept {
+        const generator_call* const innermost = here().innermost;
+        return innermost != nullptr ? innermost->depth_ : 0;
+    }
+
+private:
+    struct calls {
+        generator_call* innermost = nullptr;
+    };
+    static calls& here() noexcept { return native_platform::local<calls>(); }
+
+    BIDE_NEAR_LOCAL void leave() const noexcept { here().innermost = outer_; }
+
+    std::coroutine_handle<> producer_; // empty if it is not entered
+    generator_call* outer_ = nullptr;
+    const unsigned depth_;
+    bool yielded_ = false;
+};
+
+// Refers to an object that is its own awaiter, because GCC 12 copies what await_transform() returns by
+// reference.
+template <class A> class awaiter_ref {
+public:
+    explicit awaiter_ref(A& of) noexcept : of_(of) {}
+    decltype(auto) await_ready() { return of_.await_ready(); }
+    template <class Promise> decltype(auto) await_suspend(std::coroutine_handle<Promise> h) {
+        return of_.await_suspend(h);
+    }
+    decltype(auto) await_resume() { return of_.await_resume(); }
+
+private:
+    A& of_;
+};
+
+// The part of a producer's promise that knows nothing of the items. It has the executor and the
+// context of its consumer from the begin of the wait on.
+class generator_promise_base : public chain_promise {
+public:
+    // Called before each co_await of the producer. The wait for an item of another generator begins
+    // when that one waits.
+    template <class A> decltype(auto) await_transform(A&& what) {
+        if constexpr (!requires { typename std::remove_cvref_t<A>::waits_for_item; }) {
+            begin_pending_wait();
+        }
+        if constexpr (requires { what.await_ready(); }) {
+            return awaiter_ref<std::remove_reference_t<A>>(what);
+        } else {
+            return awaiter_of(std::forward<A>(what));
+        }
+    }
+
+    void return_void() const noexcept {}
+    void unhandled_exception() noexcept { error_ = std::current_exception(); }
+
+    void begin_pending_wait() noexcept {
+        if (const waker begin = std::exchange(pending_, waker())) {
+            begin.wake();
+        }
+    }
+
+    // Called by a consumer that awaits an item. `begin` sets what the producer's awaits need.
+    // Returns true if the consumer stays suspended.
+    bool call(std::coroutine_handle<> producer, unsigned depth, waker begin) noexcept {
+        if (depth > generator_call::most_calls) {
+            call_ = nullptr;
+            pending_ = waker();
+            begin.wake();
+            static_cast<void>(transfer<native_platform>(producer, node_));
+            return true;
+        }
+        generator_call mine(depth);
+        call_ = &mine;
+        pending_ = begin;
+        return !mine.run(producer);
+    }
+    // The wait has begun: other code may run the producer.
+    void enter_call(std::coroutine_handle<> producer) noexcept {
+        if (call_ != nullptr) {
+            call_->enter(producer);
+        }
+    }
+    // Returns the depth of the call that the producer is in.
+    unsigned depth() const noexcept {
+        return pending_ ? call_->depth() : generator_call::depth_here();
+    }
+
+protected:
+    generator_promise_base() noexcept = default;
+    ~generator_promise_base() = default;
+
+    // The producer yields, and is suspended: continues with the consumer. The last access to the frame.
+    // Returns what await_suspend() returns.
+    auto to_consumer_from(std::coroutine_handle<> producer) noexcept {
+        if constexpr (BIDE_SYMMETRIC_TRANSFER) {
+            return transfer<native_platform>(consumer_, node_);
+        } else if (pending_) {
+            call_->end();
+        } else if (!generator_call::ends(producer, call_)) {
+            static_cast<void>(transfer<native_platform>(consumer_, node_));
+        }
+    }
+
+    std::coroutine_handle<> consumer_; // set by each next()
+    transfer_node node_;
+    generator_call* call_ = nullptr; // the latest one, which may be over
+    waker pending_; // begins the wait of the consumer; left as it is between two items
+    std::exception_ptr error_;
+};
 
 template <class T> class generator_promise : public generator_promise_base {
     using item = std::remove_reference_t<T>;
@@ -70,22 +235,19 @@ public:
         // The transfer is the last access to the frame.
         template <class Promise>
         auto await_suspend(std::coroutine_handle<Promise> h) const noexcept {
-            generator_promise& p = h.promise();
-            return p.to_consumer_from(h);
+            return static_cast<generator_promise&>(h.promise()).to_consumer_from(h);
         }
         void await_resume() const noexcept {}
     };
 
     // As to_consumer, with an item of its own.
-    class copy_to_consumer : to_consumer {
+    class copy_to_consumer : public to_consumer {
     public:
         explicit copy_to_consumer(const item& from) : copy_(from) {}
-        using to_consumer::await_ready;
         template <class Promise> auto await_suspend(std::coroutine_handle<Promise> h) noexcept {
             h.promise().item_ = std::addressof(copy_);
             return to_consumer::await_suspend(h);
         }
-        using to_consumer::await_resume;
 
     private:
         item copy_;
@@ -179,9 +341,7 @@ private:
     // Tasks that the producer has yielded may use its parameters, or a stream that it owns.
     static constexpr bool keeps_ended = detail::is_task<value_type>;
 
-    promise_type& promise() const noexcept {
-        return std::coroutine_handle<promise_type>::from_address(frame_.to.address()).promise();
-    }
+    promise_type& promise() const noexcept { return detail::promise_of<promise_type>(frame_.to); }
 
     void destroy() noexcept {
         if (frame_.to) {
@@ -274,8 +434,7 @@ private:
             p.executor_ = executor_ref();
             p.context_ = nullptr;
         } else {
-            auto& consumer =
-                std::coroutine_handle<Promise>::from_address(p.consumer_.address()).promise();
+            auto& consumer = detail::promise_of<Promise>(p.consumer_);
             if constexpr (std::is_base_of_v<detail::generator_promise_base, Promise>) {
                 consumer.begin_pending_wait();
             }

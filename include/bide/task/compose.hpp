@@ -40,9 +40,9 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/task/detail/awaited_frame.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/nonvoid.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/when_state.hpp>
 #include <bide/task/task.hpp>
 
@@ -60,16 +60,16 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-// The children of when_all and when_any, with their bodies and outcomes (task_body.hpp), and the
+// The children of when_all and when_any, with their bodies and outcomes (task_cell.hpp), and the
 // state that they share (when_state.hpp).
 
 using task_when_state = basic_when_state<native_platform>;
 
-template <task_source S> class body_child : public basic_when_child<native_platform> {
+template <task_source S> class task_child : public basic_when_child<native_platform> {
     using T = task_value_t<S>;
 
 public:
-    body_child() noexcept {}
+    task_child() noexcept {}
 
     // Throws: what a callable throws.
     void open(S&& source) { body_.open(std::move(source)); }
@@ -103,16 +103,17 @@ private:
     [[no_unique_address]] kept_outcome<T> outcome_;
 };
 
-template <task_source S> class task_child final : public body_child<S> {};
+template <class S> void add_child(task_when_state& to, task_child<S>& c, S& source) {
+    c.open(std::move(source));
+    to.add(c, &c.frame());
+}
 
 template <task_source... Ss> class when_children {
 public:
     // Throws: what a callable throws.
-    explicit when_children(task_when_state::until what, Ss&&... sources) : state_(what) {
-        std::apply([&](task_child<Ss>&... c) { (add(c, std::move(sources)), ...); }, children_);
+    explicit when_children(task_when_state::until what, Ss&... sources) : state(what) {
+        std::apply([&](task_child<Ss>&... c) { (add_child(state, c, sources), ...); }, children_);
     }
-
-    task_when_state& state() noexcept { return state_; }
 
     std::tuple<nonvoid_t<task_value_t<Ss>>...> values() {
         return std::apply(
@@ -123,20 +124,12 @@ public:
             children_);
     }
 
-    std::variant<nonvoid_t<task_value_t<Ss>>...> first() { return first_from<0>(); }
-
-private:
-    template <class S> void add(task_child<S>& c, S&& source) {
-        c.open(std::move(source));
-        state_.add(c, &c.frame());
-    }
-
-    template <std::size_t I> std::variant<nonvoid_t<task_value_t<Ss>>...> first_from() {
+    template <std::size_t I = 0> std::variant<nonvoid_t<task_value_t<Ss>>...> first() {
         static_assert((!std::is_reference_v<task_value_t<Ss>> && ...),
                       "when_any of references: use pointers");
         if constexpr (I + 1 < sizeof...(Ss)) {
-            if (state_.winner() != I) {
-                return first_from<I + 1>();
+            if (state.winner() != I) {
+                return first<I + 1>();
             }
         }
         auto& c = std::get<I>(children_);
@@ -144,7 +137,9 @@ private:
         return std::variant<nonvoid_t<task_value_t<Ss>>...>(std::in_place_index<I>, c.value());
     }
 
-    task_when_state state_;
+    task_when_state state;
+
+private:
     std::tuple<task_child<Ss>...> children_;
 };
 
@@ -156,14 +151,11 @@ template <task_source S> class when_children_vector {
 public:
     // Throws: std::bad_alloc; what a callable throws.
     when_children_vector(task_when_state::until what, std::vector<S>& sources)
-        : state_(what), children_(sources.size()) {
+        : state(what), children_(sources.size()) {
         for (std::size_t i = 0; i < sources.size(); ++i) {
-            children_[i].open(std::move(sources[i]));
-            state_.add(children_[i], &children_[i].frame());
+            add_child(state, children_[i], sources[i]);
         }
     }
-
-    task_when_state& state() noexcept { return state_; }
 
     std::vector<nonvoid_t<T>> values() {
         for (task_child<S>& c : children_) {
@@ -178,13 +170,14 @@ public:
     }
 
     std::pair<std::size_t, nonvoid_t<T>> first() {
-        const std::size_t which = state_.winner();
+        const std::size_t which = state.winner();
         children_[which].rethrow_if_failed();
         return {which, children_[which].value()};
     }
 
+    task_when_state state;
+
 private:
-    task_when_state state_;
     std::vector<task_child<S>> children_;
 };
 
@@ -226,18 +219,16 @@ template <class... Others> [[noreturn]] void refuse_children() {
 /// Cancellation: cancels all children, and waits for them.
 template <detail::task_source... Ss>
 task<std::tuple<nonvoid_t<detail::task_value_t<Ss>>...>> when_all(Ss... children) {
-    using until = detail::task_when_state::until;
-    detail::when_children<Ss...> all(until::all, std::move(children)...);
-    co_await all.state().wait();
+    detail::when_children<Ss...> all(detail::task_when_state::until::all, children...);
+    co_await all.state.wait();
     co_return all.values();
 }
 
 /// Runs a vector of children, which may be empty, as when_all() above does.
 template <detail::task_source S>
 task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> children) {
-    using until = detail::task_when_state::until;
-    detail::when_children_vector<S> all(until::all, children);
-    co_await all.state().wait();
+    detail::when_children_vector<S> all(detail::task_when_state::until::all, children);
+    co_await all.state.wait();
     co_return all.values();
 }
 
@@ -268,9 +259,8 @@ task<std::tuple<detail::refused_child<Others>...>> when_all(Others...) {
 template <detail::task_source... Ss>
     requires(sizeof...(Ss) != 0)
 task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... children) {
-    using until = detail::task_when_state::until;
-    detail::when_children<Ss...> all(until::first, std::move(children)...);
-    co_await all.state().wait();
+    detail::when_children<Ss...> all(detail::task_when_state::until::first, children...);
+    co_await all.state.wait();
     co_return all.first();
 }
 
@@ -286,12 +276,11 @@ task<std::variant<detail::refused_child<Others>...>> when_any(Others...) {
 /// Throws: as when_any() above; if the vector is empty, the await throws std::invalid_argument.
 template <detail::task_source S>
 task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::vector<S> children) {
-    using until = detail::task_when_state::until;
     if (children.empty()) {
         BIDE_THROW(std::invalid_argument("bide::when_any of an empty vector"));
     }
-    detail::when_children_vector<S> all(until::first, children);
-    co_await all.state().wait();
+    detail::when_children_vector<S> all(detail::task_when_state::until::first, children);
+    co_await all.state.wait();
     co_return all.first();
 }
 

@@ -29,19 +29,22 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/detail/item_source.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
+#include <bide/task/detail/task_cell.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <exception>
-#include <functional>
+#include <iterator>
+#include <limits>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <type_traits>
@@ -51,12 +54,215 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
+inline constexpr std::size_t unknown_size = (std::numeric_limits<std::size_t>::max)();
+
+template <class R>
+concept pulled_range = requires(R& r) {
+    static_cast<bool>(r.next());
+    *r.next();
+};
+
+template <class R>
+concept awaited_range = !pulled_range<R> && requires(R& r) { r.next(); };
+
+template <class R>
+concept iterated_range =
+    !pulled_range<R> && !awaited_range<R> && requires(R& r) { std::begin(r) != std::end(r); };
+
+template <class R> using range_iterator = decltype(std::begin(std::declval<R&>()));
+
+template <class R>
+concept indexed_range =
+    iterated_range<R> &&
+    std::is_same_v<range_iterator<R>, decltype(std::end(std::declval<R&>()))> &&
+    std::is_base_of_v<std::random_access_iterator_tag,
+                      typename std::iterator_traits<range_iterator<R>>::iterator_category>;
+
+// An item that belongs to one runner, and its place in the order. `held` leads to the item: it is an
+// iterator, or what next() has returned.
+template <class Held> struct item_claim {
+    std::size_t index;
+    Held held;
+
+    decltype(auto) item() { return *std::move(held); }
+};
+
+// Hands out the items of a range to the runners of one for_each_concurrent(), each item once and in
+// order. There are four kinds of ranges:
+//
+//   indexed   random-access iterators: a runner counts an index up, without a lock
+//   walked    forward iterators: a runner copies and increments one iterator, under a lock
+//   pulled    next() returns an optional item: a runner calls it under a lock
+//   awaited   next() returns an awaitable of an optional item: a runner awaits it with a lock, for
+//             which other runners wait without a thread
+//
+// The locks of walked and pulled ranges block a thread for as long as one step of the range takes.
+// next() returns no claim if there is no item left; is_exhausted() then returns true.
+template <class R> class item_source;
+
+template <indexed_range R> class item_source<R> {
+    using iterator = range_iterator<R>;
+    using distance = typename std::iterator_traits<iterator>::difference_type;
+
+public:
+    using claim = item_claim<iterator>;
+
+    explicit item_source(R& range)
+        : first_(std::begin(range)), size_(static_cast<std::size_t>(std::end(range) - first_)) {}
+
+    std::size_t size() const noexcept { return size_; }
+
+    std::optional<claim> next() {
+        // Order: relaxed; the await of the runners has published the range to them.
+        const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
+        if (index >= size_) {
+            return std::nullopt;
+        }
+        return claim{index, first_ + static_cast<distance>(index)};
+    }
+
+    bool is_exhausted() const noexcept {
+        // Order: relaxed; as above.
+        return next_.load(std::memory_order_relaxed) >= size_;
+    }
+
+private:
+    const iterator first_;
+    const std::size_t size_;
+    // Counts beyond the size by one for each runner.
+    native_platform::atomic<std::size_t> next_{0};
+};
+
+template <iterated_range R>
+    requires(!indexed_range<R>)
+class item_source<R> {
+    using iterator = range_iterator<R>;
+    static_assert(std::is_base_of_v<std::forward_iterator_tag,
+                                    typename std::iterator_traits<iterator>::iterator_category>,
+                  "a range needs forward iterators, or next()");
+
+public:
+    using claim = item_claim<iterator>;
+
+    explicit item_source(R& range) : next_(std::begin(range)), end_(std::end(range)) {
+        if constexpr (requires { static_cast<std::size_t>(range.size()); }) {
+            size_ = static_cast<std::size_t>(range.size());
+        }
+    }
+
+    std::size_t size() const noexcept { return size_; }
+
+    std::optional<claim> next() {
+        const std::lock_guard mine(lock_);
+        if (!(next_ != end_)) {
+            return std::nullopt;
+        }
+        claim one{index_++, next_};
+        ++next_;
+        return one;
+    }
+
+    bool is_exhausted() {
+        const std::lock_guard mine(lock_);
+        return !(next_ != end_);
+    }
+
+private:
+    adaptive_mutex lock_;
+    iterator next_;
+    const decltype(std::end(std::declval<R&>())) end_;
+    std::size_t index_ = 0;
+    std::size_t size_ = unknown_size;
+};
+
+// A range with next(), which is not called again after it has returned no item or has thrown.
+template <class R> class pulled_source {
+public:
+    explicit pulled_source(R& range) noexcept : range_(range) {}
+
+    std::size_t size() const noexcept { return unknown_size; }
+
+    // Order: relaxed; it is set under the lock of the source. Without the lock, it is a hint.
+    bool is_exhausted() const noexcept { return exhausted_.load(std::memory_order_relaxed); }
+
+protected:
+    // One call of next(), and what it has returned.
+    template <class Found> struct pull {
+        explicit pull(pulled_source& from) noexcept : of(from) {}
+        pull(const pull&) = delete;
+        pull& operator=(const pull&) = delete;
+        ~pull() {
+            if (!has_item) {
+                of.exhausted_.store(true, std::memory_order_relaxed); // Order: relaxed; as above.
+            }
+        }
+
+        std::optional<item_claim<Found>> claim(Found&& found) {
+            has_item = static_cast<bool>(found);
+            return has_item ? std::optional(item_claim<Found>{of.index_++, std::move(found)})
+                            : std::nullopt;
+        }
+
+        pulled_source& of;
+        bool has_item = false;
+    };
+
+    R& range_;
+
+private:
+    std::size_t index_ = 0;
+    native_platform::atomic<bool> exhausted_{false};
+};
+
+template <pulled_range R> class item_source<R> : public pulled_source<R> {
+    using found = std::remove_cvref_t<decltype(std::declval<R&>().next())>;
+
+public:
+    using claim = item_claim<found>;
+    using pulled_source<R>::pulled_source;
+
+    std::optional<claim> next() {
+        const std::lock_guard mine(lock_);
+        if (this->is_exhausted()) {
+            return std::nullopt;
+        }
+        typename pulled_source<R>::template pull<found> one(*this);
+        return one.claim(this->range_.next());
+    }
+
+private:
+    adaptive_mutex lock_;
+};
+
+template <awaited_range R> class item_source<R> : public pulled_source<R> {
+    using awaitable = decltype(std::declval<R&>().next());
+    using found =
+        std::remove_cvref_t<decltype(awaiter_of(std::declval<awaitable>()).await_resume())>;
+
+public:
+    using claim = item_claim<found>;
+    using pulled_source<R>::pulled_source;
+
+    task<std::optional<claim>> next() {
+        const auto mine = co_await lock_.async_lock();
+        if (this->is_exhausted()) {
+            co_return std::nullopt;
+        }
+        typename pulled_source<R>::template pull<found> one(*this);
+        found got = co_await this->range_.next();
+        co_return one.claim(std::move(got));
+    }
+
+private:
+    mutex lock_;
+};
+
 // The state that the runners share. `Range` is an lvalue reference if the range is used by
 // reference.
 template <class Range, class F> class concurrent_run {
     using source = item_source<std::remove_reference_t<Range>>;
     using claim = typename source::claim;
-    using made = std::invoke_result_t<F&, decltype(std::declval<claim&>().item())>;
+    using made = decltype(std::declval<F&>()(std::declval<claim&>().item()));
     static_assert(is_task<made>, "f(item) returns a task");
 
 public:
@@ -69,7 +275,7 @@ public:
 
     // The number of runners.
     std::size_t runners(std::size_t limit) const noexcept {
-        return (std::min)(limit, source_.size());
+        return limit < source_.size() ? limit : source_.size();
     }
 
     // Awaits the tasks of items until none is left or one has failed. `end(index, value)` gets each
@@ -121,9 +327,9 @@ private:
                 break;
             }
             if constexpr (std::is_void_v<value>) {
-                co_await std::invoke(f_, one->item());
+                co_await f_(one->item());
             } else {
-                value what = co_await std::invoke(f_, one->item());
+                value what = co_await f_(one->item());
                 end(one->index, std::move(what));
             }
         }

@@ -13,9 +13,8 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/task/detail/unqueued_wait.hpp>
+#include <bide/task/this_task.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -67,7 +66,8 @@ public:
     template <class D>
     void reset_at(const std::chrono::time_point<std::chrono::steady_clock, D>& when) noexcept {
         // A time before the start of the clock is valid. The limit keeps the sums from overflowing.
-        next_ = (std::max)(deadline::saturated_ns(when.time_since_epoch()), -(never / 2));
+        const std::int64_t at = deadline::saturated_ns(when.time_since_epoch());
+        next_ = at < -(never / 2) ? -(never / 2) : at;
     }
 
     /// Returns the period, in nanoseconds.
@@ -77,7 +77,7 @@ private:
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
     static constexpr std::int64_t sum(std::int64_t time, std::int64_t rest) noexcept {
-        return rest < never - std::max<std::int64_t>(time, 0) ? time + rest : never;
+        return rest < never - (time > 0 ? time : 0) ? time + rest : never;
     }
 
     // The operation of async_tick() (core/wait_ops.hpp).

@@ -11,10 +11,9 @@
 #include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/once.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
 #include <bide/task/task.hpp>
 
-#include <functional>
 #include <stop_token>
 #include <type_traits>
 #include <utility>
@@ -114,7 +113,9 @@ public:
     /// Makes the value as get() does, for a coroutine.
     /// Returns: a task; its value is a reference to the value.
     /// Throws: when it is awaited: what the function throws.
-    task<T&> async_get() { return async_get_or_init(cell_, std::ref(make_)); }
+    task<T&> async_get() {
+        return async_get_or_init(cell_, [this] { return make_(); });
+    }
 
 private:
     once_cell<T> cell_;

@@ -11,15 +11,13 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <type_traits>
@@ -62,7 +60,7 @@ public:
     }
 
     std::chrono::nanoseconds next() noexcept {
-        const std::int64_t longest = (std::min)(next_, cap_);
+        const std::int64_t longest = next_ < cap_ ? next_ : cap_;
         constexpr std::int64_t half = (std::numeric_limits<std::int64_t>::max)() / 2;
         next_ = next_ > half ? 2 * half : 2 * next_;
         return std::chrono::nanoseconds(jitter_ ? below(longest) : longest);
@@ -122,10 +120,10 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
         try {
 #endif
             if constexpr (std::is_void_v<value>) {
-                co_await std::invoke(make);
+                co_await make();
                 co_return;
             } else {
-                value got = co_await std::invoke(make);
+                value got = co_await make();
                 if (attempts == 1 || !can_wait(rest) || !is_worth_retry(got, again)) {
                     co_return got;
                 }

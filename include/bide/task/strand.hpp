@@ -16,10 +16,9 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/serial_queue.hpp>
-#include <bide/task/detail/unqueued_wait.hpp>
 #include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
-#include <coroutine>
 #include <exception>
 #include <type_traits>
 #include <utility>
@@ -82,7 +81,7 @@ public:
 
     /// Moves the coroutine that awaits it to the strand, behind what is queued there, until it next
     /// waits.
-    async_op<void> schedule() noexcept { return detail::yield().resume_on(*this); }
+    async_op<void> schedule() noexcept { return this_task::yield().resume_on(*this); }
 
     /// Runs a task on the strand: each step of it, and of the tasks that it awaits. Its awaiter then
     /// resumes on its own executor.
@@ -126,37 +125,11 @@ private:
     detail::basic_serial_queue<native_platform> queue_;
 };
 
-namespace detail {
-
-// Sets the executor of the awaiting task, and returns the executor that it had.
-class change_executor {
-public:
-    explicit change_executor(executor_ref to) noexcept : other_(to) {}
-    change_executor(const change_executor&) = delete;
-    change_executor& operator=(const change_executor&) = delete;
-
-    bool await_ready() const noexcept { return false; }
-    template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-        other_ = h.promise().exchange_scheduler(other_);
-        return false;
-    }
-    executor_ref await_resume() const noexcept { return other_; }
-
-private:
-    executor_ref other_;
-};
-
-struct no_outcome {};
-template <class T>
-using strand_outcome = std::conditional_t<std::is_void_v<T>, no_outcome, task_outcome<T>>;
-
-} // namespace detail
-
 template <class T> task<T> strand::run_on(strand& on, detail::executor_use use, task<T> work) {
-    const executor_ref home = co_await detail::change_executor(executor_ref::to(on));
-    detail::strand_outcome<T> outcome;
+    detail::task_promise_base& mine = co_await detail::this_promise();
+    const executor_ref home = mine.exchange_scheduler(executor_ref::to(on));
+    detail::kept_outcome<T> outcome;
 #if BIDE_EXCEPTIONS
-    std::exception_ptr error;
     try {
 #endif
         co_await on.schedule();
@@ -167,20 +140,13 @@ template <class T> task<T> strand::run_on(strand& on, detail::executor_use use, 
         }
 #if BIDE_EXCEPTIONS
     } catch (...) {
-        error = std::current_exception();
+        outcome.error() = std::current_exception();
     }
 #endif
     use.end();
-    co_await detail::change_executor(home);
-    static_cast<void>(co_await detail::yield().as_result()); // leaves the strand
-#if BIDE_EXCEPTIONS
-    if (error) {
-        std::rethrow_exception(std::move(error));
-    }
-#endif
-    if constexpr (!std::is_void_v<T>) {
-        co_return outcome.take();
-    }
+    mine.exchange_scheduler(home);
+    static_cast<void>(co_await this_task::yield().as_result()); // leaves the strand
+    co_return outcome.take();
 }
 
 } // namespace bide::inline BIDE_ABI

@@ -12,19 +12,22 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/task_context.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/spin.hpp>
+#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
-#include <bide/task/detail/awaited_frame.hpp>
-#include <bide/task/detail/frame_memory.hpp>
-#include <bide/task/detail/sync_loop.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/task_tag.hpp>
 
 #include <coroutine>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <new>
@@ -37,16 +40,147 @@ namespace detail {
 
 struct task_access;
 
-class task_promise_base {
+inline bool is_stopped_error(const std::exception_ptr& error) noexcept {
+#if BIDE_EXCEPTIONS
+    try {
+        std::rethrow_exception(error);
+    } catch (const stopped_error&) {
+        return true;
+    } catch (...) {
+    }
+#else
+    static_cast<void>(error);
+#endif
+    return false;
+}
+
+// How a coroutine or a function has ended, without its value.
+class kept_failure {
 public:
-    // Throws: std::bad_alloc.
-    static void* operator new(std::size_t size) { return frame_memory::allocate(size); }
-    static void operator delete(void* frame, std::size_t size) noexcept {
-        frame_memory::release(frame, size);
+    std::exception_ptr& error() noexcept { return error_; }
+
+    // Returns true if it ended by stopped_error.
+    bool is_stopped() const noexcept { return error_ && is_stopped_error(error_); }
+
+    // Throws: the exception, if there is one.
+    void rethrow_if_failed() {
+#if BIDE_EXCEPTIONS
+        if (error_) {
+            std::rethrow_exception(std::exchange(error_, nullptr));
+        }
+#endif
     }
 
-    std::suspend_always initial_suspend() const noexcept { return {}; }
+protected:
+    // Calls a function. Keeps what it throws.
+    template <class F> void guard(F&& function) noexcept {
+#if BIDE_EXCEPTIONS
+        try {
+            std::forward<F>(function)();
+        } catch (...) {
+            error_ = std::current_exception();
+        }
+#else
+        std::forward<F>(function)();
+#endif
+    }
 
+private:
+    std::exception_ptr error_;
+};
+
+// The outcome of a coroutine or a function: a value or an exception. A reference is stored as a
+// pointer.
+template <class T> class kept_outcome : public kept_failure {
+    using stored = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
+
+public:
+    kept_outcome() noexcept {}
+    kept_outcome(const kept_outcome&) = delete;
+    kept_outcome& operator=(const kept_outcome&) = delete;
+    ~kept_outcome() { drop_value(); }
+
+    template <class U> void set(U&& value) {
+        if constexpr (std::is_reference_v<T>) {
+            value_ = __builtin_addressof(value);
+        } else {
+            const volatile void* const place = __builtin_addressof(value_);
+            ::new (const_cast<void*>(place)) T(static_cast<T>(std::forward<U>(value)));
+        }
+        has_value_ = true;
+    }
+
+    // Calls a function. Its value or exception is the outcome.
+    template <class F> void compute(F&& function) noexcept {
+        guard([&] { set(std::forward<F>(function)()); });
+    }
+
+    // Moves the outcome out of the promise of a coroutine that has ended. If the move of the value
+    // throws, that exception is the outcome.
+    template <class Promise> void keep(Promise& from) noexcept {
+        error() = std::move(from.outcome().error());
+        if (!error()) {
+            guard([&] { set(from.outcome().value()); });
+        }
+    }
+
+    // Moves the value out and destroys it. Terminates if there is none.
+    T value() {
+        if (!has_value_) {
+            fatal("task ended without co_return, and has no value");
+        }
+        if constexpr (std::is_reference_v<T>) {
+            return static_cast<T>(*value_);
+        } else {
+            struct emptied {
+                kept_outcome& all;
+                ~emptied() { all.drop_value(); }
+            } const after{*this};
+            return std::move(value_);
+        }
+    }
+
+    // Moves the outcome out.
+    // Throws: the exception.
+    T take() {
+        rethrow_if_failed();
+        return value();
+    }
+
+    // Destroys the outcome.
+    void drop() noexcept {
+        error() = nullptr;
+        drop_value();
+    }
+
+private:
+    void drop_value() noexcept {
+        if (std::exchange(has_value_, false)) {
+            std::destroy_at(std::addressof(value_));
+        }
+    }
+
+    union {
+        char none_ = 0;
+        stored value_;
+    };
+    bool has_value_ = false;
+};
+
+// The outcome of a task of any type, without the value.
+template <> class kept_outcome<void> : public kept_failure {
+public:
+    template <class F> void compute(F&& function) noexcept { guard(std::forward<F>(function)); }
+    template <class Promise> void keep(Promise& from) noexcept {
+        error() = std::move(from.outcome().error());
+    }
+    void value() const noexcept {}
+    void take() { rethrow_if_failed(); }
+    void drop() noexcept { error() = nullptr; }
+};
+
+class task_promise_base : public chain_promise {
+public:
     struct final_awaiter {
         final_awaiter() noexcept {}
         bool await_ready() const noexcept { return false; }
@@ -64,15 +198,9 @@ public:
     };
     final_awaiter final_suspend() const noexcept { return final_awaiter(); }
 
-    void unhandled_exception() noexcept { error_ = std::current_exception(); }
-
-    executor_ref get_scheduler() const noexcept { return executor_; }
     executor_ref exchange_scheduler(executor_ref to) noexcept {
         return std::exchange(executor_, to);
     }
-    basic_task_context<native_platform>* task_context() const noexcept { return context_; }
-
-    awaited_frame*& awaited_frames() noexcept { return awaited_frames_; }
 
     // The number of the tag that a spawned task takes. Requires, for both: it has not begun.
     void set_tag(std::uint8_t tag) noexcept { tag_ = tag; }
@@ -84,110 +212,134 @@ public:
         executor_ = where;
     }
 
-    // Requires: the coroutine has ended.
-    std::exception_ptr& error() noexcept { return error_; }
-
-protected:
-    task_promise_base() noexcept : executor_() {}
-    ~task_promise_base() = default;
-
-    void rethrow_if_failed() {
-#if BIDE_EXCEPTIONS
-        if (error_) {
-            std::rethrow_exception(std::move(error_));
-        }
-#endif
-    }
-
 private:
     template <class> friend class bide::task;
 
     std::coroutine_handle<> parent_; // the awaiting coroutine; if empty, the context gets the end
-    union {
-        std::uint8_t tag_ = 0; // until the coroutine begins
-        basic_task_context<native_platform>* context_;
-    };
-    union {
-        executor_ref executor_;
-        transfer_node to_parent_; // from the end of the coroutine on
-    };
-    std::exception_ptr error_;
-    awaited_frame* awaited_frames_ = nullptr; // the tasks that it awaits, in a list
 };
 
-// The value that a task returns. A reference is stored as a pointer.
-template <class T> class task_outcome {
-    using stored = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
-
+// Returns the promise of the task that awaits it.
+class this_promise {
 public:
-    task_outcome() noexcept {}
-    task_outcome(const task_outcome&) = delete;
-    task_outcome& operator=(const task_outcome&) = delete;
-    ~task_outcome() { drop(); }
-
-    template <class U> void set(U&& value) {
-        if constexpr (std::is_reference_v<T>) {
-            value_ = __builtin_addressof(value);
-        } else {
-            const volatile void* const place = __builtin_addressof(value_);
-            ::new (const_cast<void*>(place)) T(static_cast<T>(std::forward<U>(value)));
-        }
-        has_value_ = true;
+    this_promise() noexcept {}
+    bool await_ready() const noexcept { return false; }
+    template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+        promise_ = &h.promise();
+        return false;
     }
-
-    // Destroys the value, if there is one.
-    void drop() noexcept {
-        if (std::exchange(has_value_, false)) {
-            value_.~stored();
-        }
-    }
-
-    // Moves the value out and destroys it. Terminates if there is none.
-    T take() {
-        if (!has_value_) {
-            fatal("task ended without co_return, and has no value");
-        }
-        if constexpr (std::is_reference_v<T>) {
-            return static_cast<T>(*value_);
-        } else {
-            struct emptied {
-                task_outcome& all;
-                ~emptied() { all.drop(); }
-            } const after{*this};
-            return std::move(value_);
-        }
-    }
+    task_promise_base& await_resume() const noexcept { return *promise_; }
 
 private:
-    union {
-        char none_ = 0;
-        stored value_;
-    };
-    bool has_value_ = false;
+    task_promise_base* promise_ = nullptr;
 };
 
-template <class T> class task_promise : public task_promise_base {
+// A promise and the outcome that its coroutine leaves.
+template <class T> class outcome_promise : public task_promise_base {
+public:
+    void unhandled_exception() noexcept { outcome_.error() = std::current_exception(); }
+    // Requires: the coroutine has ended.
+    kept_outcome<T>& outcome() noexcept { return outcome_; }
+
+private:
+    kept_outcome<T> outcome_;
+};
+
+template <class T> class task_promise : public outcome_promise<T> {
 public:
     template <class U = T>
         requires std::is_convertible_v<U&&, T>
     void return_value(U&& value) {
-        outcome_.set(std::forward<U>(value));
+        this->outcome().set(std::forward<U>(value));
     }
-
-    T take() {
-        rethrow_if_failed();
-        return outcome_.take();
-    }
-    task_outcome<T>& outcome() noexcept { return outcome_; }
-
-private:
-    task_outcome<T> outcome_;
 };
-
-template <> class task_promise<void> : public task_promise_base {
+template <> class task_promise<void> : public outcome_promise<void> {
 public:
     void return_void() const noexcept {}
-    void take() { rethrow_if_failed(); }
+};
+
+// Blocks a thread until a task has ended, and runs what is posted to the thread meanwhile.
+class sync_loop final : basic_task_context<native_platform> {
+    using local = worker_local<native_platform>;
+    using turn = worker_turn<native_platform>;
+
+public:
+    sync_loop() noexcept {
+        finished_.run =
+            waker([](void* self) noexcept { static_cast<sync_loop*>(self)->done_ = true; }, this);
+        run_.run = waker(
+            [](void* self) noexcept {
+                resume<native_platform>(static_cast<sync_loop*>(self)->leaf_);
+            },
+            this);
+    }
+    sync_loop(const sync_loop&) = delete;
+    sync_loop& operator=(const sync_loop&) = delete;
+
+    // Runs the coroutine of a task on this thread until its end.
+    template <class Promise> void run(std::coroutine_handle<Promise> frame) noexcept {
+        frame.promise().begin(*this, queue_);
+        take_turn([frame]() noexcept { resume<native_platform>(frame); });
+        drive();
+    }
+
+    // Runs the coroutine of a task on `where`.
+    template <class Promise>
+    void run(executor_ref where, std::coroutine_handle<Promise> frame) noexcept {
+        frame.promise().begin(*this, where);
+        where.post(resumption(frame, start_));
+        drive();
+    }
+
+private:
+    bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept override {
+        leaf_ = leaf;
+        at_ = &at;
+        return true;
+    }
+    void end_wait() noexcept override {}
+    void wake() noexcept override {
+        const executor_ref where = *at_->where;
+        where.post(run_);
+    }
+    executor_ref goes_on_at() const noexcept override { return {}; }
+    bool is_cancelled() noexcept override { return false; }
+    runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept override {
+        leaf_ = leaf;
+        at_ = &at;
+        return run_;
+    }
+    std::coroutine_handle<> ended() noexcept override {
+        queue_.post(finished_); // the last access to the loop
+        return std::noop_coroutine();
+    }
+
+    void drive() noexcept {
+        while (!done_) {
+            // Another thread takes a worker over while this one sleeps, not while it spins.
+            if (queue_.empty() && local::get().host == nullptr) {
+                basic_spin<native_platform>::until([this]() noexcept { return !queue_.empty(); });
+            }
+            runnable* const next = queue_.pop(deadline::never());
+            take_turn([next]() noexcept { next->run.wake(); });
+        }
+    }
+
+    template <class Run> void take_turn(Run run) noexcept {
+        local& here = local::get();
+        const turn now(here);
+        const auto* const was_alone = std::exchange(here.alone, &queue_);
+        run();
+        here.alone = was_alone;
+    }
+
+    basic_ready_queue<native_platform> queue_;
+    // Where the chain resumes:
+    std::coroutine_handle<> leaf_;
+    suspension* at_ = nullptr;
+    suspension start_{};
+    runnable run_;
+    runnable finished_;
+    bool done_ = false;
 };
 
 } // namespace detail
@@ -301,13 +453,11 @@ public:
         /// Throws: what the task threw.
         T await_resume() {
             awaiting_.end();
-            return child().take();
+            return child().outcome().take();
         }
 
     private:
-        promise_type& child() const noexcept {
-            return std::coroutine_handle<promise_type>::from_address(child_.to.address()).promise();
-        }
+        promise_type& child() const noexcept { return detail::promise_of<promise_type>(child_.to); }
 
         detail::awaited_frame child_;
         detail::awaiting awaiting_;
@@ -363,7 +513,7 @@ template <class T> T sync_wait(task<T> t) {
     auto& promise = t.promise();
     detail::sync_loop loop;
     loop.run(t.frame_);
-    return promise.take();
+    return promise.outcome().take();
 }
 
 /// Runs the task on an executor, and waits for its end.
@@ -373,7 +523,7 @@ template <executor S, class T> T sync_wait(S& where, task<T> t) {
     auto& promise = t.promise();
     detail::sync_loop loop;
     loop.run(where, t.frame_);
-    return promise.take();
+    return promise.outcome().take();
 }
 
 } // namespace bide::inline BIDE_ABI

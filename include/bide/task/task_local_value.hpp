@@ -32,7 +32,6 @@
 #include <bide/task/task.hpp>
 
 #include <concepts>
-#include <coroutine>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -75,7 +74,7 @@ public:
 namespace detail {
 
 // The task of a scope.
-template <task_source S> class scope_child final : public body_child<S> {
+template <task_source S> class scope_child final : public task_child<S> {
     using binding = task_binding<native_platform>;
 
 public:
@@ -91,22 +90,10 @@ public:
         }
     }
 
-    // Finds the scopes around this one; made for co_await, because it needs the promise of the parent.
-    struct nesting {
-        explicit nesting(scope_child& of) noexcept : child(of) {}
-        nesting(const nesting&) = delete;
-        nesting& operator=(const nesting&) = delete;
-
-        bool await_ready() const noexcept { return false; }
-        template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-            child.binding_.outer = values_of(task_context_of<native_platform>(h.promise()));
-            return false;
-        }
-        void await_resume() const noexcept {}
-
-        scope_child& child;
-    };
-    nesting nest() noexcept { return nesting(*this); }
+    // Finds the scopes around this one.
+    void nest(const task_promise_base& parent) noexcept {
+        binding_.outer = values_of(parent.task_context());
+    }
 
 private:
     const binding* values() const noexcept override { return &binding_; }
@@ -118,9 +105,8 @@ template <class T, task_source S>
 task<task_value_t<S>> run_with_value(const task_local_value<T>& key, T value, S work) {
     task_when_state state(task_when_state::until::all);
     scope_child<S> child(std::addressof(key), std::addressof(value));
-    child.open(std::move(work));
-    state.add(child, &child.frame());
-    co_await child.nest();
+    add_child<S>(state, child, work);
+    child.nest(co_await this_promise());
     co_await state.wait();
     child.rethrow_if_failed();
     if constexpr (!std::is_void_v<task_value_t<S>>) {

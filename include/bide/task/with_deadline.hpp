@@ -17,9 +17,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/timer.hpp>
@@ -31,7 +29,6 @@
 #include <bide/task/task.hpp>
 
 #include <chrono>
-#include <coroutine>
 #include <type_traits>
 #include <utility>
 
@@ -41,7 +38,7 @@ namespace detail {
 // The only child of a when_state, and its timer. It is destroyed before the frames of the child: the
 // parent does not list these among the frames that it awaits. So the timer never cancels a task that
 // is being destroyed.
-template <task_source S> class timed_child final : public body_child<S> {
+template <task_source S> class timed_child final : public task_child<S> {
     using platform = native_platform;
 
 public:
@@ -52,32 +49,23 @@ public:
     // Waits for a timer that fires at the moment.
     ~timed_child() override { cancel_timer<platform>(timer_); }
 
-    // Arms the timer; made for co_await, because it needs the promise of the parent. If the parent is
-    // a task of this worker's scheduler, which ends after the task, the scheduler takes the timer.
-    struct arming {
-        explicit arming(timed_child& of) noexcept : child(of) {}
-        arming(const arming&) = delete;
-        arming& operator=(const arming&) = delete;
-
-        bool await_ready() const noexcept { return child.timer_.when.is_never(); }
-        template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-            const auto& here = worker_local<platform>::get();
-            if (child.timer_.when.has_passed()) {
-                child.cancel(cancel_reason::timeout);
-            } else if (here.host != nullptr && here.running != nullptr &&
-                       here.running == task_context_of<platform>(h.promise()) &&
-                       here.host->serves(executor_of(h.promise()))) {
-                here.host->add_timer(child.timer_);
-            } else {
-                add_service_timer<platform>(child.timer_);
-            }
-            return false;
+    // Arms the timer. If the parent is a task of this worker's scheduler, which ends after the task,
+    // the scheduler takes the timer.
+    void arm(const task_promise_base& parent) noexcept {
+        const auto& here = worker_local<platform>::get();
+        if (timer_.when.is_never()) {
+            return;
         }
-        void await_resume() const noexcept {}
-
-        timed_child& child;
-    };
-    arming arm() noexcept { return arming(*this); }
+        if (timer_.when.has_passed()) {
+            this->cancel(cancel_reason::timeout);
+        } else if (here.host != nullptr && here.running != nullptr &&
+                   here.running == parent.task_context() &&
+                   here.host->serves(parent.get_scheduler())) {
+            here.host->add_timer(timer_);
+        } else {
+            add_service_timer<platform>(timer_);
+        }
+    }
 
     // Returns the outcome of the child. The timer may still fire: it only cancels a child that has
     // ended.
@@ -97,7 +85,7 @@ public:
 
 private:
     bide::deadline limit() const noexcept override {
-        const bide::deadline outer = body_child<S>::limit();
+        const bide::deadline outer = task_child<S>::limit();
         return outer.is_never() || timer_.when.steady_ns() < outer.steady_ns() ? timer_.when
                                                                                : outer;
     }
@@ -118,7 +106,7 @@ task<as_result_t<task_value_t<S>>> run_with_deadline(S work, bide::deadline unti
     timed_child<S> child(until);
     child.open(std::move(work));
     state.add(child);
-    co_await child.arm();
+    child.arm(co_await this_promise());
     co_await state.wait();
     co_return child.template result<result>();
 }

@@ -15,7 +15,7 @@
 #include <bide/durable/rate_limiter.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/task/detail/unqueued_wait.hpp>
+#include <bide/task/this_task.hpp>
 #include <bide/task/task.hpp>
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/fwd.hpp>
 #include <bide/interop/detail/asio_operation.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
 
 #include <concepts>
 #include <type_traits>

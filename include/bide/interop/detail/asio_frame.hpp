@@ -4,7 +4,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/task/detail/awaited_frame.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/task.hpp>
 
 #include <coroutine>

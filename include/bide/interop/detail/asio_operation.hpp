@@ -13,7 +13,7 @@
 #include <bide/interop/detail/asio_errors.hpp>
 #include <bide/interop/detail/asio_frame.hpp>
 #include <bide/interop/detail/asio_job.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/task_cell.hpp>
 
 #include <coroutine>
 #include <exception>

@@ -10,8 +10,8 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/task/detail/on_this_thread.hpp>
-#include <bide/task/detail/task_body.hpp>
+#include <bide/task/detail/when_state.hpp>
+#include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/task.hpp>
 

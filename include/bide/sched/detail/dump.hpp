@@ -7,8 +7,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/quoted.hpp>
-#include <bide/task/detail/task_header.hpp>
-#include <bide/task/detail/task_registry.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <bide/task/task_tag.hpp>
 
 #include <cstddef>

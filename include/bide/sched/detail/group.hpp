@@ -51,11 +51,8 @@
 #include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/cancel_reason.hpp>
-#include <bide/task/detail/task_body.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
-#include <bide/task/detail/task_header.hpp>
-#include <bide/task/detail/task_registry.hpp>
 
 #include <chrono>
 #include <cstddef>

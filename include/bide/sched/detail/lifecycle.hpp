@@ -33,8 +33,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/sync/detail/gate.hpp>
-#include <bide/task/detail/task_header.hpp>
-#include <bide/task/detail/task_registry.hpp>
+#include <bide/task/detail/task_control.hpp>
 
 #include <atomic>
 #include <cstdint>

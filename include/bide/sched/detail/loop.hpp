@@ -39,7 +39,7 @@
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/sched/trace.hpp>
-#include <bide/task/detail/task_registry.hpp>
+#include <bide/task/detail/task_control.hpp>
 
 #include <algorithm>
 #include <cstddef>

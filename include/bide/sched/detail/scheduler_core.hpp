@@ -31,8 +31,7 @@
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_header.hpp>
-#include <bide/task/detail/task_registry.hpp>
+#include <bide/task/detail/task_control.hpp>
 
 #include <algorithm>
 #include <chrono>

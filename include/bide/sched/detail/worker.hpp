@@ -58,7 +58,7 @@
 #include <bide/sched/run_queue.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/sched/trace.hpp>
-#include <bide/task/detail/task_registry.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <bide/task/task_tag.hpp>
 
 #include <algorithm>
@@ -304,7 +304,7 @@ public:
         polls_ = 0;
     }
 
-    // Returns after how many pauses of a chain (when_in_place.hpp) its oldest child is queued, at most
+    // Returns after how many pauses of a chain (when_state.hpp) its oldest child is queued, at most
     // 4,096: those of 1 ms if the chain is alone, and more beside other jobs. Each of these may have
     // been a child, and if all children were queued soon, a tree of when_all would be run breadth first.
     unsigned child_pauses(unsigned queued) const noexcept {

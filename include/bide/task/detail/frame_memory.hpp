@@ -203,7 +203,13 @@ public:
     }
 
     // Returns all blocks of the depot to operator delete.
-    static void trim() noexcept;
+    static void trim() noexcept {
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            while (block* const first = shared.take(kind)) {
+                free_list(first);
+            }
+        }
+    }
 
     // Returns the bytes in the depot, which may be old.
     static std::size_t kept() noexcept { return shared.bytes(); }
@@ -236,90 +242,69 @@ private:
 
     inline static constinit depot shared{most_kept};
 
-    static void free_list(block* first) noexcept;
-
-    static void open(cache& mine) noexcept;
-    static void close(cache& mine) noexcept;
-    BIDE_NOINLINE static void* refill(cache& mine, std::size_t kind);
-    BIDE_NOINLINE static bool make_room(cache& mine, std::size_t kind) noexcept;
-};
-
-template <class Platform, bool Recycles>
-void basic_frame_memory<Platform, Recycles>::free_list(block* first) noexcept {
-    while (first != nullptr) {
-        ::operator delete(std::exchange(first, first->next));
-    }
-}
-
-template <class Platform, bool Recycles>
-void basic_frame_memory<Platform, Recycles>::trim() noexcept {
-    for (std::size_t kind = 0; kind < kinds; ++kind) {
-        while (block* const first = shared.take(kind)) {
-            free_list(first);
+    static void free_list(block* first) noexcept {
+        while (first != nullptr) {
+            ::operator delete(std::exchange(first, first->next));
         }
     }
-}
 
-template <class Platform, bool Recycles>
-void basic_frame_memory<Platform, Recycles>::open(cache& mine) noexcept {
-    mine.now = stage::open;
-    for (std::size_t kind = 0; kind < kinds; ++kind) {
-        mine.bins[kind].room = depot::batch(kind);
+    static void open(cache& mine) noexcept {
+        mine.now = stage::open;
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            mine.bins[kind].room = depot::batch(kind);
+        }
+        static_cast<void>(Platform::template local<closer>()); // registers its destructor
     }
-    static_cast<void>(Platform::template local<closer>()); // registers its destructor
-}
 
-template <class Platform, bool Recycles>
-void basic_frame_memory<Platform, Recycles>::close(cache& mine) noexcept {
-    mine.now = stage::closed;
-    for (std::size_t kind = 0; kind < kinds; ++kind) {
-        const bin last = std::exchange(mine.bins[kind], bin());
-        free_list(last.top);
-        if (last.reserve != nullptr && !shared.give(kind, last.reserve)) {
-            free_list(last.reserve);
+    static void close(cache& mine) noexcept {
+        mine.now = stage::closed;
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            const bin last = std::exchange(mine.bins[kind], bin());
+            free_list(last.top);
+            if (last.reserve != nullptr && !shared.give(kind, last.reserve)) {
+                free_list(last.reserve);
+            }
         }
     }
-}
 
-// Returns a block. Called when the thread's stack is empty.
-template <class Platform, bool Recycles>
-void* basic_frame_memory<Platform, Recycles>::refill(cache& mine, std::size_t kind) {
-    if (mine.now == stage::fresh) {
-        open(mine);
-    }
-    bin& b = mine.bins[kind];
-    if (mine.now == stage::open) {
-        block* top = std::exchange(b.reserve, nullptr);
-        if (top == nullptr) {
-            top = shared.take(kind);
+    // Returns a block. Called when the thread's stack is empty.
+    BIDE_NOINLINE static void* refill(cache& mine, std::size_t kind) {
+        if (mine.now == stage::fresh) {
+            open(mine);
         }
-        if (top != nullptr) {
-            b.top = top->next;
-            b.room = 1;
-            return top;
+        bin& b = mine.bins[kind];
+        if (mine.now == stage::open) {
+            block* top = std::exchange(b.reserve, nullptr);
+            if (top == nullptr) {
+                top = shared.take(kind);
+            }
+            if (top != nullptr) {
+                b.top = top->next;
+                b.room = 1;
+                return top;
+            }
         }
+        return ::operator new(depot::size_of(kind));
     }
-    return ::operator new(depot::size_of(kind));
-}
 
-// Makes room for one more block on a full stack. Returns false if this thread's cache is closed.
-template <class Platform, bool Recycles>
-bool basic_frame_memory<Platform, Recycles>::make_room(cache& mine, std::size_t kind) noexcept {
-    if (mine.now == stage::fresh) {
-        open(mine);
+    // Makes room for one more block on a full stack. Returns false if this thread's cache is closed.
+    BIDE_NOINLINE static bool make_room(cache& mine, std::size_t kind) noexcept {
+        if (mine.now == stage::fresh) {
+            open(mine);
+            return true;
+        }
+        if (mine.now == stage::closed) {
+            return false;
+        }
+        bin& b = mine.bins[kind];
+        block* const over = std::exchange(b.reserve, std::exchange(b.top, nullptr));
+        b.room = depot::batch(kind);
+        if (over != nullptr && !shared.give(kind, over)) {
+            free_list(over);
+        }
         return true;
     }
-    if (mine.now == stage::closed) {
-        return false;
-    }
-    bin& b = mine.bins[kind];
-    block* const over = std::exchange(b.reserve, std::exchange(b.top, nullptr));
-    b.room = depot::batch(kind);
-    if (over != nullptr && !shared.give(kind, over)) {
-        free_list(over);
-    }
-    return true;
-}
+};
 
 using frame_memory = basic_frame_memory<native_platform>;
 

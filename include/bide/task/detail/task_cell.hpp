@@ -2,19 +2,26 @@
 #ifndef BIDE_TASK_DETAIL_TASK_CELL_HPP
 #define BIDE_TASK_DETAIL_TASK_CELL_HPP
 
-// The cells of spawned tasks. A cell is a header (task_header.hpp), an outcome (task_body.hpp) with
-// its owner, and a body, which is a coroutine or a function.
+// The cells of spawned tasks. A cell is the control block of a task (task_control.hpp), the outcome
+// with its owner, and the body, which is a coroutine or a function. The body is destroyed at the end
+// of the task, the outcome is kept until its owner takes it or drops it.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
+#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
+#include <bide/core/detail/task_context.hpp>
 #include <bide/core/errc.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/frame_memory.hpp>
-#include <bide/task/detail/task_body.hpp>
-#include <bide/task/detail/task_header.hpp>
+#include <bide/task/detail/task_control.hpp>
+#include <bide/task/task.hpp>
 
 #include <atomic>
 #include <concepts>
@@ -23,10 +30,125 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// ---- The source of a task: the task itself, or a callable that returns one
+
+template <class S> struct task_source_traits {};
+template <class T> struct task_source_traits<task<T>> {
+    using value = T;
+};
+template <class F>
+    requires(std::is_invocable_v<F&> && is_task<std::invoke_result_t<F&>>)
+struct task_source_traits<F> : task_source_traits<std::invoke_result_t<F&>> {};
+
+// The type of the task's value.
+template <class S> using task_value_t = typename task_source_traits<S>::value;
+
+template <class S>
+concept task_source = requires { typename task_value_t<S>; };
+
+// A function that returns no task, for a child whose value is dropped.
+template <class F>
+concept plain_function =
+    std::is_invocable_v<F&&> && !task_source<F> && !is_task<std::invoke_result_t<F&&>>;
+template <plain_function F> task<std::invoke_result_t<F&&>> call_in_task(F function) {
+    co_return std::move(function)();
+}
+
+// ---- The body
+
+// Owns a frame that no coroutine awaits.
+struct lone_frame {
+    std::coroutine_handle<> to;
+};
+
+// What a task runs: its coroutine, and the callable that it came from. A lambda coroutine uses the
+// captures until its end, so the callable is destroyed after the frame.
+//
+// Frame is lone_frame, or awaited_frame if a coroutine awaits the task together with
+// other tasks.
+template <task_source S, class Frame = lone_frame> class task_body {
+    using value = task_value_t<S>;
+    using promise_type = typename task<value>::promise_type;
+    struct nothing {};
+
+public:
+    task_body() noexcept {}
+    task_body(const task_body&) = delete;
+    task_body& operator=(const task_body&) = delete;
+    ~task_body() { destroy(); }
+
+    // What task::named() and task::tagged() have set.
+    struct labels {
+        const char* name;
+        std::uint8_t tag;
+    };
+
+    // Takes the source: a task, or a callable, which is then called at its final address. Returns
+    // the labels of the task.
+    // Throws: what the move of a callable throws; what its call throws.
+    // Requires: a task that was not moved from; terminates otherwise.
+    labels open(S&& source) {
+        if constexpr (is_task<S>) {
+            return adopt(source);
+        } else {
+            callable_.emplace(std::move(source));
+            task<value> made = (*callable_)();
+            return adopt(made);
+        }
+    }
+
+    // Prepares the coroutine to be the first of a chain, and returns it.
+    std::coroutine_handle<> begin(basic_task_context<native_platform>& context,
+                                  executor_ref where) noexcept {
+        promise().begin(context, where);
+        return frame_.to;
+    }
+
+    // Moves the outcome into `outcome`, and destroys the coroutine and the callable.
+    // Requires: the coroutine has ended.
+    template <class T> void end(kept_outcome<T>& outcome) noexcept {
+        outcome.keep(promise());
+        destroy();
+    }
+
+    void destroy() noexcept {
+        if (frame_.to) {
+            awaited_frame* const awaits = promise().awaited_frames();
+            destroy_frame(std::exchange(frame_.to, nullptr), awaits);
+        }
+        if constexpr (!is_task<S>) {
+            callable_.reset();
+        }
+    }
+
+    Frame& frame() noexcept { return frame_; }
+
+private:
+    promise_type& promise() const noexcept { return promise_of<promise_type>(frame_.to); }
+
+    labels adopt(task<value>& t) noexcept {
+        frame_.to = task_access::release(t);
+        if (!frame_.to) {
+            fatal("a task was spawned or composed after it was moved from");
+        }
+        if constexpr (std::is_same_v<Frame, awaited_frame>) {
+            frame_.awaits = &promise().awaited_frames();
+        }
+        return {task_access::name_of(t), promise().tag()};
+    }
+
+    [[no_unique_address]] std::conditional_t<is_task<S>, nothing, std::optional<S>> callable_;
+    Frame frame_;
+};
+
+// ---- Cells
 
 using task_header = basic_task_header<native_platform>;
 
@@ -78,7 +200,7 @@ private:
     shared* shared_ = nullptr;
 };
 
-// A home of tasks (task_header.hpp) that starts them, reports unhandled exceptions and runs blocking
+// A home of tasks (task_control.hpp) that starts them, reports unhandled exceptions and runs blocking
 // functions.
 class task_home : public basic_task_home<native_platform> {
 public:

@@ -2,27 +2,314 @@
 #ifndef BIDE_TASK_DETAIL_TASK_CONTROL_HPP
 #define BIDE_TASK_DETAIL_TASK_CONTROL_HPP
 
-// A chain of coroutines that can be cancelled: its state (task_state.hpp), the runnable that
-// resumes it, and the waker that interrupts its wait. A spawned task is one (task_header.hpp), and
-// so is each child of when_all and when_any (when_state.hpp).
+// What controls a task, whatever the type of its outcome is:
+//
+//   basic_task_state    one word: does it run, wait or end, is it cancelled, how many references are there
+//   basic_task_control  a chain of coroutines that can be cancelled: its state, the runnable that
+//                       resumes it, and the waker that interrupts its wait. Each child of when_all
+//                       and when_any is one (when_state.hpp).
+//   basic_task_header   a spawned task: a chain with a home in which it ends, a list in which it
+//                       stands, and a gate that opens at its end. A cell (task_cell.hpp) adds what
+//                       the task runs, and its outcome.
+//
+// A spawned task is one allocation. It is destroyed with its last reference. The scheduler has a
+// reference until the task has ended. A join handle has another one.
 
+#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/sync/detail/gate.hpp>
 #include <bide/task/cancel_reason.hpp>
-#include <bide/task/detail/task_state.hpp>
 
 #include <atomic>
 #include <coroutine>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// ---- The state
+
+// The state of a task, the requests to it and its references, in one word:
+//
+//   bits    name        set while
+//   0       active      the task is queued or runs; clear while it waits. A cancelled task that
+//                       waits for its children stays active, because no interruption can follow.
+//   1       claimed     a canceller interrupts the wait, so the wait's node must stay where it is
+//   2       notified    the wait was decided while claimed, so the canceller wakes the task
+//   3       complete    the task has ended; its outcome does not change any more
+//   4       cancelled   cancel() was called; never cleared
+//   5       kept        a join handle may still ask for the outcome
+//   8..15   reason      the cancel_reason, if `cancelled` is set; set with it, and never changed
+//   16..31  shields     the number of shields that keep a cancellation from taking effect
+//   32..63  references  the number of owners that may still access the task
+//
+//   active claimed notified complete
+//     1       0       0        0      queued or running
+//     0       0       0        0      waiting
+//     0       1       0        0      waiting, being interrupted
+//     0       1       1        0      woken, still being interrupted
+//     1       0       0        1      ended
+//   (all other rows are illegal)
+//
+// The decider of a wait is the thread that grants it, times it out or stops it.
+//
+// Each suspension has one wake, by the decider of its wait, so a wake never meets a queued task. A
+// wake may meet a task that is still entering its wait. The task is marked as waiting before its
+// node is queued. So it is posted like any other task, and another worker may run it before the old
+// worker has left it.
+//
+// A cancellation must end a wait without a race for the node of that wait [task.claim]. If the
+// canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. A claimed task
+// is not resumed: a wake only sets `notified`. So the node outlives the interruption. When the
+// interruption is over, the canceller posts the task if its wait was decided meanwhile, by the
+// canceller or by another thread. If the node of a claimed task is refused or granted at once, the
+// task need not wait for the node. It then waits until the claim has ended. A task that is
+// cancelled while it is active or shielded learns of the cancellation when it begins its next wait.
+
+template <class Platform> class basic_task_state {
+public:
+    using word = std::uint64_t;
+
+    // Makes an active task.
+    constexpr basic_task_state(word references, bool keep) noexcept
+        : word_(references * reference | active | (keep ? kept : 0)) {}
+    basic_task_state(const basic_task_state&) = delete;
+    basic_task_state& operator=(const basic_task_state&) = delete;
+
+    // --- Called by the task
+
+    // Marks the task as waiting. Returns false, and leaves it active, if it is cancelled and not
+    // shielded.
+    bool begin_wait() noexcept {
+        // Order: acquire [task.claim]; the writes before the cancellation, if there is one.
+        word seen = word_.load(std::memory_order_acquire);
+        do {
+            if (is_cancelled(seen)) {
+                return false;
+            }
+            // Order: release [task.claim]; the canceller that claims the task sees how to interrupt
+            // it. Failure: as above.
+        } while (!word_.compare_exchange_weak(seen, seen & ~active, std::memory_order_release,
+                                              std::memory_order_acquire));
+        return true;
+    }
+
+    // Marks the task as active again, without a wake. Waits until no canceller claims it.
+    void end_wait() noexcept {
+        basic_backoff<Platform> backoff;
+        // Order: relaxed; the CAS acquires.
+        word seen = word_.load(std::memory_order_relaxed);
+        for (;;) {
+            if ((seen & claimed) != 0) {
+                backoff();
+                // Order: relaxed; as above.
+                seen = word_.load(std::memory_order_relaxed);
+                // Order: acquire [task.claim]; the interruption is over. Failure: look again.
+            } else if (word_.compare_exchange_weak(seen, seen | active, std::memory_order_acquire,
+                                                   std::memory_order_relaxed)) {
+                return;
+            }
+        }
+    }
+
+    // Adds a shield. Returns false if there are max_shields.
+    bool shield() noexcept {
+        // Order: relaxed; only the task changes this field.
+        const word seen = word_.load(std::memory_order_relaxed);
+        if ((seen & shields) == shields) {
+            return false;
+        }
+        // Order: relaxed; the canceller sees the shield, or the next wait sees the cancellation.
+        word_.fetch_add(one_shield, std::memory_order_relaxed);
+        return true;
+    }
+
+    // Removes a shield. Returns true if it was the last one and a cancellation takes effect.
+    bool unshield() noexcept {
+        // Order: acquire [task.claim]; the writes before the cancellation.
+        return is_cancelled(word_.fetch_sub(one_shield, std::memory_order_acquire) - one_shield);
+    }
+
+    // Marks the task as complete. Returns true if a join handle may ask for the outcome.
+    bool finish() noexcept {
+        // Order: acq_rel [task.outcome]; the outcome is visible to each thread that sees
+        // `complete`. The writes of the handle's owner before forgo() are visible here.
+        return (word_.fetch_or(complete, std::memory_order_acq_rel) & kept) != 0;
+    }
+
+    // --- Called by the decider of the wait
+
+    // Returns true if the decider must post the task; false if the canceller will.
+    [[nodiscard]] bool wake() noexcept {
+        // Order: relaxed; the CAS acquires.
+        word seen = word_.load(std::memory_order_relaxed);
+        word next;
+        do {
+            next = seen | ((seen & claimed) != 0 ? notified : active);
+            // Order: acq_rel [task.claim]; the decider's writes are visible to the task, also if
+            // the canceller posts it. An interruption without effect is over for the task.
+            // Failure: look again.
+        } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                              std::memory_order_relaxed));
+        return (seen & claimed) == 0;
+    }
+
+    // --- Called by the canceller
+
+    enum class cancelling { too_late, noted, claimed };
+
+    // Requests cancellation. If this returns `claimed`, the caller interrupts the wait and then
+    // calls end_claim().
+    // Requires: `why` is not none.
+    cancelling cancel(cancel_reason why = cancel_reason::requested) noexcept {
+        // Order: acquire [task.outcome]; the outcome, if `complete` is set.
+        word seen = word_.load(std::memory_order_acquire);
+        word next;
+        do {
+            if ((seen & complete) != 0) {
+                return cancelling::too_late;
+            }
+            if ((seen & cancelled) != 0) {
+                return cancelling::noted;
+            }
+            next = seen | cancelled | static_cast<word>(why) * one_reason;
+            if ((seen & (active | shields)) == 0) {
+                next |= claimed;
+            }
+            // Order: acq_rel [task.claim]; the canceller sees how to interrupt the wait. The
+            // writes before the cancellation are visible to the task. Failure: as above.
+        } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                              std::memory_order_acquire));
+        return (next & claimed) != 0 ? cancelling::claimed : cancelling::noted;
+    }
+
+    // Ends the claim. Returns true if the wait was decided meanwhile, so that the caller must post
+    // the task.
+    [[nodiscard]] bool end_claim() noexcept {
+        // Order: relaxed; the CAS acquires.
+        word seen = word_.load(std::memory_order_relaxed);
+        word next;
+        do {
+            next = seen & ~(claimed | notified);
+            next |= (seen & notified) != 0 ? active : 0;
+            // Order: acq_rel [task.claim]; the decider's writes. The canceller's accesses to the
+            // node are over for the task. Failure: look again.
+        } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                              std::memory_order_relaxed));
+        return (seen & notified) != 0;
+    }
+
+    // --- Called by the owner of a reference
+
+    // Gives up the right to ask for the outcome. Returns true if the call has dropped the caller's
+    // reference; the task has another one. Returns false if the task is complete. Then the caller
+    // still has its reference, and must discard the outcome.
+    bool forgo() noexcept {
+        // Order: acquire [task.outcome]; the outcome, if the task is complete. Then `kept` means
+        // nothing any more.
+        word seen = word_.load(std::memory_order_acquire);
+        do {
+            if ((seen & complete) != 0) {
+                return false;
+            }
+            // Order: release [task.outcome]; the writes of the handle's owner are visible to the
+            // task. Failure: as above.
+        } while (!word_.compare_exchange_weak(seen, (seen & ~kept) - reference,
+                                              std::memory_order_release,
+                                              std::memory_order_acquire));
+        return true;
+    }
+
+    // Returns true if the caller has the only reference, and no handle may ask for the outcome.
+    bool is_alone() const noexcept {
+        // Order: acquire [task.outcome] [task.references]; the writes of the last handle's owner.
+        const word seen = word_.load(std::memory_order_acquire);
+        return (seen & kept) == 0 && seen / reference == 1;
+    }
+
+    void add_reference() noexcept {
+        // Order: relaxed; the caller has a reference.
+        word_.fetch_add(reference, std::memory_order_relaxed);
+    }
+
+    // Drops a reference. Returns true if it was the last one, so that the caller destroys the task.
+    bool drop_reference() noexcept {
+        // Order: acquire [task.references]; the last owner sees the accesses of all other owners as
+        // finished.
+        if (word_.load(std::memory_order_acquire) / reference == 1) {
+            return true; // no other owner can add a reference
+        }
+        // Order: acq_rel [task.references]; as above. The last owner sees the caller's accesses as
+        // finished.
+        return word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
+    }
+
+    bool is_complete() const noexcept {
+        // Order: acquire [task.outcome]; the outcome, if this returns true.
+        return (word_.load(std::memory_order_acquire) & complete) != 0;
+    }
+
+    // Returns true if the task is cancelled and not shielded.
+    bool is_cancelled() const noexcept {
+        // Order: seq_cst [task.claim]; the writes before the cancellation. seq_cst for
+        // [task.stop_token]: the task asks after it has set its stop source, and the canceller
+        // looks for the stop source after it has set `cancelled`.
+        return is_cancelled(word_.load(std::memory_order_seq_cst));
+    }
+
+    // Returns true if cancel() was called; the task may be shielded.
+    bool was_cancelled() const noexcept {
+        // Order: relaxed; for reports, and for the owner of the outcome.
+        return (word_.load(std::memory_order_relaxed) & cancelled) != 0;
+    }
+
+    // Returns why the task was cancelled; none if it was not. The task may be shielded.
+    cancel_reason reason() const noexcept {
+        // Order: relaxed; the caller has seen that the task is cancelled, or that it has ended.
+        return static_cast<cancel_reason>(word_.load(std::memory_order_relaxed) / one_reason &
+                                          0xff);
+    }
+
+    // Returns true if the task waits. If the calling thread does not run the task, the answer may
+    // be outdated.
+    bool is_waiting() const noexcept {
+        // Order: relaxed; for reports, and for the task, which sees its own changes.
+        return (word_.load(std::memory_order_relaxed) & (active | complete)) == 0;
+    }
+
+    static constexpr unsigned max_shields = 0xffff;
+
+private:
+    static constexpr word active = 1;
+    static constexpr word claimed = 2;
+    static constexpr word notified = 4;
+    static constexpr word complete = 8;
+    static constexpr word cancelled = 16;
+    static constexpr word kept = 32;
+    static constexpr word one_reason = word{1} << 8;
+    static constexpr word one_shield = word{1} << 16;
+    static constexpr word shields = one_shield * max_shields;
+    static constexpr word reference = word{1} << 32;
+
+    static bool is_cancelled(word seen) noexcept {
+        return (seen & (cancelled | shields)) == cancelled;
+    }
+
+    typename Platform::template atomic<word> word_;
+};
+
+// ---- A chain of coroutines
 
 template <class Platform> class basic_group;
 
@@ -161,7 +448,22 @@ public:
     }
 
     // Terminates if the first call finds no memory for the stop state.
-    typename Platform::stop_token get_stop_token() noexcept;
+    typename Platform::stop_token get_stop_token() noexcept {
+        // Order: relaxed; only the task sets it.
+        typename Platform::stop_source* source = stop_.load(std::memory_order_relaxed);
+        if (source == nullptr) {
+            source = made_or_fatal("no memory for a task's stop token",
+                                   [] { return new typename Platform::stop_source; });
+            // Order: seq_cst [task.stop_token]. The task sets `stop_` and then reads whether it is
+            // cancelled. The canceller sets `cancelled` and then reads `stop_`. So at least one of the
+            // two sees the write of the other.
+            stop_.store(source, std::memory_order_seq_cst);
+            if (state_.is_cancelled()) {
+                source->request_stop();
+            }
+        }
+        return source->get_token();
+    }
 
 protected:
     basic_task_control(unsigned references, bool kept) noexcept : state_(references, kept) {
@@ -191,7 +493,37 @@ protected:
 
     // Runs the chain on this thread until it waits or ends. If the chain is a child that another
     // chain awaits in place (when_state.hpp), that chain may continue and end here, too.
-    void run() noexcept;
+    void run() noexcept {
+        if (!ended_) {
+            if (fresh_ && state_.is_cancelled() && may_finish_here()) {
+                never_start();
+                return finish();
+            }
+            local& here = local::get();
+            // The turn gives the task a budget on any thread, also if the thread is no worker. If the
+            // task is cancelled before it starts, it gets no budget, so its first operation is stopped.
+            const worker_turn<Platform> turn(here, fresh_ && state_.is_cancelled());
+            basic_task_context<Platform>* const outer = here.running;
+            here.running = this;
+            if (here.traced) {
+                here.name = this->name();
+                here.tag = this->tag();
+            }
+            const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : leaf_;
+            if (next) {
+                resume<Platform>(next);
+                const bool is_over = here.running == nullptr;
+                here.running = outer;
+                if (is_over) {
+                    static_cast<basic_task_control*>(here.over)->finish_or_post();
+                }
+                return; // it waits, or another thread runs it, or it is destroyed
+            }
+            here.running = outer;
+            ended_ = true;
+        }
+        finish_or_post();
+    }
 
     // Starts the chain in place: the caller resumes the coroutine that this returns.
     // Requires: it has not started; a chain runs on this thread.
@@ -257,55 +589,280 @@ private:
     typename Platform::template atomic<typename Platform::stop_source*> stop_{nullptr};
 };
 
-template <class Platform>
-typename Platform::stop_token basic_task_control<Platform>::get_stop_token() noexcept {
-    // Order: relaxed; only the task sets it.
-    typename Platform::stop_source* source = stop_.load(std::memory_order_relaxed);
-    if (source == nullptr) {
-        source = made_or_fatal("no memory for a task's stop token",
-                               [] { return new typename Platform::stop_source; });
-        // Order: seq_cst [task.stop_token]. The task sets `stop_` and then reads whether it is
-        // cancelled. The canceller sets `cancelled` and then reads `stop_`. So at least one of the
-        // two sees the write of the other.
-        stop_.store(source, std::memory_order_seq_cst);
-        if (state_.is_cancelled()) {
-            source->request_stop();
-        }
-    }
-    return source->get_token();
-}
+// ---- Lists of tasks
 
-template <class Platform> void basic_task_control<Platform>::run() noexcept {
-    if (!ended_) {
-        if (fresh_ && state_.is_cancelled() && may_finish_here()) {
-            never_start();
-            return finish();
-        }
-        local& here = local::get();
-        // The turn gives the task a budget on any thread, also if the thread is no worker. If the
-        // task is cancelled before it starts, it gets no budget, so its first operation is stopped.
-        const worker_turn<Platform> turn(here, fresh_ && state_.is_cancelled());
-        basic_task_context<Platform>* const outer = here.running;
-        here.running = this;
-        if (here.traced) {
-            here.name = this->name();
-            here.tag = this->tag();
-        }
-        const std::coroutine_handle<> next = std::exchange(fresh_, false) ? start() : leaf_;
-        if (next) {
-            resume<Platform>(next);
-            const bool is_over = here.running == nullptr;
-            here.running = outer;
-            if (is_over) {
-                static_cast<basic_task_control*>(here.over)->finish_or_post();
-            }
-            return; // it waits, or another thread runs it, or it is destroyed
-        }
-        here.running = outer;
-        ended_ = true;
+template <class Platform> class basic_task_header;
+
+// The links of a task in a list, which sets them. Node derives from this. The lock of the list's
+// owner guards them.
+template <class Platform, class Node> struct basic_task_links {
+    typename Platform::template var<Node*> next_in_list;
+    typename Platform::template var<Node*> prev_in_list;
+};
+
+// A list of tasks, for an owner with a lock: a registry, or a group (sched/detail/group.hpp).
+// Requires, for all functions: the caller holds the lock.
+template <class Platform, class Node> class basic_task_list {
+public:
+    constexpr basic_task_list() noexcept = default;
+    basic_task_list(const basic_task_list&) = delete;
+    basic_task_list& operator=(const basic_task_list&) = delete;
+
+    Node* first() const noexcept { return first_; }
+
+    void push_front(Node& n) noexcept { link(nullptr, n, first_); }
+    void push_back(Node& n) noexcept { link(last_, n, nullptr); }
+
+    void remove(Node& n) noexcept {
+        Node* const next = n.next_in_list;
+        Node* const prev = n.prev_in_list;
+        (prev == nullptr ? first_ : prev->next_in_list) = next;
+        (next == nullptr ? last_ : next->prev_in_list) = prev;
     }
-    finish_or_post();
-}
+
+    // Calls visit(task) without the lock. The task has a reference meanwhile.
+    template <class Lock, class Word, class Visit>
+    static void visit_unlocked(Word& lock, basic_task_header<Platform>& task, Visit&& visit) {
+        task.add_reference();
+        Lock::release(lock);
+        visit(task);
+        task.drop_reference();
+        Lock::acquire(lock);
+    }
+
+private:
+    void link(Node* prev, Node& n, Node* next) noexcept {
+        n.next_in_list = next;
+        n.prev_in_list = prev;
+        (prev == nullptr ? first_ : prev->next_in_list) = &n;
+        (next == nullptr ? last_ : next->prev_in_list) = &n;
+    }
+
+    typename Platform::template var<Node*> first_{nullptr};
+    typename Platform::template var<Node*> last_{nullptr};
+};
+
+// A list of the tasks that have waited. The shutdown of the scheduler cancels them, and a dump
+// shows them. A task that never waits is never listed. Each worker has one list, with a lock. A
+// task is in the list of the worker on which it first waited, until the task ends.
+template <class Platform> class basic_task_registry {
+    using header = basic_task_header<Platform>;
+    using list = basic_task_list<Platform, header>;
+
+public:
+    constexpr basic_task_registry() noexcept = default;
+    basic_task_registry(const basic_task_registry&) = delete;
+    basic_task_registry& operator=(const basic_task_registry&) = delete;
+
+    // Adds a task. Returns false if close() was called before: for_each() may not visit the task
+    // any more, so the caller must cancel it.
+    bool add(header& t) noexcept {
+        lock::acquire(lock_);
+        tasks_.push_back(t);
+        size_ = size_ + 1;
+        const bool open = !closed_;
+        lock::release_plain(lock_);
+        return open;
+    }
+
+    void remove(header& t) noexcept {
+        lock::acquire(lock_);
+        tasks_.remove(t);
+        size_ = size_ - 1;
+        lock::release_plain(lock_);
+    }
+
+    // Makes each later add() return false.
+    void close() noexcept {
+        lock::acquire(lock_);
+        closed_ = true;
+        lock::release_plain(lock_);
+    }
+
+    // Calls visit(header&) for each task that is listed during the whole call. The visited task has
+    // a reference, and the lock is free.
+    // Requires: one caller at a time.
+    template <class Visit> void for_each(Visit&& visit) {
+        lock::acquire(lock_);
+        for (std::size_t left = size_; left != 0 && tasks_.first() != nullptr; --left) {
+            header& t = *tasks_.first();
+            tasks_.remove(t);
+            tasks_.push_back(t); // so that the next iteration visits another task
+            list::template visit_unlocked<lock>(lock_, t, visit);
+        }
+        lock::release_plain(lock_);
+    }
+
+    // Appends all listed tasks to `out`, each with a reference.
+    // Throws: std::bad_alloc.
+    template <class Vector> void snapshot(Vector& out) {
+        std::size_t expected = 0;
+        for (;;) {
+            out.reserve(out.size() + expected);
+            lock::acquire(lock_);
+            const std::size_t there = size_;
+            if (there <= expected) {
+                for (header* t = tasks_.first(); t != nullptr; t = t->next_in_list) {
+                    t->add_reference();
+                    out.push_back(t);
+                }
+            }
+            lock::release_plain(lock_);
+            if (there <= expected) {
+                return;
+            }
+            expected = there + there / 8;
+        }
+    }
+
+private:
+    using word = std::uint32_t;
+    using lock = lock_bits<Platform, word>;
+    template <class T> using var = typename Platform::template var<T>;
+
+    typename Platform::template atomic<word> lock_{0};
+    list tasks_;
+    var<std::size_t> size_{0};
+    var<bool> closed_{false};
+};
+
+// ---- A spawned task
+
+// What a task needs of its scheduler.
+template <class Platform> class basic_task_home {
+public:
+    // Runs `r` on a thread of this home.
+    virtual void post(runnable& r) noexcept = 0;
+
+    // Returns the same as an executor.
+    virtual executor_ref executor() noexcept = 0;
+
+    // Returns the number of the list of waiting tasks for the calling thread: its worker's, if it
+    // is a worker. The numbers are those from 0 on.
+    virtual unsigned registry_here() const noexcept = 0;
+    virtual basic_task_registry<Platform>& registry(unsigned number) noexcept = 0;
+
+    // Returns true if the calling thread may end tasks: the thread belongs to this home and ends
+    // before the home does.
+    virtual bool is_here() const noexcept = 0;
+
+    // Returns true if the home accepts no more tasks and cancels those that it has.
+    virtual bool is_closing() const noexcept = 0;
+
+    // Counts a task that has ended. This is the task's last access to its home. The caller wakes
+    // the joiners of the task afterwards.
+    virtual void task_ended() noexcept = 0;
+
+protected:
+    ~basic_task_home() = default;
+};
+
+// A spawned task. The links are those of the list in a registry.
+template <class Platform>
+class basic_task_header : public basic_task_control<Platform>,
+                          public basic_task_links<Platform, basic_task_header<Platform>> {
+    using control = basic_task_control<Platform>;
+    using control::state_;
+    using control::tag_;
+
+public:
+    using home_type = basic_task_home<Platform>;
+    using gate = basic_gate<Platform>;
+
+    // If `kept`, the maker gets a reference and may ask for the outcome.
+    basic_task_header(home_type& home, bool kept) noexcept
+        : control(kept ? 2 : 1, kept), home_(home) {
+        BIDE_CHECKED(note_made<Platform>(this, "the end of task");)
+        BIDE_PROBE(task_spawn, this);
+    }
+
+    // Ends the task without running it, because the scheduler has shut down. It is called instead
+    // of the first post().
+    void refuse() noexcept {
+        this->never_start();
+        end();
+    }
+
+    void add_reference() noexcept { state_.add_reference(); }
+    void drop_reference() noexcept {
+        if (state_.drop_reference()) {
+            destroy();
+        }
+    }
+
+    // Order: acquire; the text, which the task may have written, for a dump.
+    const char* name() const noexcept override { return name_.load(std::memory_order_acquire); }
+    // Order: release; as above.
+    void set_name(const char* name) noexcept override {
+        name_.store(name, std::memory_order_release);
+    }
+    // Order: acquire [task.tag]; the tag's place in the table of tags, for a dump.
+    std::uint8_t tag() const noexcept override { return tag_.load(std::memory_order_acquire); }
+    // Order: release [task.tag]; the same.
+    void set_tag(std::uint8_t tag) noexcept override { tag_.store(tag, std::memory_order_release); }
+
+    // The gate that opens when the task ends, if it is kept.
+    gate& ended_gate() noexcept { return ended_gate_; }
+
+    // Gives up the right to ask for the outcome, and drops the reference.
+    void forgo() noexcept {
+        if (!state_.forgo()) {
+            discard_outcome();
+            drop_reference();
+        }
+    }
+
+protected:
+#if defined(BIDE_DEADLOCK_CHECK)
+    ~basic_task_header() { note_gone<Platform>(this); }
+#else
+    ~basic_task_header() = default;
+#endif
+
+    // Called at the end: takes over the outcome and destroys what computed it.
+    virtual void settle() noexcept = 0;
+    // Called when no handle can ask for the outcome.
+    virtual void discard_outcome() noexcept = 0;
+    virtual void destroy() noexcept = 0;
+
+    home_type& home() noexcept { return home_; }
+
+private:
+    void first_wait() noexcept override {
+        // If the number is too large, a list with a smaller number will do.
+        this->listed_in_ = static_cast<std::uint16_t>(home_.registry_here());
+        if (!home_.registry(this->listed_in_).add(*this)) {
+            this->cancel(cancel_reason::shutdown);
+        }
+    }
+    bool is_closing() const noexcept override { return home_.is_closing(); }
+    bool may_finish_here() const noexcept override { return home_.is_here(); }
+    void post_home() noexcept override { home_.post(this->to_run()); }
+    void finish() noexcept override {
+        settle();
+        end();
+    }
+
+    // Publishes the outcome. Counts the task as ended before the joiners are woken. So a joiner
+    // never sees a count without this task.
+    void end() noexcept {
+        BIDE_PROBE(task_end, this, name(), static_cast<int>(this->was_cancelled()));
+        if (this->has_waited()) {
+            home_.registry(this->listed_in_).remove(*this);
+        }
+        home_.task_ended();
+        if (!state_.is_alone() && state_.finish()) {
+            ended_gate_.arrive(1);
+        } else {
+            discard_outcome();
+        }
+        drop_reference();
+    }
+
+    home_type& home_;
+    gate ended_gate_{1};
+    typename Platform::template atomic<const char*> name_{nullptr};
+};
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

@@ -9,7 +9,7 @@
 // The thread that counts down to zero resumes the parent [when.ended], and accesses the state no
 // more. Each thread that accesses a child from outside does so before its own count-down: the
 // parent, which starts the children, and the winner, which cancels the other children. A canceller
-// of the parent has no count. Instead it claims the parent (task_state.hpp), so the parent stays in
+// of the parent has no count. Instead it claims the parent (task_control.hpp), so the parent stays in
 // its wait until the canceller is done.
 //
 // The parent's wait does not end before the children have ended. If the parent is cancelled, the
@@ -17,12 +17,33 @@
 // it awaits the children, its context refuses a wait. The parent then starts the children as
 // cancelled, waits without its context, and is resumed by resumption().
 //
-// On a worker, the parent runs the children in place: see when_in_place.hpp.
-//
 // The children of a cancelled parent start, and their first wait is stopped. A single task that a
 // cancelled task awaits behaves in the same way. If another child of when_any() has won before a
 // child starts, that child never starts. A cancelled parent that awaits children in a loop, none of
 // which waits, is stopped in the end (has_begun_enough()).
+//
+// Children in place. If a task awaits when_all() on a worker of its executor, it posts no child. It
+// forks all children but the first on that worker: other workers may steal them, the last child
+// first. Then it runs the first child in place: it transfers control to the child, as if it awaited
+// a single task. When the child ends, it takes the next child back from the worker and transfers
+// control to that child. The last child transfers control back to the parent. The first child that
+// cannot be taken back was stolen or posted, and so were all children after it, or the task has
+// moved to another worker. The parent and the children that have ended in place are then counted
+// down, and the parent waits for the other children. So a child that is not stolen costs no count,
+// no wake, and no step through a queue.
+//
+// The parent has begun its wait before the first child starts. So a cancellation reaches all
+// children while one of them runs in place. The child in place is a chain of its own, with shields
+// and a stop token of its own. If it waits, its worker posts what was forked and goes on. When the
+// child resumes and ends, on whichever worker, the next child or the parent continues there. If it
+// ends on another thread than a worker's, or is resumed by other code than bide's, then it ends like
+// a stolen child, and counts for the parent, too, which starts no further child.
+//
+// If the budget is spent before a child starts, that child pauses. If other jobs run first, the worker
+// moves all that its chain has forked to `run_`, because they would stand in the way of what the other
+// jobs fork. When the child starts, they are forked again, on whichever worker it starts. The chain may
+// never wait, and may need what it has forked. So the worker counts the pauses that follow on each other,
+// and queues one of the forked children now and then, the oldest one.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -33,9 +54,9 @@
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/task/detail/awaited_frame.hpp>
-#include <bide/task/detail/on_this_thread.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/task_control.hpp>
 
 #include <coroutine>
@@ -44,6 +65,18 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// An executor that resumes on the calling thread, as a releaser resumes a waiter without executor
+// (core/wake_scope.hpp).
+template <class Platform> class BIDE_SHARED on_this_thread {
+public:
+    void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
+
+    static executor_ref ref() noexcept {
+        static constinit on_this_thread one;
+        return one;
+    }
+};
 
 template <class Platform> class basic_when_state;
 
@@ -66,12 +99,25 @@ protected:
 
     bool has_begun() const noexcept { return begun_; }
 
-    deadline limit() const noexcept override { return when_->limit(); }
-    const task_binding<Platform>* values() const noexcept override { return when_->values(); }
-    const char* name() const noexcept final { return when_->name(); }
-    void set_name(const char* name) noexcept final { when_->set_name(name); }
-    std::uint8_t tag() const noexcept final { return when_->tag(); }
-    void set_tag(std::uint8_t tag) noexcept final { when_->set_tag(tag); }
+    // The deadline, the values, the name and the tag are those of the parent.
+    deadline limit() const noexcept override { return limit_of(when_->context_); }
+    const task_binding<Platform>* values() const noexcept override {
+        return values_of(when_->context_);
+    }
+    const char* name() const noexcept final {
+        return when_->context_ != nullptr ? when_->context_->name() : nullptr;
+    }
+    void set_name(const char* name) noexcept final {
+        if (when_->context_ != nullptr) {
+            when_->context_->set_name(name);
+        }
+    }
+    std::uint8_t tag() const noexcept final { return tag_of(when_->context_); }
+    void set_tag(std::uint8_t tag) noexcept final {
+        if (when_->context_ != nullptr) {
+            when_->context_->set_tag(tag);
+        }
+    }
 
 private:
     friend class basic_when_state<Platform>;
@@ -81,18 +127,18 @@ private:
         if (!*at.where) {
             *at.where = on_this_thread<Platform>::ref();
         }
-        stays_home_ = *at.where == when_->where();
+        stays_home_ = *at.where == when_->where_;
         return control::begin_wait(leaf, at);
     }
     runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept final {
-        stays_home_ = *at.where == when_->where();
+        stays_home_ = *at.where == when_->where_;
         return control::resumption(leaf, at);
     }
     // A cancelled child starts, unless it has lost.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;
-        return begin(when_->where());
+        return begin(when_->where_);
     }
     std::coroutine_handle<> ended() noexcept final {
         local& here = local::get();
@@ -208,18 +254,170 @@ private:
 
     static constexpr std::size_t no_winner = static_cast<std::size_t>(-1);
 
+    // Returns the coroutine that continues on this thread, or a no-op.
     std::coroutine_handle<> start(std::coroutine_handle<> h, basic_task_context<Platform>* context,
-                                  executor_ref where) noexcept;
-    void ended(child& c) noexcept;
-    void resume_parent() noexcept;
+                                  executor_ref where) noexcept {
+        context_ = context;
+        where_ = where ? where : current_worker<Platform>();
+        parent_ = h;
+        resumed_on_ = home();
+        at_ = {&resumed_on_,
+               waker([](void* me) noexcept { static_cast<basic_when_state*>(me)->cancel_all(); },
+                     this)};
+        waits_ = true;
+        // Order: relaxed; the post publishes it to the children.
+        left_.store(size_ + 1, std::memory_order_relaxed);
+        if (context_ != nullptr) {
+            interruptible_ = context_->begin_wait(parent_, at_);
+            if (interruptible_) {
+                local& here = local::get();
+                if (runs_in_place(here)) {
+                    return begin_in_place(here);
+                }
+            } else {
+                stopped_ = context_->has_begun_enough();
+                if (stopped_) {
+                    return to_parent(); // no child has started
+                }
+                cancel_all();
+            }
+        }
+        {
+            // On this thread, the children start when all of them are queued.
+            const wake_scope<Platform> together;
+            const executor_ref queue = home();
+            auto* const host = local::get().host;
+            const bool in_order = host != nullptr && host->executor() == queue;
+            for (child* c = first_; c != nullptr; c = c->next_child_) {
+                in_order ? host->post_in_order(c->to_run()) : queue.post(c->to_run());
+            }
+        }
+        return count_parent_down(1);
+    }
 
-    bool runs_in_place(const local& here) const noexcept;
-    std::coroutine_handle<> begin_in_place(local& here) noexcept;
-    void fork(run_list& children, local& here) noexcept;
-    void go_on() noexcept;
-    std::coroutine_handle<> start_in_place(child& c, local& here) noexcept;
-    std::coroutine_handle<> ended_in_place(child& c, local& here) noexcept;
-    std::coroutine_handle<> count_parent_down(std::size_t n) noexcept;
+    // The parent waits for the children that have not ended, or continues here if all have.
+    std::coroutine_handle<> count_parent_down(std::size_t n) noexcept {
+        if (!count_down(n)) {
+            return std::noop_coroutine();
+        }
+        if (interruptible_) {
+            context_->end_wait();
+        }
+        return to_parent();
+    }
+
+    // The last access to the child.
+    void ended(child& c) noexcept {
+        std::size_t none = no_winner;
+        // Order: relaxed; the children that the winner cancels see it by [task.claim], the parent by
+        // [when.ended]. Failure: another child has won.
+        if (first_wins_ &&
+            winner_.compare_exchange_strong(none, c.index_, std::memory_order_relaxed,
+                                            std::memory_order_relaxed)) {
+            // The children that resume on this thread do so when all of them are cancelled.
+            wake_scope<Platform> later;
+            for (child* other = first_; other != nullptr; other = other->next_child_) {
+                if (other != &c) {
+                    other->cancel(cancel_reason::sibling);
+                }
+            }
+        }
+        std::size_t counts = 1;
+        if (c.in_place_) {
+            // Its chain has ended where the parent must not go on: on another thread than a worker's, or
+            // inside of another executor. No thread runs the parent, which therefore starts no further
+            // child.
+            counts += 1 + ended_in_place_;
+        }
+        if (count_down(counts)) {
+            resume_parent();
+        }
+    }
+
+    void resume_parent() noexcept {
+        if (context_ == nullptr) {
+            home().post(run_);
+        } else if (interruptible_) {
+            context_->wake();
+        } else {
+            home().post(context_->resumption(parent_, at_));
+        }
+    }
+
+    // ---- Children in place
+
+    // Each child is forked on this worker, or is run by the parent.
+    bool runs_in_place(const local& here) const noexcept {
+        return !first_wins_ && here.running == context_ && here.host != nullptr && is_home();
+    }
+
+    // Forks all children but the first, the last one first: the parent takes back the newest.
+    std::coroutine_handle<> begin_in_place(local& here) noexcept {
+        run_list others;
+        for (child* c = last_; c != first_; c = c->prev_child_) {
+            others.push(c->to_run());
+        }
+        fork(others, here);
+        return start_in_place(*first_, here);
+    }
+
+    // Posts those that the worker has no place for.
+    void fork(run_list& children, local& here) noexcept {
+        if (here.host != nullptr && children.first() != nullptr) {
+            here.host->fork(children);
+        }
+        while (runnable* const r = children.pop()) {
+            home().post(*r);
+        }
+    }
+
+    // If the budget is spent, other tasks of this worker run first.
+    std::coroutine_handle<> start_in_place(child& c, local& here) noexcept {
+        c.in_place_ = true;
+        if (here.spend()) {
+            return transfer<Platform>(c.start_in_place(here), node_);
+        }
+        next_ = &c;
+        run_.pauses = here.pauses;
+        run_.run =
+            waker([](void* self) noexcept { static_cast<basic_when_state*>(self)->go_on(); }, this);
+        here.host->pause(run_);
+        return std::noop_coroutine();
+    }
+
+    // The other tasks have run.
+    void go_on() noexcept {
+        child& c = *next_;
+        local& here = local::get();
+        fork(run_.forked, here);
+        here.pauses = run_.pauses + 1;
+        c.to_run().run.wake();
+        here.pauses = 0; // of the next job
+    }
+
+    // The child has ended in place. Its frame is suspended at its end, and is destroyed here.
+    std::coroutine_handle<> ended_in_place(child& c, local& here) noexcept {
+        here.running = context_;
+        if (here.traced) {
+            here.name = context_->name();
+            here.tag = context_->tag();
+        }
+        c.settle_in_place();
+        ++ended_in_place_;
+        child* const next = c.next_child_;
+        if (next == nullptr) { // so all have ended in place
+            context_->end_wait();
+            return to_parent();
+        }
+        // A cancelled child starts without a budget: see run().
+        if (here.host == nullptr || next->state_.is_cancelled() ||
+            !here.host->take_back(next->to_run())) {
+            return count_parent_down(1 + ended_in_place_);
+        }
+        return start_in_place(*next, here);
+    }
+
+    // ---- Both
 
     // Returns true if the calling thread is a worker of the executor on which the parent resumes.
     bool is_home() const noexcept { return where_ && current_worker<Platform>() == where_; }
@@ -243,21 +441,6 @@ private:
         return winner_.load(std::memory_order_relaxed) != no_winner;
     }
 
-    deadline limit() const noexcept { return limit_of(context_); }
-    const task_binding<Platform>* values() const noexcept { return values_of(context_); }
-    const char* name() const noexcept { return context_ != nullptr ? context_->name() : nullptr; }
-    void set_name(const char* name) noexcept {
-        if (context_ != nullptr) {
-            context_->set_name(name);
-        }
-    }
-    std::uint8_t tag() const noexcept { return tag_of(context_); }
-    void set_tag(std::uint8_t tag) noexcept {
-        if (context_ != nullptr) {
-            context_->set_tag(tag);
-        }
-    }
-    executor_ref where() const noexcept { return where_; }
     executor_ref home() const noexcept { return where_ ? where_ : on_this_thread<Platform>::ref(); }
 
     const bool first_wins_;
@@ -287,101 +470,7 @@ private:
     atomic<std::size_t> winner_{no_winner}; // an index
 };
 
-// Returns the coroutine that continues on this thread, or a no-op.
-template <class Platform>
-std::coroutine_handle<> basic_when_state<Platform>::start(std::coroutine_handle<> h,
-                                                          basic_task_context<Platform>* context,
-                                                          executor_ref where) noexcept {
-    context_ = context;
-    where_ = where ? where : current_worker<Platform>();
-    parent_ = h;
-    resumed_on_ = home();
-    at_ = {
-        &resumed_on_,
-        waker([](void* me) noexcept { static_cast<basic_when_state*>(me)->cancel_all(); }, this)};
-    waits_ = true;
-    // Order: relaxed; the post publishes it to the children.
-    left_.store(size_ + 1, std::memory_order_relaxed);
-    if (context_ != nullptr) {
-        interruptible_ = context_->begin_wait(parent_, at_);
-        if (interruptible_) {
-            local& here = local::get();
-            if (runs_in_place(here)) {
-                return begin_in_place(here);
-            }
-        } else {
-            stopped_ = context_->has_begun_enough();
-            if (stopped_) {
-                return to_parent(); // no child has started
-            }
-            cancel_all();
-        }
-    }
-    {
-        // On this thread, the children start when all of them are queued.
-        const wake_scope<Platform> together;
-        const executor_ref queue = home();
-        auto* const host = local::get().host;
-        const bool in_order = host != nullptr && host->executor() == queue;
-        for (child* c = first_; c != nullptr; c = c->next_child_) {
-            in_order ? host->post_in_order(c->to_run()) : queue.post(c->to_run());
-        }
-    }
-    return count_parent_down(1);
-}
-
-// The parent waits for the children that have not ended, or continues here if all have.
-template <class Platform>
-std::coroutine_handle<> basic_when_state<Platform>::count_parent_down(std::size_t n) noexcept {
-    if (!count_down(n)) {
-        return std::noop_coroutine();
-    }
-    if (interruptible_) {
-        context_->end_wait();
-    }
-    return to_parent();
-}
-
-// The last access to the child.
-template <class Platform> void basic_when_state<Platform>::ended(child& c) noexcept {
-    std::size_t none = no_winner;
-    // Order: relaxed; the children that the winner cancels see it by [task.claim], the parent by
-    // [when.ended]. Failure: another child has won.
-    if (first_wins_ && winner_.compare_exchange_strong(none, c.index_, std::memory_order_relaxed,
-                                                       std::memory_order_relaxed)) {
-        // The children that resume on this thread do so when all of them are cancelled.
-        wake_scope<Platform> later;
-        for (child* other = first_; other != nullptr; other = other->next_child_) {
-            if (other != &c) {
-                other->cancel(cancel_reason::sibling);
-            }
-        }
-    }
-    std::size_t counts = 1;
-    if (c.in_place_) {
-        // Its chain has ended where the parent must not go on: on another thread than a worker's, or
-        // inside of another executor. No thread runs the parent, which therefore starts no further
-        // child.
-        counts += 1 + ended_in_place_;
-    }
-    if (count_down(counts)) {
-        resume_parent();
-    }
-}
-
-template <class Platform> void basic_when_state<Platform>::resume_parent() noexcept {
-    if (context_ == nullptr) {
-        home().post(run_);
-    } else if (interruptible_) {
-        context_->wake();
-    } else {
-        home().post(context_->resumption(parent_, at_));
-    }
-}
-
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
-
-#include <bide/task/detail/when_in_place.hpp>
 
 #endif

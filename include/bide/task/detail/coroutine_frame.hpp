@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_TASK_DETAIL_AWAITED_FRAME_HPP
-#define BIDE_TASK_DETAIL_AWAITED_FRAME_HPP
+#ifndef BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
+#define BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
 
-// Destroys a chain of suspended coroutines that await each other and have not ended. The innermost
-// coroutine is destroyed first, because it may refer to locals of the coroutines that await it. The
-// use of the stack does not grow with the length of the chain.
+// The frames of coroutines that await each other: which frame owns which, in which order they are
+// destroyed, and what their promises have in common.
+//
+// A chain of suspended coroutines may be destroyed before its end. The innermost coroutine is
+// destroyed first, because it may refer to locals of the coroutines that await it. The use of the
+// stack does not grow with the length of the chain.
 //
 // An awaiter lies in the frame of the awaiting coroutine. It owns the awaited frame through an
 // awaited_frame. The promise of the awaiting coroutine points to that awaited_frame, or to the
@@ -16,10 +19,15 @@
 // promise is the root of a tree of its own.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/task/detail/frame_memory.hpp>
 
 #include <concepts>
 #include <coroutine>
+#include <cstdint>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -36,6 +44,11 @@ struct awaited_frame : transfer_node {
         return static_cast<awaited_frame*>(std::exchange(next, other));
     }
 };
+
+// Returns the promise of a coroutine whose promise has that type.
+template <class Promise> Promise& promise_of(std::coroutine_handle<> frame) noexcept {
+    return std::coroutine_handle<Promise>::from_address(frame.address()).promise();
+}
 
 // Destroys the tree of frames that a coroutine awaits.
 BIDE_COLD inline void destroy_awaited(awaited_frame* first) noexcept {
@@ -100,6 +113,43 @@ public:
 private:
     awaited_frame** promises_ = nullptr;
 };
+
+// What the promises of tasks and generators have in common: the memory of the frame, and the place
+// of the coroutine in its chain.
+class chain_promise : public recycled {
+public:
+    std::suspend_always initial_suspend() const noexcept { return {}; }
+
+    executor_ref get_scheduler() const noexcept { return executor_; }
+    basic_task_context<native_platform>* task_context() const noexcept { return context_; }
+    awaited_frame*& awaited_frames() noexcept { return awaited_frames_; }
+
+protected:
+    chain_promise() noexcept : executor_() {}
+    ~chain_promise() = default;
+
+    union {
+        std::uint8_t tag_ = 0; // of a task, until it begins
+        basic_task_context<native_platform>* context_;
+    };
+    union {
+        executor_ref executor_;
+        transfer_node to_parent_; // of a task, from its end on
+    };
+    awaited_frame* awaited_frames_ = nullptr; // the frames that the coroutine awaits, in a list
+};
+
+// Returns the awaiter of what is awaited, or the object if it is its own awaiter, as `co_await` finds
+// it.
+template <class A> decltype(auto) awaiter_of(A&& a) {
+    if constexpr (requires { std::forward<A>(a).operator co_await(); }) {
+        return std::forward<A>(a).operator co_await();
+    } else if constexpr (requires { operator co_await(std::forward<A>(a)); }) {
+        return operator co_await(std::forward<A>(a));
+    } else {
+        return std::forward<A>(a);
+    }
+}
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
