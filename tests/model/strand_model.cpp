@@ -1,6 +1,6 @@
 // The hand-over of a strand: posters against the runner that finds its queue empty.
 
-#include <bide/task/detail/serial_queue.hpp>
+#include <bide/task/strand.hpp>
 #include <model/posted.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>

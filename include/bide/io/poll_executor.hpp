@@ -6,7 +6,7 @@
 /// An executor for a loop that waits for file descriptors: poll(2), epoll(7), GLib, Qt, libuv. Linux
 /// only; empty on other systems.
 //
-// The queue is that of a strand (task/detail/serial_queue.hpp). The poster that must start a runner makes
+// The queue is that of a strand (task/strand.hpp). The poster that must start a runner makes
 // the descriptor readable. run() makes it unreadable, and only then is the runner. So a poster has left
 // the executor when its runnable runs.
 
@@ -19,7 +19,7 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/io/detail/event_fd.hpp>
-#include <bide/task/detail/serial_queue.hpp>
+#include <bide/task/strand.hpp>
 
 #include <cstddef>
 #include <utility>

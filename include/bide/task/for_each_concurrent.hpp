@@ -262,7 +262,7 @@ private:
 template <class Range, class F> class concurrent_run {
     using source = item_source<std::remove_reference_t<Range>>;
     using claim = typename source::claim;
-    using made = decltype(std::declval<F&>()(std::declval<claim&>().item()));
+    using made = std::invoke_result_t<F&, decltype(std::declval<claim&>().item())>;
     static_assert(is_task<made>, "f(item) returns a task");
 
 public:
@@ -327,9 +327,9 @@ private:
                 break;
             }
             if constexpr (std::is_void_v<value>) {
-                co_await f_(one->item());
+                co_await call_with(f_, one->item());
             } else {
-                value what = co_await f_(one->item());
+                value what = co_await call_with(f_, one->item());
                 end(one->index, std::move(what));
             }
         }
