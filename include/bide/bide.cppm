@@ -218,7 +218,6 @@ using bide::parallel_merge;
 using bide::parallel_min_element;
 using bide::parallel_none_of;
 using bide::parallel_nth_element;
-using bide::parallel_output;
 using bide::parallel_partial_sort;
 using bide::parallel_partition;
 using bide::parallel_partition_copy;

@@ -8,10 +8,10 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/this_task.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/task_tag.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <memory>
 #include <new>

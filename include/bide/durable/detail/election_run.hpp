@@ -15,8 +15,8 @@
 #include <bide/durable/options.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/this_task.hpp>
 #include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -15,8 +15,8 @@
 #include <bide/durable/rate_limiter.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/task/this_task.hpp>
 #include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <algorithm>
 #include <atomic>

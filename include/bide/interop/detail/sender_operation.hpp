@@ -10,9 +10,9 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/task/detail/when_state.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
+#include <bide/task/detail/when_state.hpp>
 #include <bide/task/task.hpp>
 
 #include <coroutine>
