@@ -33,8 +33,6 @@ void until_asleep(const auto& w) {
     }
 }
 
-// ---- Exclusion
-
 TEST_CASE("adaptive_mutex: two threads are never inside together") {
     const auto twice = &two_lock_it<mutex>;
     model::check("adaptive_mutex: two threads", twice);
@@ -45,8 +43,6 @@ TEST_CASE("adaptive_mutex: two threads are never inside together") {
     model::check("adaptive_mutex: destroyed by the last of two",
                  [] { last_one_destroys_it<mutex>(2); });
 }
-
-// ---- The head of the queue
 
 enum class unlocks { at_once, once_it_sleeps };
 
@@ -193,8 +189,6 @@ TEST_CASE("adaptive_mutex: a head that is overtaken for max_overtake_time is han
                  [] { overtaken_too_often<late_platform>(unlocks::once_it_sleeps, 2); });
 }
 
-// ---- Handing over
-
 TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex") {
     model::check("adaptive_mutex: a waker and a thread that tries", [] {
         adaptive_lock l;
@@ -237,8 +231,6 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex") {
     });
 }
 
-// ---- Giving up
-
 // Woken, perhaps overtaken, and out of time.
 void head_times_out() {
     held_lock l;
@@ -264,9 +256,9 @@ void head_times_out() {
     MODEL_REQUIRE(data >= 2);
 }
 
-TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on") {
+TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[long]") {
     model::check("adaptive_mutex: time-out of a head that was woken",
-                 random(10'000, {.timeouts = 1}), head_times_out);
+                 random_or_long(10'000, {.timeouts = 1}), head_times_out);
     model::check("adaptive_mutex: stop of a head that was woken", [] {
         held_lock l;
         var<int> data{0};
@@ -359,8 +351,6 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         MODEL_REQUIRE(l.take_free());
     });
 }
-
-// ---- As a case of a select
 
 using awake = model::platform_without_lock_sleep;
 using awake_mutex = bide::basic_adaptive_mutex<awake>;
@@ -505,8 +495,6 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
     });
 }
 
-// ---- More threads
-
 void three_threads() {
     mutex m;
     var<int> data{0};
@@ -534,16 +522,9 @@ void three_threads() {
     MODEL_REQUIRE(data == 5 - in_vain && m.try_lock());
 }
 
-TEST_CASE("adaptive_mutex: three threads are never inside together") {
-    model::check("adaptive_mutex: three threads", random(10'000, {.timeouts = 1, .clock_jumps = 1}),
-                 three_threads);
-}
-
-TEST_CASE("adaptive_mutex: three threads are never inside together, for long", "[.long]") {
-    const model::options o =
-        for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1, .clock_jumps = 1});
-    model::check("adaptive_mutex: three threads, long", o, three_threads);
-    model::check("adaptive_mutex: time-out of a head that was woken, long", o, head_times_out);
+TEST_CASE("adaptive_mutex: three threads are never inside together", "[long]") {
+    model::check("adaptive_mutex: three threads",
+                 random_or_long(10'000, {.timeouts = 1, .clock_jumps = 1}), three_threads);
 }
 
 } // namespace

@@ -135,8 +135,6 @@ TEST_CASE("async_op: coroutines of two threads resume once each", "[.long]") {
     });
 }
 
-// ---- Where it resumes
-
 template <class P> detached take_on(ready_queue<P>& where, tokens<P>& from, notes& n) {
     auto token = co_await from.async_take().resume_on(where);
     n.see();
@@ -271,8 +269,6 @@ TEST_CASE("async_op: the parent continues on the thread that resumed the child")
         MODEL_REQUIRE(n.seen == 2);
     });
 }
-
-// ---- Destroyed while it waits
 
 template <class P> held take_held(tokens<P>& from, notes& n) {
     const auto token = co_await from.async_take();
@@ -472,27 +468,21 @@ void destroyed_against_time_out() {
     MODEL_REQUIRE(t.available() == 1);
 }
 
-TEST_CASE("async_op: a time-out and a grant end a wait once") {
+TEST_CASE("async_op: a time-out and a grant end a wait once", "[long]") {
     const model::options random{.how = model::options::method::pct};
     const auto against_grant = [] { time_out(gives::at_once); };
-    model::check("a time-out, at random", random, [] { time_out(gives::afterwards); });
-    model::check("grant against time-out, at random", random, against_grant);
+    model::check("a time-out", model::brief_or_long(random, {}),
+                 [] { time_out(gives::afterwards); });
+    model::check("grant against time-out", model::brief_or_long(random, {}), against_grant);
     CHECK(model::outcomes(random, against_grant) == "granted timed_out");
     model::check("another's grant against time-out, at random", random,
                  [] { time_out(gives::elsewhere); });
 }
 
-TEST_CASE("async_op: a time-out does not access a destroyed coroutine") {
+TEST_CASE("async_op: a time-out does not access a destroyed coroutine", "[long]") {
     const model::options random{.how = model::options::method::pct};
-    model::check("destroyed against time-out, at random", random, destroyed_against_time_out);
-}
-
-TEST_CASE("async_op: a time-out ends a wait once, and accesses no destroyed coroutine, in every "
-          "execution",
-          "[.long]") {
-    model::check("a time-out", [] { time_out(gives::afterwards); });
-    model::check("grant against time-out", [] { time_out(gives::at_once); });
-    model::check("destroyed against time-out", destroyed_against_time_out);
+    model::check("destroyed against time-out", model::brief_or_long(random, {}),
+                 destroyed_against_time_out);
 }
 
 } // namespace

@@ -14,6 +14,11 @@ inline void check_at_random(std::string_view name, std::uint64_t runs, const bod
     check_at_random(name, {.runs = runs}, run);
 }
 
+// In the long tests, explores all executions.
+inline void check_at_random_or_all(std::string_view name, const options& how, const body& run) {
+    is_long() ? check(name, {.timeouts = how.timeouts}, run) : check_at_random(name, how, run);
+}
+
 } // namespace model
 
 #endif

@@ -41,7 +41,7 @@ void two_phases() {
     right = 2;
 }
 
-TEST_CASE("barrier: two threads meet, and see what came before") {
+TEST_CASE("barrier: two threads meet, and see what came before", "[long]") {
     const auto meet = [] {
         barrier b(2);
         var<int> left{0};
@@ -58,7 +58,7 @@ TEST_CASE("barrier: two threads meet, and see what came before") {
     model::check("barrier: one phase", meet);
     model::check("barrier: one phase, steps that fail for no reason",
                  {.spurious = 1, .weak_failures = 1}, meet);
-    model::check("barrier: two phases", random(10'000), two_phases);
+    model::check("barrier: two phases", model::brief_or_long(random(10'000), {}), two_phases);
     model::check("barrier: one arrives, one looks and destroys it", [] {
         auto* const b = new barrier(2);
         var<int> data{0};
@@ -226,15 +226,9 @@ void three_meet_twice() {
     meet(0);
 }
 
-TEST_CASE("barrier: three threads meet twice") {
-    model::check("barrier: three threads, two phases", random(10'000, {.timeouts = 1}),
+TEST_CASE("barrier: three threads meet twice", "[long]") {
+    model::check("barrier: three threads, two phases", random_or_long(10'000, {.timeouts = 1}),
                  three_meet_twice);
-}
-
-TEST_CASE("barrier: three threads meet twice, for long", "[.long]") {
-    model::check("barrier: two phases, long", two_phases);
-    model::check("barrier: three threads, two phases, long",
-                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), three_meet_twice);
 }
 
 } // namespace

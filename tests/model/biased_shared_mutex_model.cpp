@@ -46,19 +46,8 @@ void require_free(permits& p) {
 TEST_CASE("biased_shared_mutex: a writer is alone") {
     model::check("biased_shared_mutex: two writers", &two_lock_it<narrow>);
     model::check("biased_shared_mutex: two that try to write", &two_try_it<narrow>);
-    model::check("biased_shared_mutex: a writer and a reader", [] {
-        mutex m;
-        var<int> a{0};
-        var<int> b{0};
-        model::thread reader([&] {
-            read_by(1);
-            const std::shared_lock held(m);
-            MODEL_REQUIRE(a == b);
-        });
-        const std::scoped_lock held(m);
-        increment(a);
-        increment(b);
-    });
+    model::check("biased_shared_mutex: a writer and a reader",
+                 [] { one_writes_one_reads<mutex>(read_by); });
     model::check("biased_shared_mutex: a writer and a thread that tries to read",
                  &one_writes_one_tries_to_read<mutex>);
     model::check("biased_shared_mutex: a reader and a thread that tries to write",
@@ -314,47 +303,10 @@ TEST_CASE("biased_shared_mutex: the last owner may destroy it") {
     });
 }
 
-// Two writers, one of which may give up, and two readers by two slots, twice each, so that it is
-// biased again in between.
-void two_readers_and_two_writers() {
-    mutex m;
-    var<int> data{0};
-    const auto read = [&](std::uint32_t slot) {
-        read_by(slot);
-        for (int i = 0; i < 2; ++i) {
-            const std::shared_lock held(m);
-            MODEL_REQUIRE(data <= 2);
-        }
-    };
-    model::thread a([&] { read(0); });
-    model::thread b([&] { read(1); });
-    model::thread c([&] {
-        if (m.try_lock_for(soon)) {
-            increment(data);
-            m.unlock();
-        }
-    });
-    m.lock();
-    increment(data);
-    m.unlock_and_lock_shared();
-    MODEL_REQUIRE(data >= 1);
-    m.unlock_shared();
-    a.join();
-    b.join();
-    c.join();
-    MODEL_REQUIRE(m.try_lock());
-    m.unlock();
-}
-
-TEST_CASE("biased_shared_mutex: two readers and two writers") {
-    model::check("biased_shared_mutex: four threads", random(10'000, {.timeouts = 1}),
-                 two_readers_and_two_writers);
-}
-
-TEST_CASE("biased_shared_mutex: two readers and two writers, for long", "[.long]") {
-    model::check("biased_shared_mutex: four threads, long",
-                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}),
-                 two_readers_and_two_writers);
+// The readers come by two slots, and it is biased again in between.
+TEST_CASE("biased_shared_mutex: two readers and two writers", "[long]") {
+    model::check("biased_shared_mutex: four threads", random_or_long(10'000, {.timeouts = 1}),
+                 [] { two_readers_and_two_writers<mutex>(read_by); });
 }
 
 } // namespace

@@ -16,6 +16,12 @@ using namespace bide::model;
 void check(std::string_view name, const options& how, const body& run);
 inline void check(std::string_view name, const body& run) { check(name, {}, run); }
 
+// Whether the test cases tagged [long] run for long, with BIDE_MODEL_LONG in the environment.
+bool is_long();
+inline options brief_or_long(const options& brief, const options& for_long) {
+    return is_long() ? for_long : brief;
+}
+
 // Also with spurious failures of weak compare-exchanges.
 inline void check_weak(const std::string& name, const body& run) {
     check(name, run);

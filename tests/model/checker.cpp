@@ -32,6 +32,8 @@ model::options shortened(model::options how, const model::body& run) {
 
 } // namespace
 
+bool model::is_long() { return std::getenv("BIDE_MODEL_LONG") != nullptr; }
+
 void model::check(std::string_view name, const options& how, const body& run) {
     bide::model::check(name, shortened(how, run), run);
 }

@@ -117,11 +117,11 @@ TEST_CASE("condition_variable: no notification is lost between the unlock and th
 }
 
 TEST_CASE("condition_variable: each of two waiters gets its notification and the mutex") {
-    model::check("condition: two wait, notify_all", random(10'000),
+    model::check("condition: two wait, notify_all", random_or_long(10'000),
                  [] { two_wait<awake_mutex>(true); });
-    model::check("condition: two wait, notify_one twice", random(10'000),
+    model::check("condition: two wait, notify_one twice", random_or_long(10'000),
                  [] { two_wait<awake_mutex>(false); });
-    model::check("condition: two wait with an adaptive_mutex", random(10'000),
+    model::check("condition: two wait with an adaptive_mutex", random_or_long(10'000),
                  [] { two_wait<bide::basic_adaptive_mutex<awake>>(true); });
     model::check("condition: two in the queue, two that notify one", [] {
         awake_mutex m;
@@ -154,15 +154,6 @@ TEST_CASE("condition_variable: each of two waiters gets its notification and the
         locking.join();
         MODEL_REQUIRE(data == 3 && m.try_lock());
     });
-}
-
-TEST_CASE("condition_variable: two wait and two notify, for long", "[.long]") {
-    const model::options o = for_long({.spurious = 1, .weak_failures = 1});
-    model::check("condition: two wait, long", o,
-                 [] { two_wait<awake_mutex>(model::choose(2) == 0); });
-    model::check("condition: two wait with an adaptive_mutex, long", o,
-                 [] { two_wait<bide::basic_adaptive_mutex<awake>>(model::choose(2) == 0); });
-    model::check("condition: two wait, bounded", bounded(1), [] { two_wait<awake_mutex>(true); });
 }
 
 TEST_CASE("condition_variable: a wait that times out has the mutex, and one outcome") {
@@ -302,8 +293,6 @@ TEST_CASE("condition_variable: it may be destroyed when its waiters wait for the
         delete changed;
     });
 }
-
-// ---- Coroutines
 
 test::detached take(awake_mutex& m, condition<awake>& changed, var<int>& items) {
     std::unique_lock lock(m, std::try_to_lock);

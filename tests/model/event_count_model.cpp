@@ -171,10 +171,10 @@ TEST_CASE("event_count: notify_all reaches all waiters") {
                 body([](event_count& e) { e.notify_one(); }));
 }
 
-void two_items(deadline first_until) {
+void two_items() {
     event_count changes;
     items all;
-    model::thread first([&] { await(changes, [&] { return all.take(); }, first_until); });
+    model::thread first([&] { await(changes, [&] { return all.take(); }, soon); });
     model::thread second([&] { await(changes, [&] { return all.take(); }); });
     all.put();
     changes.notify_one();
@@ -182,14 +182,10 @@ void two_items(deadline first_until) {
     changes.notify_one();
 }
 
-TEST_CASE("event_count: one notification for each of two items reaches two waiters") {
+TEST_CASE("event_count: one notification for each of two items reaches two waiters", "[long]") {
     const model::options random{.how = model::options::method::pct, .spurious = 1, .timeouts = 1};
-    model::check("two waiters, two items, at random", random, [] { two_items(soon); });
-}
-
-TEST_CASE("event_count: one notification for each item is enough in every execution", "[.long]") {
-    model::check("two waiters, two items", [] { two_items(deadline::never()); });
-    model::check("two waiters, one of them timed", {.timeouts = 1}, [] { two_items(soon); });
+    model::check("two waiters, two items", model::brief_or_long(random, {.timeouts = 1}),
+                 two_items);
 }
 
 } // namespace

@@ -18,8 +18,6 @@ using order = std::memory_order;
 
 void count_down(latch& l) { l.count_down(); }
 
-// ---- Event
-
 TEST_CASE("event: set lets the waiter through, with what came before it") {
     const auto one_waiter = [] {
         auto* const e = new event;
@@ -147,8 +145,6 @@ TEST_CASE("event: a reset that ended a set comes after it") {
     });
 }
 
-// ---- A signal that changes nothing is a signal
-
 // Stores an item, with no order of its own, and sets.
 void put(model::atomic<int>& item, auto& e) {
     item.store(1, order::relaxed);
@@ -235,21 +231,12 @@ TEST_CASE("event: one of two sets, at least, is not lost by a wait after a reset
     model::check("event: two set a set event, one resets, looks, waits once", [=] { body(true); });
 }
 
-TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits") {
-    model::check("event: one sets twice, one resets, looks, waits", random(10'000), one_sets_twice);
-    model::check("event: two set, one resets, looks, waits", random(10'000),
+TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits", "[long]") {
+    model::check("event: one sets twice, one resets, looks, waits",
+                 model::brief_or_long(random(10'000), {}), one_sets_twice);
+    model::check("event: two set, one resets, looks, waits", random_or_long(10'000),
                  [] { two_set_one_takes(false); });
-    model::check("event: two set a set event, one resets, looks, waits", random(10'000),
-                 [] { two_set_one_takes(true); });
-}
-
-TEST_CASE("event: of two sets none is lost by a thread that resets, looks and waits, for long",
-          "[.long]") {
-    model::check("event: one sets twice, one resets, looks, waits, long", one_sets_twice);
-    const model::options o = for_long({.spurious = 1, .weak_failures = 1});
-    model::check("event: two set, one resets, looks, waits, long", o,
-                 [] { two_set_one_takes(false); });
-    model::check("event: two set a set event, one resets, looks, waits, long", o,
+    model::check("event: two set a set event, one resets, looks, waits", random_or_long(10'000),
                  [] { two_set_one_takes(true); });
 }
 
@@ -365,8 +352,6 @@ TEST_CASE("event: a thread that sees it set sees what came before one of the set
     });
 }
 
-// ---- Latch
-
 TEST_CASE("latch: every count_down comes before the waiters that are let through") {
     model::check("latch: two arrive, one looks", [] {
         two_write_and_call(new latch(2), count_down, [](latch& l) {
@@ -432,8 +417,6 @@ TEST_CASE("latch: is not counted down below zero") {
         MODEL_REQUIRE(cancelled || w.outcome() == wait_status::granted);
     });
 }
-
-// ---- Giving up
 
 TEST_CASE("event: a wait that times out leaves the queue") {
     model::check("event: time-out against set", {.timeouts = 1}, [] {
@@ -522,8 +505,6 @@ TEST_CASE("event: a wait that is stopped while it is let through has one outcome
     });
 }
 
-// ---- More threads
-
 // Two wait, one of them for a time only, two arrive.
 void two_wait_and_two_arrive() {
     latch l(2);
@@ -547,13 +528,8 @@ void two_wait_and_two_arrive() {
     MODEL_REQUIRE(l.try_wait());
 }
 
-TEST_CASE("latch: two wait and two arrive") {
-    model::check("latch: four threads", random(10'000, {.timeouts = 1}), two_wait_and_two_arrive);
-}
-
-TEST_CASE("latch: two wait and two arrive, for long", "[.long]") {
-    model::check("latch: four threads, long",
-                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}),
+TEST_CASE("latch: two wait and two arrive", "[long]") {
+    model::check("latch: four threads", random_or_long(10'000, {.timeouts = 1}),
                  two_wait_and_two_arrive);
 }
 

@@ -33,8 +33,6 @@ auto threads(std::initializer_list<int> times) {
     };
 }
 
-// ---- Exclusion
-
 TEST_CASE("mutex: two threads are never inside together") {
     model::check("mutex: two threads", threads({1, 1}));
     model::check("mutex: two threads, steps that fail for no reason",
@@ -47,7 +45,7 @@ TEST_CASE("mutex: try_lock takes a free one, and only a free one") {
     model::check("mutex: one that tries, one that locks", &one_tries_one_locks_it<mutex>);
 }
 
-TEST_CASE("mutex: three threads are never inside together") {
+TEST_CASE("mutex: three threads are never inside together", "[long]") {
     model::check("mutex: one in the queue, one that comes", [] {
         permit_queue q(0); // a mutex that is locked
         var<int> data{0};
@@ -68,30 +66,17 @@ TEST_CASE("mutex: three threads are never inside together") {
         second.join();
         MODEL_REQUIRE(data == 3);
     });
-    model::check("mutex: three threads", random(10'000), threads({1, 1, 1}));
+    model::check("mutex: three threads", random_or_long(10'000), threads({1, 1, 1}));
+    if (model::is_long()) {
+        model::check("mutex: three threads, bounded", bounded(1), threads({1, 1, 1}));
+    }
 }
 
-TEST_CASE("mutex: three threads are never inside together, for long", "[.long]") {
-    model::check("mutex: three threads, random", for_long({.spurious = 1, .weak_failures = 1}),
-                 threads({1, 1, 1}));
-    model::check("mutex: three threads, bounded", bounded(1), threads({1, 1, 1}));
-}
-
-// ---- The end
-
-TEST_CASE("mutex: the last owner may destroy it") {
+TEST_CASE("mutex: the last owner may destroy it", "[long]") {
     model::check("mutex: destroyed by the last of two", [] { last_one_destroys_it<mutex>(2); });
-    model::check("mutex: destroyed by the last of three", random(10'000),
+    model::check("mutex: destroyed by the last of three", random_or_long(10'000),
                  [] { last_one_destroys_it<mutex>(3); });
 }
-
-TEST_CASE("mutex: the last of three owners may destroy it, for long", "[.long]") {
-    const model::options o = for_long();
-    model::check("mutex: destroyed by the last of three, long", o,
-                 [] { last_one_destroys_it<mutex>(3); });
-}
-
-// ---- Giving up
 
 TEST_CASE("mutex: a lock that times out is not held, and one that is in time is") {
     model::check("mutex: time-out against unlock", {.timeouts = 1},

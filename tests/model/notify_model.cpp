@@ -306,13 +306,8 @@ void four_threads() {
     patient.join();
 }
 
-TEST_CASE("notify: two wait and two notify") {
-    model::check("notify: four threads", random(10'000, {.timeouts = 1}), four_threads);
-}
-
-TEST_CASE("notify: two wait and two notify, for long", "[.long]") {
-    model::check("notify: four threads, long",
-                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), four_threads);
+TEST_CASE("notify: two wait and two notify", "[long]") {
+    model::check("notify: four threads", random_or_long(10'000, {.timeouts = 1}), four_threads);
 }
 
 } // namespace

@@ -140,13 +140,8 @@ void three_call() {
     MODEL_REQUIRE(f.is_set() && data <= 2);
 }
 
-TEST_CASE("once: of three callers one fails and one initialises") {
-    model::check("once_flag: three call", random(10'000), three_call);
-}
-
-TEST_CASE("once: of three callers one fails and one initialises, for long", "[.long]") {
-    model::check("once_flag: three call, long", for_long({.spurious = 1, .weak_failures = 1}),
-                 three_call);
+TEST_CASE("once: of three callers one fails and one initialises", "[long]") {
+    model::check("once_flag: three call", random_or_long(10'000), three_call);
 }
 
 } // namespace

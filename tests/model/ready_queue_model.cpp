@@ -103,18 +103,16 @@ void three_posts() {
     MODEL_REQUIRE(pop(queue, deadline::poll()) == nullptr);
 }
 
-TEST_CASE("ready_queue: runnables of two posters are popped once, in order for each poster") {
-    model::check("two posters", [] { two_posters(deadline::never()); });
+TEST_CASE("ready_queue: runnables of two posters are popped once, in order for each poster",
+          "[long]") {
+    model::check("two posters", model::brief_or_long({}, {.spurious = 1, .weak_failures = 1}),
+                 [] { two_posters(deadline::never()); });
     const model::options random{
         .how = model::options::method::pct, .runs = 10'000, .spurious = 1, .weak_failures = 1};
-    model::check("two posters, three posts, at random", random, three_posts);
-}
-
-TEST_CASE("ready_queue: runnables of two posters are popped once, in every execution", "[.long]") {
-    model::check("two posters, three posts", three_posts);
-    model::check("two posters, spurious", {.spurious = 1, .weak_failures = 1},
-                 [] { two_posters(deadline::never()); });
-    model::check("time-out against two posters", {.timeouts = 1}, [] { two_posters(soon); });
+    model::check("two posters, three posts", model::brief_or_long(random, {}), three_posts);
+    model::check("time-out against two posters",
+                 model::brief_or_long({.how = model::options::method::pct}, {.timeouts = 1}),
+                 [] { two_posters(soon); });
 }
 
 TEST_CASE("ready_queue: a post that arrives with the time-out is popped or stays") {

@@ -23,8 +23,6 @@ struct queued_waiter : waiter {
 };
 bool is_granted(const waiter& w) { return w.is_complete() && w.outcome().has_value(); }
 
-// ---- Acquire and release
-
 TEST_CASE("semaphore: a release reaches the waiter, with what came before it, and the waiter may "
           "destroy it") {
     const auto one_waiter = [](bool tries) {
@@ -106,8 +104,6 @@ TEST_CASE("semaphore: two releasers and a thread that acquires and destroys", "[
     });
 }
 
-// ---- First come, first served
-
 TEST_CASE("semaphore: the first waiter is granted first") {
     const auto newcomer = [](bool tries) {
         semaphore s(0);
@@ -168,8 +164,6 @@ TEST_CASE("semaphore: the permit goes from the first to the second") {
         MODEL_REQUIRE(s.available() == 1);
     });
 }
-
-// ---- Cancelling
 
 TEST_CASE("semaphore: a wait that is cancelled while it is granted has one outcome") {
     model::check("semaphore: cancelled by its owner, which tries again", [] {
@@ -253,8 +247,6 @@ TEST_CASE("semaphore: a time-out keeps no permit") {
         MODEL_REQUIRE(s.available() == 0);
     });
 }
-
-// ---- A foreign owner's waits
 
 // The first one's waker cancels the second, and frees it.
 template <class P> struct first_cancels_second {
@@ -348,8 +340,6 @@ TEST_CASE("semaphore: a foreign waker runs once, after the outcome is there") {
         await(second);
     });
 }
-
-// ---- Close, forget, overflow
 
 TEST_CASE("semaphore: close fails the present waiter and a later one") {
     // No lock is held where wakers run.
@@ -468,8 +458,6 @@ TEST_CASE("semaphore: no more than the limit is ever free") {
     });
 }
 
-// ---- Everything at once
-
 // One waits first and is cancelled, one acquires for as long as it takes, one with a time-out.
 void all_at_once() {
     const int asked_first = 1 + model::choose(3);
@@ -499,13 +487,8 @@ void all_at_once() {
     }
 }
 
-TEST_CASE("semaphore: permits are conserved, whatever happens at once") {
-    model::check("semaphore: four threads", random(10'000, {.timeouts = 1}), all_at_once);
-}
-
-TEST_CASE("semaphore: permits are conserved, whatever happens at once, for long", "[.long]") {
-    model::check("semaphore: four threads, long",
-                 for_long({.spurious = 1, .timeouts = 1, .weak_failures = 1}), all_at_once);
+TEST_CASE("semaphore: permits are conserved, whatever happens at once", "[long]") {
+    model::check("semaphore: four threads", random_or_long(10'000, {.timeouts = 1}), all_at_once);
 }
 
 TEST_CASE("semaphore: three go for the queue's lock at once", "[.long]") {

@@ -17,18 +17,8 @@ constexpr auto all_of_them = static_cast<permit_queue::word>(all);
 
 TEST_CASE("shared_mutex: a writer is alone") {
     model::check("shared_mutex: two writers", &two_lock_it<shared_mutex>);
-    model::check("shared_mutex: a writer and a reader", {.weak_failures = 1}, [] {
-        shared_mutex m;
-        var<int> a{0};
-        var<int> b{0};
-        model::thread reader([&] {
-            const std::shared_lock held(m);
-            MODEL_REQUIRE(a == b);
-        });
-        const std::scoped_lock held(m);
-        increment(a);
-        increment(b);
-    });
+    model::check("shared_mutex: a writer and a reader", {.weak_failures = 1},
+                 [] { one_writes_one_reads<shared_mutex>(); });
     model::check("shared_mutex: a writer and a thread that tries to read",
                  &one_writes_one_tries_to_read<shared_mutex>);
     model::check("shared_mutex: a reader and a thread that tries to write",
@@ -267,39 +257,9 @@ TEST_CASE("shared_mutex: the last owner may destroy it") {
     model::check("shared_mutex: destroyed by a writer", &a_writer_destroys_it<shared_mutex>);
 }
 
-void two_readers_and_two_writers() {
-    shared_mutex m;
-    var<int> data{0};
-    const auto write = [&] {
-        const std::scoped_lock held(m);
-        increment(data);
-    };
-    const auto read = [&] {
-        const std::shared_lock held(m);
-        MODEL_REQUIRE(data <= 2);
-    };
-    model::thread a(write);
-    model::thread b(read);
-    model::thread c(read);
-    m.lock();
-    increment(data);
-    m.unlock_and_lock_shared();
-    MODEL_REQUIRE(data >= 1);
-    m.unlock_shared();
-    a.join();
-    b.join();
-    c.join();
-    MODEL_REQUIRE(m.try_lock());
-    m.unlock();
-}
-
-TEST_CASE("shared_mutex: two readers and two writers") {
-    model::check("shared_mutex: four threads", random(10'000), two_readers_and_two_writers);
-}
-
-TEST_CASE("shared_mutex: two readers and two writers, for long", "[.long]") {
-    model::check("shared_mutex: four threads, long", for_long({.spurious = 1, .weak_failures = 1}),
-                 two_readers_and_two_writers);
+TEST_CASE("shared_mutex: two readers and two writers", "[long]") {
+    model::check("shared_mutex: four threads", random_or_long(10'000, {.timeouts = 1}),
+                 [] { two_readers_and_two_writers<shared_mutex>(); });
 }
 
 } // namespace

@@ -32,10 +32,14 @@ inline model::options random(std::uint64_t runs, model::options o = {}) {
     return o;
 }
 
-// Of the long set.
-inline model::options for_long(model::options o = {}) {
-    o.depth = 5;
-    return random(300'000, o);
+// At random; in the long tests more often, also with steps that fail for no reason.
+inline model::options random_or_long(std::uint64_t runs, model::options o = {}) {
+    if (model::is_long()) {
+        runs = 300'000;
+        o.depth = 5;
+        o.spurious = o.weak_failures = 1;
+    }
+    return random(runs, o);
 }
 
 inline model::options bounded(int preemptions) {
@@ -155,6 +159,23 @@ template <class Object> void two_write_and_call(Object* o, auto call, auto wait)
 
 // ---- Of a lock that readers share
 
+// What a reader does first: nothing, or what makes it come another way.
+inline void as_it_comes(std::uint32_t) noexcept {}
+
+template <class Mutex> void one_writes_one_reads(void (*begin)(std::uint32_t) = as_it_comes) {
+    Mutex m;
+    var<int> a{0};
+    var<int> b{0};
+    model::thread reader([&] {
+        begin(1);
+        const std::shared_lock held(m);
+        MODEL_REQUIRE(a == b);
+    });
+    const std::scoped_lock held(m);
+    increment(a);
+    increment(b);
+}
+
 template <class Mutex> void one_writes_one_tries_to_read() {
     Mutex m;
     var<int> data{0};
@@ -224,6 +245,38 @@ template <class Mutex> void a_writer_destroys_it() {
     increment(data);
     m->unlock();
     delete m;
+}
+
+// Two writers, one of which may give up, and two readers, twice each.
+template <class Mutex>
+void two_readers_and_two_writers(void (*begin)(std::uint32_t) = as_it_comes) {
+    Mutex m;
+    var<int> data{0};
+    const auto read = [&](std::uint32_t number) {
+        begin(number);
+        for (int i = 0; i < 2; ++i) {
+            const std::shared_lock held(m);
+            MODEL_REQUIRE(data <= 2);
+        }
+    };
+    model::thread a([&] { read(0); });
+    model::thread b([&] { read(1); });
+    model::thread c([&] {
+        if (m.try_lock_for(soon)) {
+            increment(data);
+            m.unlock();
+        }
+    });
+    m.lock();
+    increment(data);
+    m.unlock_and_lock_shared();
+    MODEL_REQUIRE(data >= 1);
+    m.unlock_shared();
+    a.join();
+    b.join();
+    c.join();
+    MODEL_REQUIRE(m.try_lock());
+    m.unlock();
 }
 
 // Looks until the wait is over, asleep or not.

@@ -195,8 +195,6 @@ void posted_between_timers() {
     MODEL_REQUIRE(s.cancel(far.timer));
 }
 
-// ---- The resumers
-
 // The resumers of a service, and a thread that only serves their calls for attention.
 struct watched {
     parker bed; // of that thread
@@ -318,8 +316,6 @@ void surplus_leaves() {
     MODEL_REQUIRE(last.ran == 1);
 }
 
-// ---- The queue, fired by several workers
-
 // A worker that fires the timers of its queue and sleeps in between, as a scheduler's worker does.
 struct worker {
     platform::atomic<std::int64_t> until{0}; // when its sleep ends; 0: it is awake
@@ -432,34 +428,25 @@ void cancelled_while_it_returns(int firings) {
 }
 
 model::options at_random() { return {.how = model::options::method::pct, .runs = 10'000}; }
+model::options random_or_all() { return model::brief_or_long(at_random(), {}); }
 
 } // namespace
 
-TEST_CASE("timer: a timer fires once or is cancelled, and may be destroyed") {
+TEST_CASE("timer: a timer fires once or is cancelled, and may be destroyed", "[long]") {
     model::check("cancelled or fired, added before the service starts",
                  [] { cancelled_or_fired(true); });
     CHECK(model::outcomes({}, [] { cancelled_or_fired(true); }) == "cancelled fired");
-    model::check("fires once", at_random(), fires_once);
-    model::check("cancelled or fired", at_random(), [] { cancelled_or_fired(false); });
+    model::check("fires once", random_or_all(), fires_once);
+    model::check("cancelled or fired", random_or_all(), [] { cancelled_or_fired(false); });
+    model::check("the other of two fires", random_or_all(), the_other_fires);
     model::check("two cancellers", at_random(), cancelled_by_two);
     model::check("two owners", at_random(), two_owners);
 }
 
-TEST_CASE("timer: a timer fires once or is cancelled, in every execution", "[.long]") {
-    model::check("fires once", fires_once);
-    model::check("cancelled or fired", [] { cancelled_or_fired(false); });
-    model::check("the other of two fires", the_other_fires);
-}
-
-TEST_CASE("timer: an earlier timer and a runnable wake a sleeping service") {
+TEST_CASE("timer: an earlier timer and a runnable wake a sleeping service", "[long]") {
     model::check("a runnable", posted);
-    model::check("a runnable between timers", at_random(), posted_between_timers);
-    model::check("an earlier timer", at_random(), earlier_one_is_heard);
-}
-
-TEST_CASE("timer: an earlier timer wakes a sleeping service, in every execution", "[.long]") {
-    model::check("an earlier timer", earlier_one_is_heard);
-    model::check("a runnable between timers", posted_between_timers);
+    model::check("a runnable between timers", random_or_all(), posted_between_timers);
+    model::check("an earlier timer", random_or_all(), earlier_one_is_heard);
 }
 
 TEST_CASE("timer: each posted runnable runs, even if resumers block") {

@@ -29,8 +29,6 @@ bide::waker counts(var<int>& calls) {
             &calls};
 }
 
-// ---- Publication
-
 TEST_CASE("waiter: a publication ends the park, and earlier writes are visible") {
     model::check("publish against park", {.spurious = 2}, [] {
         waiter w;
@@ -128,8 +126,6 @@ TEST_CASE("waiter: it may wait again after a reset") {
         MODEL_REQUIRE(w.outcome() == wait_status::closed && done == 2);
     });
 }
-
-// ---- rouse()
 
 // A queue of at most one waiter, which may be roused, granted, or withdrawn by its owner.
 template <class Platform> struct place {
@@ -244,8 +240,6 @@ TEST_CASE("waiter: a rouse and a grant at the same time end the wait once") {
     model::check("rouse against grant, spurious", {.spurious = 1}, body);
 }
 
-// ---- The decision
-
 TEST_CASE("waiter: a time-out and a grant decide a wait once") {
     const auto body = [] {
         tokens<platform> t(0);
@@ -340,15 +334,12 @@ void three_takers() {
     MODEL_REQUIRE(t.available() == 1);
 }
 
-TEST_CASE("waiter: a token passes through three threads, also past a wait that ends early") {
+TEST_CASE("waiter: a token passes through three threads, also past a wait that ends early",
+          "[long]") {
     const model::options random{.how = model::options::method::pct, .spurious = 1, .timeouts = 1};
-    model::check("two waiters, one of them timed, at random", random, timed_and_untimed);
-    model::check("three takers of one token, at random", random, three_takers);
-}
-
-TEST_CASE("waiter: a token passes through three threads in every execution", "[.long]") {
-    model::check("two waiters, one of them timed", {.timeouts = 1}, timed_and_untimed);
-    model::check("three takers of one token", three_takers);
+    model::check("two waiters, one of them timed", model::brief_or_long(random, {.timeouts = 1}),
+                 timed_and_untimed);
+    model::check("three takers of one token", model::brief_or_long(random, {}), three_takers);
 }
 
 // Does what thread_wait::stoppable() does. A thread stands for the stop token here, and its join
@@ -390,8 +381,6 @@ TEST_CASE("waiter: a stop before, during or after the wait ends it once") {
     model::check("stop against queueing", {.spurious = 1}, body(false));
     model::check("stop against queueing and grant", body(true));
 }
-
-// ---- Lists
 
 TEST_CASE("waiter: a list is published in order, and each node may be destroyed at once") {
     model::check("two of one list", [] {
