@@ -58,8 +58,6 @@ template <class Wait> struct scene {
     Wait b;
 };
 
-// ---- Two threads
-
 TEST_CASE("channel: what one sends another receives, in order") {
     const auto one_item = [](std::size_t n) {
         auto* const c = new channel(n);
@@ -94,8 +92,6 @@ TEST_CASE("channel: a sender that waits for room gets it, and may destroy the ch
         delete c; // though the other one is inside of try_recv() still
     });
 }
-
-// ---- No waiter is left asleep
 
 template <class Wait> void two_queued(std::size_t n) {
     auto* const s = new scene<Wait>(n);
@@ -157,17 +153,14 @@ TEST_CASE("channel: a new waiter and a queued waiter are both served") {
           one_queued_and_one_comes<awake_sending>);
 }
 
-TEST_CASE("channel: two that come are served by one") {
-    check("channel: two receive, one sends", {0, 1, 2}, random(3'000), two_come<awake_receiving>);
-    check("channel: two send, one receives", {0, 1, 2}, random(3'000), two_come<awake_sending>);
-    check("channel: two items", {0, 1}, random(3'000), two_items);
+TEST_CASE("channel: two that come are served by one", "[long]") {
+    const model::options o = random_or_long(3'000);
+    check("channel: two receive, one sends", {0, 1, 2}, o, two_come<awake_receiving>);
+    check("channel: two send, one receives", {0, 1, 2}, o, two_come<awake_sending>);
+    check("channel: two items", {0, 1}, o, two_items);
 }
 
-TEST_CASE("channel: two that come are served by one, for long", "[.long]") {
-    const model::options o = random(100'000, {.depth = 5});
-    check("channel: two receive, one sends, long", {0, 1, 2}, o, two_come<awake_receiving>);
-    check("channel: two send, one receives, long", {0, 1, 2}, o, two_come<awake_sending>);
-    check("channel: two items, long", {0, 1}, o, two_items);
+TEST_CASE("channel: of two that come for one item one is served", "[.long]") {
     check("channel: two receive, one item", {0, 1}, {}, [](std::size_t n) {
         awake_core c(n);
         awake_receiving a;
@@ -199,8 +192,6 @@ TEST_CASE("channel: a waiter is served once, while another thread tries") {
         MODEL_REQUIRE(sum == (mine == wait_status::granted ? 3 : 1));
     });
 }
-
-// ---- Past the ring
 
 // What came out: first two at once, in no order, and then one after the other.
 struct received_items {
@@ -270,8 +261,6 @@ TEST_CASE("channel: an item for a waiting receiver does not overtake another of 
     check("channel: one waits, one closes, two send, one of them twice", {2}, random(5'000),
           [](std::size_t n) { two_of_one_sender(n, false, true); });
 }
-
-// ---- Giving up
 
 TEST_CASE("channel: a wait that is cancelled while it is served has one outcome") {
     check("channel: a receiver that is cancelled", {0, 1}, {}, [](std::size_t n) {
@@ -386,8 +375,6 @@ TEST_CASE("channel: a time-out loses no item and makes none") {
               MODEL_REQUIRE(taken + patient.take() == (taken == 0 ? 1 : 3));
           });
 }
-
-// ---- An item whose receiver is gone
 
 test::held recv_held(bide::basic_ready_queue<awake>& where, basic_channel<awake>& c, int& got) {
     auto received = co_await c.async_recv().resume_on(where);
@@ -675,8 +662,6 @@ TEST_CASE("channel: coroutines wait beside threads") {
     });
 }
 
-// ---- Closing
-
 TEST_CASE("channel: a send that was accepted before close is received") {
     check("channel: close against a send that does not wait", {0, 1}, {}, [](std::size_t n) {
         core c(n);
@@ -767,8 +752,6 @@ TEST_CASE("channel: close ends every wait") {
           });
 }
 
-// ---- Many at a time
-
 TEST_CASE("channel: what came before close is seen by a thread that sees it closed") {
     model::check("channel: close against is_closed()", [] {
         channel c(1);
@@ -820,8 +803,6 @@ TEST_CASE("channel: a batch serves every waiter") {
     });
 }
 
-// ---- Last touches
-
 // The other thread acquires the lock, to serve a waiter that has left meanwhile.
 template <class Wait> void served_after_it_left(std::size_t n) {
     auto* const s = new scene<Wait>(n);
@@ -854,8 +835,6 @@ TEST_CASE("channel: a receiver that has its item may destroy the channel") {
         delete c; // though the other one is inside still
     });
 }
-
-// ---- Everything at once
 
 // Two send and two receive.
 void two_and_two() {
@@ -905,17 +884,10 @@ void all_at_once() {
     MODEL_REQUIRE(received + received_in_time == sent + sent_in_time);
 }
 
-TEST_CASE("channel: all that is sent is received, whatever happens at once") {
-    model::check("channel: two send, two receive", random(5'000), two_and_two);
-    model::check("channel: two send, two receive, one closes", random(3'000, {.timeouts = 1}),
-                 all_at_once);
-}
-
-TEST_CASE("channel: all that is sent is received, whatever happens at once, for long", "[.long]") {
-    model::options o = for_long();
-    model::check("channel: two send, two receive, long", o, two_and_two);
-    o.timeouts = o.spurious = o.weak_failures = 1;
-    model::check("channel: two send, two receive, one closes, long", o, all_at_once);
+TEST_CASE("channel: all that is sent is received, whatever happens at once", "[long]") {
+    model::check("channel: two send, two receive", random_or_long(5'000), two_and_two);
+    model::check("channel: two send, two receive, one closes",
+                 random_or_long(3'000, {.timeouts = 1}), all_at_once);
 }
 
 } // namespace

@@ -64,8 +64,6 @@ template <class Queue> struct waiting {
 using acquiring = waiting<permit_queue>;
 using passing = waiting<gate>;
 
-// ---- Alone
-
 TEST_CASE("choice: exactly one of two releasers decides it") {
     model::check("choice: two claim it", [] {
         choice c;
@@ -102,8 +100,6 @@ TEST_CASE("choice: exactly one of two releasers decides it") {
         MODEL_REQUIRE(by == 2);
     });
 }
-
-// ---- Two releasers
 
 TEST_CASE("choice: of two waits on two channels one gets an item, and the other item stays") {
     check("choice: two senders and one receiver on either", {0, 1}, {}, [](std::size_t n) {
@@ -306,8 +302,6 @@ TEST_CASE("choice: a wait is queued while another wait of its choice is decided"
     });
 }
 
-// ---- Two choices that meet
-
 // Each choice sends on one channel and receives on the other, and queues its waits in its own
 // order.
 class meeting {
@@ -380,17 +374,12 @@ void two_that_queue_the_second(bool sends) {
     MODEL_REQUIRE(sent != yours.end());
 }
 
-TEST_CASE("choice: two choices that could meet on two channels meet on one") {
+TEST_CASE("choice: two choices that could meet on two channels meet on one", "[long]") {
     model::check("choice: the sends are queued, then the receives",
                  [] { two_that_queue_the_second(false); });
-    model::check("choice: two that queue both", random(5'000), two_that_queue_both);
-}
-
-TEST_CASE("choice: two choices that could meet on two channels meet on one, for long", "[.long]") {
+    model::check("choice: two that queue both", random_or_long(5'000), two_that_queue_both);
     model::check("choice: the receives are queued, then the sends",
-                 [] { two_that_queue_the_second(true); });
-    const model::options o = random(200'000, {.depth = 5});
-    model::check("choice: two that queue both, long", o, two_that_queue_both);
+                 model::brief_or_long(random(5'000), {}), [] { two_that_queue_the_second(true); });
 }
 
 TEST_CASE("choice: it does not match its own two cases") {

@@ -31,8 +31,6 @@ int displace(window& c, int n) {
 using receiver = receiver_of<core>;
 using sender = sender_of<core>;
 
-// ---- One on each side
-
 TEST_CASE("priority_channel: an item reaches the waiter, which may destroy the channel") {
     model::check("priority: one item", one_item<priority<awake>>);
     model::check("sliding: one item", one_item<sliding<awake>>);
@@ -89,8 +87,6 @@ TEST_CASE("priority_channel: what was sent before close is received, and then it
     });
 }
 
-// ---- Several on each side
-
 void two_send_to_two_that_wait() {
     core c(1);
     receiver a;
@@ -142,7 +138,8 @@ void two_displace_and_two_take() {
     MODEL_REQUIRE(old[0] + old[1] + got[0] + got[1] + take(c) == 3 && c.size() == 0);
 }
 
-TEST_CASE("priority_channel: two senders and two receivers get one item each") {
+TEST_CASE("priority_channel: two senders and two receivers get one item each", "[long]") {
+    const model::options o = random_or_long(3'000);
     model::check("priority: two senders, one that waits", two_send_and_one_waits<core>);
     model::check("priority: two receivers, a batch", two_wait_for_a_batch<core>);
     model::check("priority: three senders, then in order", [] {
@@ -162,18 +159,9 @@ TEST_CASE("priority_channel: two senders and two receivers get one item each") {
         other.join();
         MODEL_REQUIRE(mine + theirs + take(c) == 3 && c.size() == 0);
     });
-    model::check("priority: two send, two wait", random(3'000), two_send_to_two_that_wait);
-    model::check("priority: two wait to send, two take", random(3'000),
-                 two_wait_to_send_and_two_take);
-    model::check("sliding: two displace, two take", random(3'000), two_displace_and_two_take);
-}
-
-TEST_CASE("priority_channel: two senders and two receivers get one item each, for long",
-          "[.long]") {
-    const model::options o = random(100'000, {.depth = 5, .weak_failures = 1});
-    model::check("priority: two send, two wait, long", o, two_send_to_two_that_wait);
-    model::check("priority: two wait to send, two take, long", o, two_wait_to_send_and_two_take);
-    model::check("sliding: two displace, two take, long", o, two_displace_and_two_take);
+    model::check("priority: two send, two wait", o, two_send_to_two_that_wait);
+    model::check("priority: two wait to send, two take", o, two_wait_to_send_and_two_take);
+    model::check("sliding: two displace, two take", o, two_displace_and_two_take);
 }
 
 TEST_CASE("priority_channel: its size is that of one instant") {
@@ -188,8 +176,6 @@ TEST_CASE("priority_channel: its size is that of one instant") {
         delete c;
     });
 }
-
-// ---- Giving up
 
 TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effect") {
     model::check("priority: a receiver gives up against a send",
@@ -238,8 +224,6 @@ TEST_CASE("priority_channel: a waiter that gives up has its outcome, or no effec
         MODEL_REQUIRE(take(c) == 0 && c.size() == 0);
     });
 }
-
-// ---- Choices
 
 TEST_CASE("priority_channel: one choice of two waits happens once") {
     const auto ring = [](void*) noexcept {};

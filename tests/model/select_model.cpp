@@ -89,8 +89,6 @@ template <std::size_t I, class Selected> int received(Selected& s) {
     return s.index() == I ? value_of(std::exchange(s.template get<I>(), std::nullopt)) : 0;
 }
 
-// ---- One select
-
 TEST_CASE("select: takes an item from one of two channels") {
     check("select: one sends", {0, 1}, {}, [](std::size_t n) {
         channel idle(n);
@@ -258,8 +256,6 @@ TEST_CASE("select: without waiting, finds what is there, wherever it goes") {
     });
 }
 
-// ---- The thread that decides a case
-
 // Selects from a case of such parts, while act() decides it, and destroys the select at once: its choice is not
 // touched after the outcome was published.
 template <class Parts> void decide(const char* name, void (*act)(Parts&)) {
@@ -325,8 +321,6 @@ TEST_CASE("select: a case is decided on the choice before its outcome is publish
     decide<of_broadcast>("select: a broadcast that is closed", [](auto& p) { p.b.close(); });
 }
 
-// ---- Other waiters for the same
-
 void one_behind_it(std::size_t n) {
     channel a(n);
     channel b(n);
@@ -360,14 +354,10 @@ void two_send(std::size_t n) {
     MODEL_REQUIRE(got + rest == (left ? 3 : 2));
 }
 
-void beside_others(const model::options& o) {
-    check("select: one behind it", {0, 1}, o, one_behind_it);
-    check("select: two send", {0, 1}, o, two_send);
+TEST_CASE("select: beside a receiver, each item comes once", "[long]") {
+    check("select: one behind it", {0, 1}, random_or_long(3'000), one_behind_it);
+    check("select: two send", {0, 1}, random_or_long(3'000), two_send);
 }
-
-TEST_CASE("select: beside a receiver, each item comes once") { beside_others(random(3'000)); }
-
-// ---- Selects that meet
 
 // Each of two channels: what one sends the other receives, once.
 void send_to_either_recv_from_either(std::size_t n) {
@@ -415,7 +405,8 @@ void exchange(std::size_t n, bool crosswise) {
                   (is_gone(x) ? 1 : 0) + (other_sent ? 2 : 0));
 }
 
-void that_meet(const model::options& o) {
+TEST_CASE("select: two that select meet once", "[long]") {
+    const model::options o = random_or_long(3'000);
     check("select: sends against receives", {0, 1}, o, send_to_either_recv_from_either);
     model::check("select: a send and a receive each, capacity 0", o, [] { exchange(0, false); });
     model::check("select: a send and a receive each, crosswise, capacity 0", o,
@@ -423,16 +414,6 @@ void that_meet(const model::options& o) {
     model::check("select: a send and a receive each", o,
                  [] { exchange(1, model::choose(2) == 0); });
 }
-
-TEST_CASE("select: two that select meet once") { that_meet(random(3'000)); }
-
-TEST_CASE("select: beside others, and where they meet, for long", "[.long]") {
-    const model::options o = random(200'000, {.depth = 5});
-    beside_others(o);
-    that_meet(o);
-}
-
-// ---- Coroutines
 
 test::detached select_detached(channel& a, channel& b, var<int>& got) {
     auto s = co_await bide::async_select(on_recv(a), on_recv(b));

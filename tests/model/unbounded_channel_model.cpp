@@ -17,8 +17,6 @@ using core = bide::detail::basic_unbounded_core<item, awake>;
 
 using waiting = receiver_of<core>;
 
-// ---- Send, receive, close
-
 TEST_CASE("unbounded_channel: an item reaches the waiter, which may destroy the channel") {
     model::check("unbounded: one item", one_item<channel<awake>>);
     model::check("unbounded: a thread that looks", [] {
@@ -70,8 +68,6 @@ TEST_CASE("unbounded_channel: what was sent before close is received, and then i
     });
 }
 
-// ---- Several
-
 TEST_CASE("unbounded_channel: two senders and a waiter, two waiters and a batch") {
     model::check("unbounded: two senders", two_send_and_one_waits<core>);
     model::check("unbounded: two receivers", two_wait_for_a_batch<core>);
@@ -85,8 +81,6 @@ TEST_CASE("unbounded_channel: two senders and a waiter, two waiters and a batch"
         MODEL_REQUIRE(mine + theirs == 1 && c.size() == 0);
     });
 }
-
-// ---- The two sides
 
 void two_send_and_receive() {
     core c;
@@ -145,7 +139,8 @@ void two_pass_on_beside_a_waiter() {
     MODEL_REQUIRE(r.take() + mine + take(c) + take(c) == 7 && c.size() == 0);
 }
 
-TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order") {
+TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order", "[long]") {
+    const model::options o = random_or_long(3'000);
     model::check("unbounded: two take what comes", [] {
         core c;
         put(c, 1);
@@ -161,20 +156,11 @@ TEST_CASE("unbounded_channel: receivers that take the senders' items keep the or
         MODEL_REQUIRE(first != 0 && theirs != 0 && (second == 0 || first < second));
         MODEL_REQUIRE(first + second + theirs + take(c) == 6 && c.size() == 0);
     });
-    model::check("unbounded: two send and receive, some", random(3'000), two_send_and_receive);
-    model::check("unbounded: two wait, two send", random(3'000), two_wait_and_two_send);
-    model::check("unbounded: two send, two take", random(3'000), two_send_and_two_take);
-    model::check("unbounded: one comes back, one is sent", random(3'000),
-                 two_pass_on_beside_a_waiter);
-}
-
-TEST_CASE("unbounded_channel: receivers that take the senders' items keep the order, for long",
-          "[.long]") {
-    model::check("unbounded: two send and receive", two_send_and_receive);
-    const model::options o = random(100'000, {.depth = 5, .weak_failures = 1});
-    model::check("unbounded: two wait, two send, long", o, two_wait_and_two_send);
-    model::check("unbounded: two send, two take, long", o, two_send_and_two_take);
-    model::check("unbounded: one comes back, one is sent, long", o, two_pass_on_beside_a_waiter);
+    model::check("unbounded: two send and receive", model::brief_or_long(o, {}),
+                 two_send_and_receive);
+    model::check("unbounded: two wait, two send", o, two_wait_and_two_send);
+    model::check("unbounded: two send, two take", o, two_send_and_two_take);
+    model::check("unbounded: one comes back, one is sent", o, two_pass_on_beside_a_waiter);
 }
 
 TEST_CASE("unbounded_channel: a send that needs no memory meets a waiter and a close") {
@@ -241,8 +227,6 @@ TEST_CASE("unbounded_channel: a receiver that finds it closed sees all that was 
     });
 }
 
-// ---- Giving up
-
 TEST_CASE("unbounded_channel: a receiver that gives up has the item, or leaves it inside") {
     model::check("unbounded: cancel against send", a_receiver_gives_up_against_a_send<core>);
     model::check("unbounded: time-out against send", {.timeouts = 1}, [] {
@@ -300,8 +284,6 @@ TEST_CASE("unbounded_channel: one choice of two channels gets one item") {
         in_a.cancel(a);
     });
 }
-
-// ---- Handles
 
 template <class P> using sender = bide::basic_unbounded_sender<item, P>;
 template <class P> using receiver = bide::basic_unbounded_receiver<item, P>;
