@@ -242,22 +242,19 @@ model::options at_random(int timeouts) {
 
 } // namespace
 
-TEST_CASE("blocking_pool: a runnable that is taken runs once") {
-    model::check("two posts, threads stay", at_random(0), [] { posted_twice(1ms); });
+TEST_CASE("blocking_pool: a runnable that is taken runs once", "[long]") {
+    const model::options part = at_random(1);
+    model::check("two posts, threads stay", model::brief_or_long(at_random(0), {}),
+                 [] { posted_twice(1ms); });
     model::check("two posts, threads may leave", at_random(1), [] { posted_twice(1ms); });
-    model::check("two posts, threads leave at once", at_random(1), [] { posted_twice(0ms); });
+    model::check("two posts, threads leave at once", model::brief_or_long(part, {}),
+                 [] { posted_twice(0ms); });
     model::check("two threads post, one thread", at_random(1), [] { posted_by_two(1); });
     model::check("two threads post, two threads", at_random(0), [] { posted_by_two(2); });
-    model::check("tried", at_random(1), tried);
+    model::check("tried", model::brief_or_long(part, {}), tried);
     CHECK(model::outcomes(at_random(1), tried) == "not taken");
     model::check("limit raised", at_random(0), raised_for_one_that_is_queued);
     model::check("refused, and tended", at_random(0), refused_and_tended);
-}
-
-TEST_CASE("blocking_pool: a runnable that is taken runs once, in every execution", "[.long]") {
-    model::check("two posts, threads stay", [] { posted_twice(1ms); });
-    model::check("two posts, threads leave at once", [] { posted_twice(0ms); });
-    model::check("tried", tried);
 }
 
 TEST_CASE("blocking_pool: finish() returns after all that was taken has run") {
