@@ -140,8 +140,6 @@ TEST_CASE("task_group: a failure or a cancellation ends the waits of all childre
     });
 }
 
-// ---- Joins from several sides
-
 // Threads join while the last child ends elsewhere. The last of them destroys the group.
 void joined_by(int joiners, bool cancelled) {
     scene s;
@@ -197,10 +195,11 @@ void joined_by_a_coroutine_and_a_thread(bool cancelled) {
     delete g;
 }
 
-TEST_CASE("task_group: joins from several sides each return after the last child") {
+TEST_CASE("task_group: joins from several sides each return after the last child", "[long]") {
     auto some = at_random();
     some.runs = 1'000;
-    model::check("one thread joins and cancels, at random", some, [] { joined_by(1, true); });
+    model::check("one thread joins and cancels", model::brief_or_long(some, {}),
+                 [] { joined_by(1, true); });
     model::check("two threads join, at random", some, [] { joined_by(2, false); });
     model::check("two threads join, one cancels, at random", some, [] { joined_by(2, true); });
     model::check("a coroutine and a thread join, at random", some,
@@ -208,12 +207,6 @@ TEST_CASE("task_group: joins from several sides each return after the last child
     model::check("a coroutine and a thread join, a third one cancels, at random", some,
                  [] { joined_by_a_coroutine_and_a_thread(true); });
 }
-
-TEST_CASE("task_group: a thread joins and cancels, in every execution", "[.long]") {
-    model::check("one thread joins and cancels", [] { joined_by(1, true); });
-}
-
-// ---- A group with a limit
 
 using semaphore = bide::basic_semaphore<platform>;
 
@@ -280,8 +273,6 @@ TEST_CASE("task_group: room that a child leaves goes to the next spawner, and th
         s.destroy();
     });
 }
-
-// ---- A cancelled task that waits for its group
 
 // A task that waits for the end of its group, and destroys the group as soon as it resumes.
 class owner final : public model::chain<platform> {
@@ -402,13 +393,10 @@ TEST_CASE("task_group: a cancelled joiner resumes once, after the children") {
     model::check("owner, cancelled before, child's begin", cancelled_before);
 }
 
-TEST_CASE("task_group: a joiner may be cancelled while a child starts") {
+TEST_CASE("task_group: a joiner may be cancelled while a child starts", "[long]") {
     model::check("owner, cancel, two children that run", at_random(), cancelled_while_children_run);
-    model::check("owner, cancel, child's begin", at_random(), cancelled_while_a_child_begins);
-}
-
-TEST_CASE("task_group: a joiner may be cancelled while a child begins to wait", "[.long]") {
-    model::check("owner, cancel, child's begin", cancelled_while_a_child_begins);
+    model::check("owner, cancel, child's begin", model::brief_or_long(at_random(), {}),
+                 cancelled_while_a_child_begins);
 }
 
 link joins(group& g, var<int>& went_on) {
@@ -461,8 +449,6 @@ TEST_CASE("task_group: a cancellation reaches the members of a nested group") {
     model::check("owner, group in group, cancel, end", nested);
 }
 
-// ---- The body of run()
-
 TEST_CASE("task_group: the end of all members comes after the body and the children") {
     model::check("body, child", [] {
         scene s;
@@ -512,8 +498,6 @@ TEST_CASE("task_group: the end of all members comes after the body and the child
         delete o.g;
     });
 }
-
-// ---- The ended children of a join_set
 
 struct ended_child : children::child {
     var<int> number{0};
