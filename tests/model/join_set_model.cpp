@@ -168,16 +168,6 @@ void cancelled_and_joined() {
     });
 }
 
-void sets_at_random(std::uint64_t runs) {
-    check_at_random("destroyed, one child", runs, [] { destroyed(1); });
-    check_at_random("destroyed, two children", runs, [] { destroyed(2); });
-    check_at_random("one of two outcomes is joined", runs, [] { joined(2, 1); });
-    check_at_random("two outcomes are joined", runs, [] { joined(2, 3, false); });
-    check_at_random("two join", runs, [] { joined_by_two(false); });
-    check_at_random("two join, one cancels", runs, [] { joined_by_two(true); });
-    check_at_random("cancelled and joined", runs, cancelled_and_joined);
-}
-
 } // namespace
 
 TEST_CASE("join_set: its destructor leaves no outcome to the thread that ran the child") {
@@ -185,14 +175,16 @@ TEST_CASE("join_set: its destructor leaves no outcome to the thread that ran the
     model::check("joined, destroyed", [] { joined(1, 1, false); });
 }
 
-TEST_CASE("join_set: each outcome is returned once or destroyed with the set") {
-    sets_at_random(500);
+TEST_CASE("join_set: each outcome is returned once or destroyed with the set", "[long]") {
+    const std::uint64_t runs = model::is_long() ? 20'000 : 500;
+    check_at_random("destroyed, one child", runs, [] { destroyed(1); });
+    check_at_random("destroyed, two children", runs, [] { destroyed(2); });
+    check_at_random("one of two outcomes is joined", runs, [] { joined(2, 1); });
+    check_at_random("two outcomes are joined", runs, [] { joined(2, 3, false); });
+    check_at_random("two join", runs, [] { joined_by_two(false); });
+    check_at_random("two join, one cancels", runs, [] { joined_by_two(true); });
+    check_at_random("cancelled and joined", runs, cancelled_and_joined);
     const model::options o{.how = model::options::method::pct, .runs = 500};
     CHECK(model::outcomes(o, [] { destroyed(1); }) == "0 1");
     CHECK(model::outcomes(o, cancelled_and_joined) == "0 1");
-}
-
-TEST_CASE("join_set: each outcome is returned once or destroyed with the set, with more schedules",
-          "[.long]") {
-    sets_at_random(20'000);
 }
