@@ -194,8 +194,6 @@ struct taking {
     int taken() const noexcept { return what == model::progress::taken ? 1 : 0; }
 };
 
-// ---- Single steps
-
 constexpr int none = -1;
 
 TEST_CASE("lifecycle: no task is left when the sums are equal") {
@@ -356,8 +354,6 @@ TEST_CASE(
     });
 }
 
-// ---- A task that waits
-
 using model::check_at_random;
 
 void waits(bool given) {
@@ -377,13 +373,9 @@ void waits(bool given) {
     MODEL_REQUIRE(t.taken() + t.from.available() == (given ? 1 : 0));
 }
 
-TEST_CASE("lifecycle: a task that begins to wait beside the end is cancelled") {
-    check_at_random("wait, shutdown", 2'000, [] { waits(false); });
+TEST_CASE("lifecycle: a task that begins to wait beside the end is cancelled", "[long]") {
+    model::check_at_random_or_all("wait, shutdown", {.runs = 2'000}, [] { waits(false); });
     check_at_random("wait, shutdown, wake", 2'000, [] { waits(true); });
-}
-
-TEST_CASE("lifecycle: a task that begins to wait is cancelled, in every execution", "[.long]") {
-    model::check("wait, shutdown", [] { waits(false); });
 }
 
 // ---- A home that is destroyed when its last task was counted
