@@ -42,8 +42,6 @@ void check_at_random(const char* name, int timeouts, const model::body& body,
 }
 void check_at_random(const char* name, const model::body& body) { check_at_random(name, 0, body); }
 
-// ---- Where a worker sleeps
-
 using sleeper = bide::detail::basic_sleeper<platform>;
 
 // The taker of a token sees what was done before the token was left.
@@ -124,8 +122,6 @@ TEST_CASE("driver_lock: a leaver sees the sleeper that found the driver taken, o
     });
 }
 
-// ---- The timer leader
-
 using timer_leader = bide::detail::basic_timer_leader<platform>;
 
 constexpr std::int64_t never = timer_leader::never;
@@ -178,8 +174,6 @@ TEST_CASE("timer_leader: a leader that resigns sees a timer that relied on it") 
         MODEL_REQUIRE(missed || mine == 9);
     });
 }
-
-// ---- The owner of a worker
 
 // A worker and its blocked thread. Other threads look for a replacement, which is there or not.
 // Only the owner uses the worker.
@@ -351,8 +345,6 @@ TEST_CASE(
     "pool: a worker that goes to sleep sees a job that moves between two rings, or is woken") {
     model::check("two owners even out, a worker goes to sleep", even_out);
 }
-
-// ---- All of it
 
 using pool = bide::detail::basic_pool<platform>;
 using thread_queue = pool::thread_queue;
@@ -721,8 +713,6 @@ TEST_CASE("pool: stop() ends all workers, in every state") {
     check_at_random("stop two workers, at random", [=] { stopped(2); });
 }
 
-// ---- Timers
-
 // One of two workers has a thread, and sleeps for a timer or for nothing. An external thread adds
 // an earlier timer, or the only one, to the other worker's queue.
 void nearer_timer(bool keeps) {
@@ -769,23 +759,16 @@ void kept_for_a_job(bool from_outside) {
     MODEL_REQUIRE(b.rung == 1);
 }
 
-TEST_CASE("pool: an earlier timer reaches a sleeping worker") {
+TEST_CASE("pool: an earlier timer reaches a sleeping worker", "[long]") {
     model::check("the only timer", [] { nearer_timer(false); });
-    check_at_random("a nearer timer, at random", [] { nearer_timer(true); });
-    check_at_random("a later timer, at random", 2, later_timer);
+    model::check_at_random_or_all("a nearer timer", {.runs = 1'000}, [] { nearer_timer(true); });
+    model::check_at_random_or_all("a later timer", {.runs = 1'000, .timeouts = 2}, later_timer);
 }
 
 TEST_CASE("pool: a worker sleeps for the timers while another one runs") {
     check_at_random("a job while a timer is kept, at random", 2, [] { kept_for_a_job(true); });
     check_at_random("a job before a timer is kept, at random", 2, [] { kept_for_a_job(false); });
 }
-
-TEST_CASE("pool: an earlier and a later timer, in every execution", "[.long]") {
-    model::check("a nearer timer", [] { nearer_timer(true); });
-    model::check("a later timer", {.timeouts = 2}, later_timer);
-}
-
-// ---- Blocking
 
 // A job blocks its thread until another job has run. What was queued behind it is run by the other
 // workers, or by the substitute.
@@ -875,8 +858,6 @@ TEST_CASE("pool: a blocked worker is replaced if no other worker sleeps") {
     check_at_random("two workers, both blocked, at random", both_blocked);
 }
 
-// ---- Classes, and pinned jobs
-
 // A pinned job runs until a job for any worker has run, which is pushed beside it: another worker has
 // to run that one.
 void pinned_job_beside_another() {
@@ -924,9 +905,9 @@ TEST_CASE("pool: high and low jobs are run, whichever worker sleeps") {
                     [] { from_outside(workers(2), {low, high}); });
 }
 
-TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or is lost") {
-    check_at_random("one worker, one pinned job, at random",
-                    [] { from_outside(workers(1), {pinned(0)}); });
+TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or is lost", "[long]") {
+    model::check_at_random_or_all("one worker, one pinned job", {.runs = 1'000},
+                                  [] { from_outside(workers(1), {pinned(0)}); });
     check_at_random("two workers, two pinned jobs, at random",
                     [] { from_outside(workers(2), {pinned(0), pinned(1)}); });
     check_at_random("two workers, a pinned job, a job, at random",
@@ -940,12 +921,6 @@ TEST_CASE("pool: a pinned job is run by its thread, whichever worker sleeps or i
         [] { pinned_job_in_place_of_another(true); }, 300);
     check_at_random("pinned to a blocked thread, at random", pinned_to_a_blocked_thread);
 }
-
-TEST_CASE("pool: a pinned job and its thread, in every execution", "[.long]") {
-    model::check("one worker, one pinned job", [] { from_outside(workers(1), {pinned(0)}); });
-}
-
-// ---- The driver
 
 TEST_CASE("pool: a wake reaches the worker in the driver, and another worker enters it") {
     check_at_random("one worker in the driver, at random", [] {
