@@ -475,14 +475,15 @@ TEST_CASE("readiness_driver: a file that becomes ready ends every wait for it") 
     check("a file that hangs up, at random", false, hung_up);
 }
 
-TEST_CASE("readiness_driver: each wait ends once beside a cancellation or the end of its file") {
+TEST_CASE("readiness_driver: each wait ends once beside a cancellation or the end of its file",
+          "[long]") {
     check("one is cancelled, at random", false, [] { cancelled(false); });
     check("one of two is cancelled, at random", false, [] { cancelled(true); });
     check("a wait after one that was cancelled, at random", false,
           [] { waits_after_a_cancellation(false); });
     check("a wait for another file after that, at random", false,
           [] { waits_after_a_cancellation(true); });
-    check("forgotten, at random", false, forgotten);
+    check("forgotten", model::is_long(), forgotten);
     check("forgotten before its wait", true, [] { forgotten_before_its_wait(false); });
     check("detached before its wait", true, [] { forgotten_before_its_wait(true); });
     check("replaced, at random", false, replaced);
@@ -503,10 +504,6 @@ TEST_CASE("readiness_driver: a select of both directions takes one of them") {
 TEST_CASE("readiness_driver: a driver has one attachment at a time") {
     check("two attach", true, attached_in_turn);
     CHECK(model::outcomes({}, attached_in_turn) == "1 2");
-}
-
-TEST_CASE("readiness_driver: a wait beside the end of its file, in every execution", "[.long]") {
-    check("forgotten", true, forgotten);
 }
 
 #endif
