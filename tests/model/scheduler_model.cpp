@@ -161,8 +161,6 @@ void spawn_blocking(scheduler& in, outcome& becomes, std::function<void()> does 
 
 using model::check_at_random;
 
-// ---- Workers that block
-
 // Ends the scheduler, after all tasks if these come `first`.
 template <std::size_t Count> void end(scheduler& s, const outcome (&all)[Count], bool first) {
     if (first) {
@@ -297,8 +295,6 @@ void blocked_in_turn(bool first) {
     end(s, all, first);
 }
 
-// ---- The start and the end
-
 // External threads spawn a task and a blocking one while the scheduler ends. Then it is destroyed.
 void spawned_at_the_end(bool blocking, bool both) {
     outcome first;
@@ -426,8 +422,6 @@ void entered_at_the_end() {
     MODEL_REQUIRE(!admitted || used == 1);
 }
 
-// ---- Classes and pinned tasks
-
 void of_each_home(unsigned workers, bool first) {
     outcome all[3];
     scheduler s(workers);
@@ -494,8 +488,11 @@ void pinned_for_a_later_task() {
     end(s, all, true);
 }
 
-// All of them, each so many times.
-void workers_that_block(std::uint64_t runs) {
+} // namespace
+
+TEST_CASE("scheduler: every task runs, although workers block and few threads may be started",
+          "[long]") {
+    const std::uint64_t runs = model::is_long() ? 3'000 : 1'000;
     check_at_random("one worker, a task blocks", runs, [] { blocked(1, true); });
     check_at_random("one worker, a task blocks, the end", runs, [] { blocked(1, false); });
     check_at_random("two workers, a task blocks", runs / 2, [] { blocked(2, true); });
@@ -514,7 +511,8 @@ void workers_that_block(std::uint64_t runs) {
     check_at_random("pinned, for a later task", runs, pinned_for_a_later_task);
 }
 
-void the_end(std::uint64_t runs) {
+TEST_CASE("scheduler: each task runs once or is refused, and the end comes after it", "[long]") {
+    const std::uint64_t runs = model::is_long() ? 3'000 : 300;
     check_at_random("a task, the end", runs, [] { spawned_at_the_end(false, false); });
     check_at_random("a blocking task, the end", runs, [] { spawned_at_the_end(true, false); });
     check_at_random("two tasks, the end", runs, [] { spawned_at_the_end(true, true); });
@@ -534,22 +532,7 @@ void the_end(std::uint64_t runs) {
     check_at_random("three homes, two workers", runs / 4, [] { of_each_home(2, true); });
 }
 
-} // namespace
-
-TEST_CASE("scheduler: every task runs, although workers block and few threads may be started") {
-    workers_that_block(1'000);
-}
-
-TEST_CASE("scheduler: each task runs once or is refused, and the end comes after it") {
-    the_end(300);
-}
-
 TEST_CASE("scheduler: if a thread cannot be started, no thread is left") {
     model::check("no thread", [] { not_opened(0); });
     model::check("one of two threads", [] { not_opened(1); });
-}
-
-TEST_CASE("scheduler: all of this, with more schedules", "[.long]") {
-    workers_that_block(3'000);
-    the_end(3'000);
 }
