@@ -75,8 +75,6 @@ TEST_CASE("channel: a coroutine that is resumed may send, receive, close and des
     }
 }
 
-// ---- Order
-
 TEST_CASE("channel: a sieve of coroutines finds the primes") {
     const std::size_t capacity = GENERATE(0u, 1u, 5u);
     std::deque<channel> between;

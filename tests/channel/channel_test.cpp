@@ -92,8 +92,6 @@ template <class Channel> test::detached recv_all(Channel& ch, ints& out) {
 
 } // namespace
 
-// ---- Iteration
-
 TEST_CASE("channel: a loop over it receives until it is closed and drained") {
     const std::size_t capacity = GENERATE(0u, 1u, 4u);
     bide::channel<std::unique_ptr<int>> ch(capacity);
@@ -159,8 +157,6 @@ TEST_CASE("channel: a loop that ends early has received only the items that it s
     CHECK(ch.size() == 1);
 }
 
-// ---- Stamps of 16 bits
-
 // A coroutine that sends all the time finds the channel full at each position in turn, one that
 // receives finds it empty there.
 TEST_CASE("channel: waiters are served at every position, also when 16-bit stamps wrap") {
@@ -192,8 +188,6 @@ TEST_CASE("channel: waiters are served at every position, also when 16-bit stamp
     }
 }
 
-// ---- Bad input
-
 TEST_CASE("channel: a capacity that no memory can hold throws") {
     using large = std::array<int, 16'384>;
     using pages = bide::channel<large>;
@@ -210,8 +204,6 @@ TEST_CASE("channel: a capacity that no memory can hold throws") {
     CHECK_THROWS_AS(pages(std::size_t{1} << 45), std::bad_alloc);
 #endif
 }
-
-// ---- Time-outs
 
 TEST_CASE("channel: a time-out is not early, by its own clock, and leaves nothing") {
     const std::size_t capacity = GENERATE(0u, 1u);
@@ -250,8 +242,6 @@ TEST_CASE("channel: a time-out is not early, by its own clock, and leaves nothin
         CHECK(came_back(none.try_send(1), errc::full, 1)); // there are no waiters
     }
 }
-
-// ---- Allocation
 
 TEST_CASE("channel: only the constructor and the vectors of batches allocate",
           "[promise.no-wait-allocates]") {

@@ -58,8 +58,6 @@ template <class Sender> test::held note_closed(Sender& of, bool& out) {
 
 } // namespace
 
-// ---- One value
-
 TEST_CASE("oneshot: a value is received once, whether the sender or the receiver comes first") {
     auto [to, from] = oneshot<std::unique_ptr<int>>();
     SECTION("the sender, then the receiver without waiting") {
@@ -170,8 +168,6 @@ TEST_CASE("oneshot: of several waiters, the first gets the value and all others 
     CHECK(got[1] == closed);
 }
 
-// ---- The receiver goes
-
 TEST_CASE("oneshot: a send to a receiver that has gone brings the value back") {
     test::tally count;
     {
@@ -266,8 +262,6 @@ TEST_CASE("oneshot: the sender can wait for the end of the receiver") {
     CHECK(to.closed(stop.get_token())); // ready first
     CHECK_FALSE(std::move(to).send(1));
 }
-
-// ---- Giving up
 
 TEST_CASE(
     "oneshot: zero, negative and past times are one attempt, which gets a value that is there") {
@@ -402,8 +396,6 @@ TEST_CASE("oneshot: a receiver that is resumed inside send() may destroy everyth
     CHECK_FALSE(both);
 }
 
-// ---- Select
-
 TEST_CASE("oneshot: a wait whose choice selected another takes no value") {
     auto [to, from] = oneshot<int>();
     auto [other_to, other_from] = oneshot<int>();
@@ -447,8 +439,6 @@ TEST_CASE("oneshot: an end that is told decides a choice as a value does") {
     auto got = first.collect();
     CHECK((got && !*got));
 }
-
-// ---- Allocation, destruction
 
 TEST_CASE("oneshot: one allocation, and none in any wait") {
     bide::timer_service<watched>(); // its thread, once
@@ -521,8 +511,6 @@ TEST_CASE("oneshot: an end that received, or was told, may destroy all while the
     CHECK(test::late_touches<both>(1, 1'000, make, send, receive) == 0);
     CHECK(test::late_touches<both>(1, 500, make, close, be_told) == 0);
 }
-
-// ---- Storm
 
 TEST_CASE("oneshot: whatever both ends do at once, a sent value is received or destroyed") {
     using platform = test::jittery;

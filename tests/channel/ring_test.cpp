@@ -74,8 +74,6 @@ std::vector<int> numbers(int from, int to) {
 
 } // namespace
 
-// ---- Capacity
-
 TEMPLATE_TEST_CASE("ring: any sequence of pushes and pops gives what a deque of its capacity gives",
                    "", std::uint8_t, std::uint16_t, std::uint64_t) {
     for (std::size_t capacity = 1; capacity <= 9; ++capacity) {
@@ -196,8 +194,6 @@ TEMPLATE_TEST_CASE("ring: the largest capacity of its stamp is exact", "", std::
     CHECK(out == numbers(0, laps * static_cast<int>(capacity)));
 }
 
-// ---- Between two steps
-
 TEST_CASE("ring: a slot that is claimed is counted, and busy until it is published") {
     bide::basic_ring<int> r(2);
     std::vector<int> out;
@@ -227,8 +223,6 @@ TEST_CASE("ring: a slot that is claimed is counted, and busy until it is publish
     CHECK(pop(r, out) == attempt::done);
     CHECK(out == std::vector<int>{2, 3});
 }
-
-// ---- Closing
 
 TEST_CASE("ring: what was claimed before it was closed is still published and popped") {
     bide::basic_ring<int> r(3);
@@ -282,8 +276,6 @@ TEST_CASE("ring: it neither constructs nor destroys items") {
     std::launder(reinterpret_cast<test::counted*>(last))->~counted();
     CHECK(in.alive() == 0);
 }
-
-// ---- Many at a time
 
 // Producers push numbers of their own, one by one or in batches, consumers write down what they pop;
 // another thread calls size() all the while.

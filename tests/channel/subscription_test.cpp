@@ -117,8 +117,6 @@ using watched = test::observing<test::native>;
 
 } // namespace
 
-// ---- Waiting
-
 TEMPLATE_TEST_CASE("broadcast and watch: waiters resume in the order in which they came", "",
                    a_broadcast<watched>, a_watch<watched>) {
     typename TestType::publisher p;
@@ -242,8 +240,6 @@ TEMPLATE_TEST_CASE("broadcast and watch: a wait that is cancelled has no effect"
     CHECK(TestType::gets_only(r, 7));
 }
 
-// ---- Select
-
 TEMPLATE_TEST_CASE("broadcast and watch: a wait whose choice selected another gets nothing", "",
                    a_broadcast<watched>, a_watch<watched>) {
     typename TestType::publisher p;
@@ -277,8 +273,6 @@ TEMPLATE_TEST_CASE("broadcast and watch: a wait whose choice selected another ge
     CHECK_FALSE(TestType::look(r));
     CHECK(TestType::gets_only(s, 2));
 }
-
-// ---- Destruction
 
 #if BIDE_TESTS_CAN_DIE
 
