@@ -1641,8 +1641,6 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
     REQUIRE(asked == 3 << 13);
 }
 
-// ---- the invariants hold
-
 TEST_CASE(
     "record: whatever three clients do, one permit has one holder, and every client acquires it",
     "[promise.durable-exclusion]") {
@@ -2020,8 +2018,6 @@ TEST_CASE("record: if the record vanishes, the latest holder has the largest tok
                                   .longest_way = 0,
                                   .vanishes = true});
 }
-
-// ---- the search finds planted faults
 
 TEST_CASE("record: the search finds an admission that is wrong") {
     const char* const earlier = "somebody who came earlier does not fit any more";

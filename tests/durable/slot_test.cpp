@@ -180,8 +180,6 @@ TEST_CASE("slot_ref: owns its slot, and a move passes it on") {
     CHECK(count == 0);
 }
 
-// ---- the suite finds planted faults
-
 #if BIDE_TESTS_CAN_FORK
 
 namespace {

@@ -995,8 +995,6 @@ TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file i
     }
 }
 
-// ---- repair
-
 TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no version") {
     for (const bool can_exchange : {true, false}) {
         for (const int how : {0, 1, 2, 3, 4}) {

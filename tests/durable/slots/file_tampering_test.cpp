@@ -76,8 +76,6 @@ std::optional<std::string> add_one(const slot_snapshot& there) {
 
 } // namespace
 
-// ---- permanent errors and their texts
-
 TEST_CASE("file_slot: a file that is not regular is refused at once, and the error names its kind",
           "[promise.file-slot-lock-files]") {
     const auto in = fresh_directory();
@@ -195,8 +193,6 @@ TEST_CASE("file_slot: a file that is mounted alone is refused at once, and the e
 
 #endif
 
-// ---- repair
-
 TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode",
           "[promise.file-slot-damage]") {
     const auto in = fresh_directory();
@@ -243,8 +239,6 @@ TEST_CASE("file_slot: of many concurrent repairs one succeeds, and all slots go 
     test::check_one_repairs(8, [&] { return file_slot(path); });
     CHECK(bytes_of(path + ".damaged") == "damaged");
 }
-
-// ---- files that are removed and moved
 
 TEST_CASE("file_slot: removing the lock file at any moment loses no change",
           "[promise.file-slot-lock-files]") {
