@@ -378,8 +378,6 @@ TEST_CASE("fork_deque: a worker that goes to sleep sees a published job, or is w
     });
 }
 
-// ---- Larger
-
 TEST_CASE("fork_deque: each job is run once beside two thieves, in every execution", "[.long]") {
     model::check("three forks, two thieves come twice", nested<2, 3>(2, 2));
     model::check("four forks, two thieves", nested<2, 4>(2, 1));

@@ -198,8 +198,6 @@ TEST_CASE("fork_join: a thread that waits for an arm runs no job that the thief 
     check_at_random("leapfrogging, the thief goes on, at random", 20'000, [] { leapfrog(true); });
 }
 
-// ---- Workers that go to sleep
-
 // The forking thread does not run the arm itself: a worker takes it, asleep or not.
 void forked_beside(bool brief, bool is_newest = true) {
     no_substitute owner;
@@ -263,8 +261,6 @@ void hidden_by_owner() {
 TEST_CASE("fork_join: a worker that goes to sleep finds an arm that a busy owner keeps private") {
     model::check("hidden by a busy owner", hidden_by_owner);
 }
-
-// ---- External callers
 
 using site = bide::detail::basic_fork_call_site<platform>;
 
@@ -344,8 +340,6 @@ TEST_CASE("fork_join: a lane is taken again while its last thief leaves") {
     model::check("a lane is lent again", lent_again);
 }
 
-// ---- Lanes that pass from thread to thread
-
 // A thread of the pool: takes a lane, joins on it, and puts it back when it ends.
 void comes_and_goes(pool& in, var<int>& ran) {
     lane* const mine = lanes_of(in).take();
@@ -396,8 +390,6 @@ TEST_CASE("fork_join: a thread that begins gets the lane of a thread that ends, 
     check_at_random("a lane is handed on, a thief looks at the other one first, at random", 1'000,
                     [] { lane_is_handed_on(true, 1); });
 }
-
-// ---- Scopes
 
 using scope = bide::basic_spawn_scope<platform>;
 using context = bide::detail::basic_fork_context<platform>;
@@ -517,8 +509,6 @@ TEST_CASE("fork_join: a worker that goes to sleep finds a function that is spawn
     check_at_random("a function beside, a worker that goes to sleep, at random", 5'000,
                     found_beside);
 }
-
-// ---- What a loop tells about itself
 
 TEST_CASE("fork_progress: what the counted iterations wrote is visible, and so is their number") {
     model::check("two leaves, a thread that asks", [] {

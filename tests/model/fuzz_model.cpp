@@ -22,8 +22,6 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
     return given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);
 }
 
-// ---- Random programs
-
 class generator {
 public:
     explicit generator(std::uint64_t seed) : random_(seed) { palette_ = below(4); }
@@ -235,8 +233,6 @@ test plain_data(generator& g) {
     return t;
 }
 
-// ---- Exploring one
-
 // Outcomes, in place: a body's memory is counted.
 class outcome_set {
 public:
@@ -307,8 +303,6 @@ std::ostream& operator<<(std::ostream& out, const test& t) {
     return out << model::to_text(t.run) << "  (spurious " << t.how.spurious << ", timeouts "
                << t.how.timeouts << ", weak failures " << t.how.weak_failures << ")";
 }
-
-// ---- Exploring many
 
 using maker = test (*)(generator&);
 

@@ -340,8 +340,6 @@ TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another wa
     });
 }
 
-// ---- Jobs that only one thread may run
-
 struct pinned_scene : scene {
     using scene::scene;
 

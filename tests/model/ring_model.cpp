@@ -110,8 +110,6 @@ template <class Stamp> struct basic_tube : bide::basic_ring<item, platform, Stam
 
 using tube = basic_tube<stamp>;
 
-// ---- One at a time
-
 TEST_CASE("ring: items come out in the order in which one thread put them in") {
     check("ring: three through it", {1, 2}, {}, [](std::size_t capacity) {
         tube r(capacity);
@@ -155,8 +153,6 @@ TEST_CASE("ring: two pop at once, and none comes twice") {
         MODEL_REQUIRE(r.is_empty() && r.size() == 0);
     });
 }
-
-// ---- Full and empty
 
 // What one thread does first another sees first: so "full" and "empty" are of an instant.
 TEST_CASE("ring: is said to be full, or empty, only where it is") {
@@ -299,8 +295,6 @@ TEST_CASE("ring: an item that is being moved is neither there nor gone") {
     });
 }
 
-// ---- Many at a time
-
 TEST_CASE("ring: a batch is as many as there are") {
     model::check("ring: a batch against single pops", [] {
         tube r(2);
@@ -339,8 +333,6 @@ TEST_CASE("ring: a batch is as many as there are") {
         MODEL_REQUIRE(mine + other + r.pop() == 6);
     });
 }
-
-// ---- Closing
 
 TEST_CASE("ring: what was pushed before it was closed is popped before closed is said") {
     model::check("ring: close against a push", [] {
@@ -394,8 +386,6 @@ TEST_CASE("ring: what was pushed before it was closed is popped before closed is
     });
 }
 
-// ---- Last touches
-
 // The owner knows only that its own steps are over and what it popped or had room for.
 TEST_CASE("ring: may be destroyed when what was pushed has come") {
     model::check("ring: destroyed by the thread that pops", [] {
@@ -412,8 +402,6 @@ TEST_CASE("ring: may be destroyed when what was pushed has come") {
         delete r;
     });
 }
-
-// ---- Positions
 
 TEST_CASE("ring: goes on where its positions wrap") {
     model::check("ring: eight laps are all of an eight-bit position", [] {
@@ -434,8 +422,6 @@ TEST_CASE("ring: goes on where its positions wrap") {
         MODEL_REQUIRE(r.get() == 3);
     });
 }
-
-// ---- More threads
 
 void two_push_one_pops(std::size_t capacity) {
     tube r(capacity);

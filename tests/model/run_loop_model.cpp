@@ -140,8 +140,6 @@ void gives_way() {
     MODEL_REQUIRE(!s.loop.is_own());
 }
 
-// ---- With a lifecycle
-
 class home final
     : public bide::detail::basic_lifecycle<platform, model::starting_home<platform>, loop_type> {
     using lifecycle = basic_lifecycle;

@@ -59,8 +59,6 @@ struct all_of_a_watch {
 
 } // namespace
 
-// ---- Oneshot
-
 TEST_CASE("oneshot: a value reaches the receiver, with what came before it") {
     model::check("oneshot: send, receive", sent_and_destroyed<all_of_a_oneshot<quick>>);
     model::check("oneshot: send, receive, and the lock's waiters sleep",
@@ -174,8 +172,6 @@ TEST_CASE("oneshot: a wait that is cancelled leaves the value") {
     });
 }
 
-// ---- Broadcast
-
 TEST_CASE("broadcast: a value reaches a subscriber, with what came before it") {
     model::check("broadcast: send, receive", sent_and_destroyed<all_of_a_broadcast>);
     model::check("broadcast: one in the queue, one that comes", [] {
@@ -242,8 +238,6 @@ TEST_CASE("broadcast: no subscriber waits for what will not come") {
         MODEL_REQUIRE(got == 7);
     });
 }
-
-// ---- Watch
 
 TEST_CASE("watch: a version reaches a waiter, with what came before it") {
     model::check("watch: send, changed", sent_and_destroyed<all_of_a_watch>);

@@ -142,8 +142,6 @@ TEST_CASE("task_state: the canceller that stops the task gives the reason") {
     CHECK(model::outcomes({}, two) == "timeout user");
 }
 
-// ---- Operations that are ready
-
 constexpr int budget = bide::worker_local<platform>::whole_budget;
 
 TEST_CASE("task_state: a task whose operations are all ready is stopped when its budget is spent") {
@@ -184,8 +182,6 @@ TEST_CASE("task_state: a task that is woken while it is interrupted is posted on
         MODEL_REQUIRE(!s.is_waiting());
     });
 }
-
-// ---- Shields and stop tokens
 
 // Waits once behind the shield, and once without.
 link take_shielded(scene& s) {
