@@ -41,8 +41,6 @@ struct spill {
 
 using native = native_platform;
 
-// ---- Two rings, compared with two lists of numbers
-
 template <unsigned Capacity, unsigned Max> class checked_rings {
 public:
     explicit checked_rings(std::uint32_t first) {

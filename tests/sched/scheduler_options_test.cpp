@@ -11,8 +11,6 @@
 using namespace bide;
 using test::with;
 
-// ---- How many workers
-
 TEST_CASE("scheduler_options: as many workers as requested, and at least one by default") {
     for (const unsigned n : {1u, 2u, 64u, 65u, 130u}) {
         const scheduler s(with(n, true));
@@ -97,8 +95,6 @@ TEST_CASE("scheduler_options: pinned workers have one processor each, other thre
 
 #endif
 
-// ---- Callbacks
-
 TEST_CASE(
     "scheduler_options: each worker's thread first calls on_worker_start and last on_worker_stop") {
     const unsigned workers = GENERATE(1u, 3u, 70u);
@@ -176,8 +172,6 @@ TEST_CASE("scheduler_options: callbacks may use their scheduler") {
     CHECK(seen == made);
     CHECK(wrong == 0);
 }
-
-// ---- Watchers and queues
 
 TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a busy worker",
           "[promise.queued-task-runs]") {
@@ -307,8 +301,6 @@ TEST_CASE("scheduler_options: a thread for blocking tasks that has left is joine
     }));
 }
 #endif
-
-// ---- Threads for blocking tasks that run workers
 
 namespace {
 
