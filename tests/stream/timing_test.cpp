@@ -37,8 +37,6 @@ void fill(bide::channel<int>& to, int n) {
 
 } // namespace
 
-// ---- throttle
-
 TEST_CASE("throttle: yields an item each period, and drops none") {
     test::simulated run;
     const auto all = run.run_until(consume_timed(throttle(numbers(0, 4), 10ms)));
@@ -77,8 +75,6 @@ TEST_CASE("throttle: without a period, does nothing; with the longest one, passe
     CHECK(first_of(once) == 0);
 }
 
-// ---- debounce
-
 TEST_CASE("debounce: of items that come together, the last one comes a quiet time after it") {
     bide::channel<int> items(8);
     test::simulated run;
@@ -112,8 +108,6 @@ TEST_CASE("debounce: a cancelled consumer first gets the item that is there",
     CHECK(got.end == "stopped");
     CHECK(run.now() == 0ms);
 }
-
-// ---- timeout
 
 TEST_CASE("timeout: yields errc::timeout each time that no item comes in time, and goes on") {
     bide::channel<int> items(8);
@@ -159,8 +153,6 @@ TEST_CASE("timeout: a cancellation is no time-out") {
     CHECK(got.end == "stopped");
     CHECK(run.now() == 0ms);
 }
-
-// ---- All
 
 TEST_CASE("timing: on the real clock, no wait ends early") {
     test::runner run(GENERATE(false, true));
