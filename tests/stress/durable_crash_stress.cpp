@@ -87,8 +87,6 @@ TEST_CASE("durable locks: kills and pauses in two containers",
     }
 }
 
-// ---- controls of the harness
-
 TEST_CASE("crash harness: without a gate a stopped holder's late writes are counted", "[kills]") {
     const test::temp_directory in("crash");
     test::crash_options o;

@@ -23,8 +23,6 @@ namespace {
 
 using answer = bide::result<bide::durable_guard, std::error_code>;
 
-// ---- stores
-
 class in_memory {
 public:
     bide::slot_ref open() { return bide::slot_ref(memory_); }
@@ -59,8 +57,6 @@ template <class Place> bool nothing_is_left(Place& place) {
     const bide::durable::record left = record_of(place.open());
     return left.fence > 1 && left.holders.empty() && left.waiters.empty();
 }
-
-// ---- the guarded data
 
 // Not atomic, so that a failure of exclusion is a wrong sum, and a race for a sanitizer. Between
 // threads of one lock object, a release always synchronizes with the next grant.
@@ -186,8 +182,6 @@ TEST_CASE("durable_mutex: coroutines of a scheduler exclude each other") {
     CHECK(nothing_is_left(place));
 }
 
-// ---- order
-
 TEMPLATE_TEST_CASE("durable_semaphore: contenders are granted in the order of their arrival", "",
                    in_memory, in_file) {
     // Each contender takes its place in one step, one after the other. Then all poll at the same
@@ -230,8 +224,6 @@ TEMPLATE_TEST_CASE("durable_semaphore: contenders are granted in the order of th
     CHECK(failures == 0);
     CHECK(nothing_is_left(place));
 }
-
-// ---- several holders
 
 TEMPLATE_TEST_CASE(
     "durable_semaphore: three permits have at most three holders, each in its own lane", "",
@@ -314,8 +306,6 @@ TEMPLATE_TEST_CASE("durable_shared_mutex: a writer excludes readers and writers"
     CHECK_FALSE(other.try_acquire());
 }
 
-// ---- renewals
-
 TEST_CASE("durable_guard: a renewal that races with the release does not bring the hold back",
           "[promise.durable-renewal]") {
     const test::stress_time time;
@@ -391,8 +381,6 @@ TEST_CASE(
     CHECK(said_lost == 0);
     CHECK(nothing_is_left(place));
 }
-
-// ---- cancellation
 
 TEMPLATE_TEST_CASE("durable_mutex: a cancelled or timed-out contender leaves no entry",
                    "[promise.durable-giving-up]", in_memory, in_file) {
