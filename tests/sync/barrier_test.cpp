@@ -46,8 +46,6 @@ test::detached wait_until_late(Barrier& b, Token at, std::chrono::nanoseconds re
 
 } // namespace
 
-// ---- Phases
-
 TEST_CASE("barrier: the phase ends with the last arrival, and the next one begins") {
     barrier_on<test::native> b(3);
     for (int phase = 0; phase < 5; ++phase) {
@@ -134,8 +132,6 @@ TEST_CASE(
     CHECK(completed == 201);
 }
 
-// ---- Waiters
-
 TEST_CASE("barrier: all that arrive and wait go on with the last arrival, in order") {
     using platform = test::observing<test::native>;
     barrier_on<platform> b(6);
@@ -187,8 +183,6 @@ TEST_CASE("barrier: the end of a phase is a case of a select") {
     other.join();
     CHECK(bide::select(bide::on_event(b, token), bide::on_timeout(1h)).index() == 0);
 }
-
-// ---- Destruction
 
 #if BIDE_TESTS_CAN_DIE
 

@@ -114,8 +114,6 @@ bool ends(const std::atomic<what>& end, what expected) {
     with_mutex<test::native>, with_adaptive_mutex<test::native>, with_shared_mutex<test::native>,  \
         with_shared_lock<test::native>
 
-// ---- Notifications
-
 TEMPLATE_TEST_CASE(
     "condition_variable: threads and coroutines are notified in the order in which they came",
     "[promise.condition-wakes-as-owner]", with_mutex<test::native>,
@@ -258,8 +256,6 @@ TEMPLATE_TEST_CASE(
     CHECK(g.is_free());
 }
 
-// ---- Predicates
-
 TEMPLATE_TEST_CASE("condition_variable: a predicate runs in the waiter, with the lock",
                    "[promise.condition-predicate]", EACH_LOCK, with_mutex<test::portable>) {
     guarded<TestType> g;
@@ -363,8 +359,6 @@ TEST_CASE("condition_variable: the predicate of a coroutine runs on the coroutin
     CHECK(g.is_free());
     CHECK_FALSE(never);
 }
-
-// ---- Time-outs and stops
 
 TEST_CASE("condition_variable: zero, negative and past times end a wait at once") {
     using kind = with_mutex<test::native>;
@@ -592,8 +586,6 @@ TEMPLATE_TEST_CASE("condition_variable: a stopped wait waits for the lock behind
     CHECK(locked);
 }
 
-// ---- Coroutines that are destroyed
-
 TEMPLATE_TEST_CASE(
     "condition_variable: a coroutine that is destroyed while it waits leaves no trace", "",
     with_mutex<test::native>, with_adaptive_mutex<test::native>, with_shared_mutex<test::native>) {
@@ -638,8 +630,6 @@ TEMPLATE_TEST_CASE(
     CHECK(g.is_free());
 }
 
-// ---- Tasks
-
 TEST_CASE(
     "condition_variable: a cancelled task gets the lock back, and is told that it was stopped") {
     const bool conditional = GENERATE(false, true);
@@ -668,8 +658,6 @@ TEST_CASE(
     CHECK(mutex.try_lock());
     mutex.unlock();
 }
-
-// ---- Memory, misuse, the end
 
 TEST_CASE("condition_variable: no wait allocates", "[promise.no-wait-allocates]") {
     if (!test::counts_allocations()) {

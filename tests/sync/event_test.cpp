@@ -24,8 +24,6 @@ constinit bide::event set_at_start(true);
 
 } // namespace
 
-// ---- The flag
-
 TEST_CASE("event: it can be constant-initialised") {
     CHECK_FALSE(unset_at_start.is_set());
     CHECK(set_at_start.is_set());
@@ -164,5 +162,3 @@ TEST_CASE("event: a consumer that resets, looks and waits misses no set() of two
     });
     CHECK(seen == 2 * items);
 }
-
-// ---- Coroutines

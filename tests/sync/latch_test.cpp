@@ -23,8 +23,6 @@ constinit bide::latch open_at_start(0);
 
 } // namespace
 
-// ---- Counting
-
 TEST_CASE("latch: it can be constant-initialised") {
     CHECK(open_at_start.try_wait());
     CHECK_FALSE(two_at_start.try_wait());

@@ -149,8 +149,6 @@ TEST_CASE("lock: std::condition_variable_any waits with it") {
     CHECK(turns[1] == rounds);
 }
 
-// ---- Coroutines
-
 TEST_CASE("lock: a coroutine holds it over suspensions and changes of thread") {
     bide::mutex m;
     std::thread::id ids[3];
@@ -184,8 +182,6 @@ TEST_CASE("lock: a coroutine holds it over suspensions and changes of thread") {
     }
     m.unlock();
 }
-
-// ---- Misuse and destruction
 
 #if BIDE_TESTS_CAN_DIE
 

@@ -58,8 +58,6 @@ struct counted_value {
 
 } // namespace
 
-// ---- once_flag
-
 TEST_CASE("once_flag: the first caller has the turn, and set() lets all others through") {
     bide::once_flag f;
     CHECK_FALSE(f.is_set());
@@ -157,8 +155,6 @@ TEMPLATE_TEST_CASE("once_flag: of many callers one initialises, and all see what
     }
 }
 
-// ---- once_cell
-
 TEST_CASE("once_cell: the value is made once, in place, and destroyed with the cell") {
     std::atomic<int> alive{0};
     {
@@ -225,8 +221,6 @@ TEST_CASE("once_cell: if a constructor or a function throws, the next caller mak
     CHECK(cell.get() == nullptr);
     CHECK(cell.get_or_init([] { return picky(2); }).value == 2);
 }
-
-// ---- The end
 
 #if BIDE_TESTS_CAN_DIE
 

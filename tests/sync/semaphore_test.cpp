@@ -20,8 +20,6 @@ constinit bide::semaphore ready_at_start(3);
 
 } // namespace
 
-// ---- Counting
-
 TEST_CASE("semaphore: it can be constant-initialised") {
     CHECK(ready_at_start.available() == 3);
     ready_at_start.acquire(3);
@@ -124,8 +122,6 @@ TEST_CASE("semaphore: a count outside [0, max()] is refused and changes nothing"
     CHECK(head.is_complete() == has_waiter);
 }
 
-// ---- Memory order
-
 TEMPLATE_TEST_CASE(
     "semaphore: what came before a release is seen by the waiter that it lets through",
     "[promise.release-visible]", test::native, test::portable) {
@@ -148,8 +144,6 @@ TEMPLATE_TEST_CASE(
         REQUIRE(sum == 3);
     }
 }
-
-// ---- Close
 
 TEST_CASE("semaphore: close fails every waiter, and partial grants return",
           "[promise.close-semaphore]") {
@@ -268,8 +262,6 @@ TEST_CASE("semaphore: after close every acquire fails and releases still count",
     CHECK(s.available() == 5);
     CHECK(s.forget_permits(1) == 1);
 }
-
-// ---- Destruction
 
 TEST_CASE("semaphore: a coroutine that is granted inside release may destroy it there") {
     using bide::semaphore;

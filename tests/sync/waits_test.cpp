@@ -197,8 +197,6 @@ TEST_CASE("wait: a thread that came through keeps others out until it leaves") {
     CHECK(w->is_open());
 }
 
-// ---- Time-outs
-
 TEST_CASE("wait: zero, negative and past times mean one attempt", "[promise.time-limits]") {
     const closed w(each_kind());
     CAPTURE(w.of.name, w.number);
@@ -230,8 +228,6 @@ TEST_CASE("wait: a time-out is not early, by its own clock, and has no effect") 
     w->open();
     CHECK(w->is_open());
 }
-
-// ---- Stops
 
 TEST_CASE("wait: a stop ends the waits it is for and no other") {
     const closed w(each_kind());
@@ -336,8 +332,6 @@ TEST_CASE("wait: an opening, stops and time-outs at once end each wait once and 
         REQUIRE(w->is_open());
     }
 }
-
-// ---- Coroutines
 
 TEST_CASE("wait: a coroutine that is destroyed while it waits leaves the queue") {
     const closed w(each_kind());
@@ -451,8 +445,6 @@ TEST_CASE("wait: a chain of openings takes constant stack space", "[promise.resu
     CHECK(w->is_open());
 }
 
-// ---- Allocation
-
 TEST_CASE("wait: no wait allocates", "[promise.no-wait-allocates]") {
     const closed w(each_kind());
     CAPTURE(w.of.name, w.number);
@@ -526,8 +518,6 @@ TEST_CASE("wait: no wait allocates", "[promise.no-wait-allocates]") {
         CHECK(turns.size() == 0);
     }
 }
-
-// ---- Destruction
 
 #if BIDE_TESTS_CAN_DIE
 
@@ -646,8 +636,6 @@ TEMPLATE_TEST_CASE("wait: a waiter that came through may destroy it before the o
     };
     CHECK(test::late_touches<TestType>(1, 2'000, make_it, open, pass) == 0);
 }
-
-// ---- Memory order
 
 TEMPLATE_TEST_CASE("wait: what came before the opening is seen by a waiter and by one that looks",
                    "[promise.release-visible]", an_event<test::native>, an_event<test::portable>,
