@@ -121,8 +121,6 @@ TEST_CASE("interval: the longest period never ticks again, with any policy") {
     CHECK(interval(1.5s).period() == 1'500ms);
 }
 
-// ---- On the real clock
-
 TEST_CASE("interval: on the real clock, ticks after each period, never too early") {
     scheduler s(with(2, GENERATE(true, false)));
     CHECK(s.spawn([]() -> task<int> {

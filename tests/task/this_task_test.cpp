@@ -18,8 +18,6 @@ using bide::this_task::yield;
 using test::with;
 using clock_type = std::chrono::steady_clock;
 
-// ---- Time
-
 TEST_CASE("sleep_for: is never too short, and a time of zero or less completes immediately",
           "[promise.timeouts-on-time]") {
     const unsigned workers = GENERATE(1u, 2u);
@@ -149,8 +147,6 @@ TEST_CASE("sleep_for: a coroutine without scheduler may sleep") {
     }()));
 }
 
-// ---- Cancellation
-
 TEST_CASE("this_task: if no task runs, is_cancelled() is false and a shield does nothing") {
     CHECK_FALSE(is_cancelled());
     CHECK_FALSE(get_stop_token().stop_possible());
@@ -183,8 +179,6 @@ TEST_CASE("this_task: a cancellation stops every copy of the task's stop token")
     CHECK(called == 1);
     CHECK(kept->stop_requested());
 }
-
-// ---- Shields
 
 TEST_CASE("shield: a cancellation takes effect when the shield ends",
           "[promise.cancel-ends-wait]") {
