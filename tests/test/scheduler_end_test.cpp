@@ -36,8 +36,6 @@ template <class F> std::string what_of(F f) {
 
 } // namespace
 
-// ---- Limits
-
 TEST_CASE("test scheduler: after a limit its tasks still end") {
     for (const std::uint64_t most : {std::uint64_t{10}, std::uint64_t{1} << 63}) {
         simulation_options how{.seed = 3};
@@ -90,8 +88,6 @@ TEST_CASE("test scheduler: run_for() of an outer one goes by its own clock") {
     REQUIRE(outer.now() == 1s);
     REQUIRE(inner.now() == 1h);
 }
-
-// ---- What the test itself waits for
 
 TEST_CASE("test scheduler: the tasks run while the test waits, and the time passes") {
     scheduler s;
@@ -167,8 +163,6 @@ TEST_CASE("test scheduler: while a group is waited for, an exception of another 
     }
     REQUIRE_THROWS_AS(s.run(), std::domain_error);
 }
-
-// ---- Reports
 
 TEST_CASE("test scheduler: a report of many tasks has a bounded text") {
     bide::event never;
