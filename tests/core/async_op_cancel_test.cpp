@@ -7,11 +7,7 @@
 // A stop or a time-out ends a coroutine's wait early.
 
 using namespace bide;
-using test::held;
-using test::manual_executor;
-using test::outcome;
-using test::take;
-using test::tokens;
+using namespace test;
 
 namespace {
 
@@ -23,9 +19,49 @@ void settle(const outcome& out) {
     test::service_thread();
 }
 
-} // namespace
+held acquire(bide::semaphore& s, std::ptrdiff_t n, std::stop_token stop, outcome& out) {
+    const auto permit = co_await s.async_acquire(n).with_stop(stop);
+    out.note(permit);
+}
 
-// ---- stops
+held take_either(tokens& t, std::stop_token a, std::stop_token b, outcome& out) {
+    const auto token = co_await t.async_take().with_stop(a).with_stop(b);
+    out.note(token);
+}
+held take_limited(tokens& t, std::stop_token a, std::stop_token b, manual_executor& e,
+                  outcome& out) {
+    const auto token = co_await t.async_take()
+                           .with_timeout(1h)
+                           .with_stop(a)
+                           .as_result()
+                           .resume_on(e)
+                           .with_deadline(deadline::never())
+                           .with_stop(b)
+                           .as_result()
+                           .with_timeout(2h);
+    out.note(token);
+}
+
+template <class Duration> held take_for(tokens& t, Duration rest, outcome& out) {
+    const auto token = co_await t.async_take().with_timeout(rest);
+    out.note(token);
+}
+template <class Time> held take_until(tokens& t, Time end, outcome& out) {
+    const auto token = co_await t.async_take().with_deadline(end);
+    out.note(token);
+}
+
+// Blocks at the barrier if the wait ended on a resumer: its time may have passed before it began.
+held take_and_pass(tokens& t, std::stop_token stop, deadline until, test::barrier& where,
+                   outcome& out) {
+    const auto token = co_await t.async_take().with_stop(stop).with_deadline(until);
+    if (test::is_resumer()) {
+        where.pass();
+    }
+    out.note(token);
+}
+
+} // namespace
 
 TEST_CASE("async_op: a stop in await_suspend, before the wait is queued, ends the wait") {
     tokens t(0);
@@ -77,15 +113,6 @@ TEST_CASE("async_op: a stop does not access a destroyed coroutine") {
     CHECK(t.available() == 1);
 }
 
-namespace {
-
-held acquire(bide::semaphore& s, std::ptrdiff_t n, std::stop_token stop, outcome& out) {
-    const auto permit = co_await s.async_acquire(n).with_stop(stop);
-    out.note(permit);
-}
-
-} // namespace
-
 TEST_CASE(
     "async_op: a waiter that a stopped wait lets through does not resume inside the stop either",
     "[promise.stop-resumes-elsewhere]") {
@@ -107,28 +134,6 @@ TEST_CASE(
     CHECK(large.on_resumer);
     CHECK(s.available() == 2);
 }
-
-namespace {
-
-held take_either(tokens& t, std::stop_token a, std::stop_token b, outcome& out) {
-    const auto token = co_await t.async_take().with_stop(a).with_stop(b);
-    out.note(token);
-}
-held take_limited(tokens& t, std::stop_token a, std::stop_token b, manual_executor& e,
-                  outcome& out) {
-    const auto token = co_await t.async_take()
-                           .with_timeout(1h)
-                           .with_stop(a)
-                           .as_result()
-                           .resume_on(e)
-                           .with_deadline(deadline::never())
-                           .with_stop(b)
-                           .as_result()
-                           .with_timeout(2h);
-    out.note(token);
-}
-
-} // namespace
 
 TEST_CASE(
     "async_op: two stop tokens, of one source or two, impossible, requested before or later") {
@@ -216,8 +221,6 @@ TEST_CASE("async_op: two stop tokens, requested on two threads, end the wait onc
     }
 }
 
-// ---- time-outs
-
 TEST_CASE("async_op: a zero or negative time is one attempt on the same thread") {
     for (const deadline end : {deadline::poll(), deadline::after(0s), deadline::after(-1h),
                                deadline::at(std::chrono::system_clock::now() - 1h)}) {
@@ -230,19 +233,6 @@ TEST_CASE("async_op: a zero or negative time is one attempt on the same thread")
         CHECK(out.on == here());
     }
 }
-
-namespace {
-
-template <class Duration> held take_for(tokens& t, Duration rest, outcome& out) {
-    const auto token = co_await t.async_take().with_timeout(rest);
-    out.note(token);
-}
-template <class Time> held take_until(tokens& t, Time end, outcome& out) {
-    const auto token = co_await t.async_take().with_deadline(end);
-    out.note(token);
-}
-
-} // namespace
 
 TEST_CASE("async_op: a time-out resumes the coroutine on a resumer, not before its time") {
     CHECK(test::in_some_time(2ms, [](auto time) { // one that passes before the wait resumes nothing
@@ -296,20 +286,6 @@ TEST_CASE("async_op: a clock that is set past a deadline ends the wait") {
     CHECK(out.is(errc::timeout));
     CHECK_FALSE(far.done);
 }
-
-namespace {
-
-// Blocks at the barrier if the wait ended on a resumer: its time may have passed before it began.
-held take_and_pass(tokens& t, std::stop_token stop, deadline until, test::barrier& where,
-                   outcome& out) {
-    const auto token = co_await t.async_take().with_stop(stop).with_deadline(until);
-    if (test::is_resumer()) {
-        where.pass();
-    }
-    out.note(token);
-}
-
-} // namespace
 
 TEST_CASE("async_op: a coroutine that blocks after a stop or a time-out delays no other",
           "[promise.resumed-coroutine-delays-none]") {

@@ -5,12 +5,7 @@
 
 // Coroutines that are destroyed while they wait.
 
-using test::held;
-using test::manual_executor;
-using test::outcome;
-using test::take;
-using test::take_on;
-using test::tokens;
+using namespace test;
 
 TEST_CASE("async_op: a coroutine that is destroyed while it yields has tried nothing") {
     using local = bide::worker_local<bide::native_platform>;

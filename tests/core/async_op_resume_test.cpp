@@ -4,12 +4,7 @@
 
 // Where a coroutine resumes after its wait.
 
-using test::held;
-using test::manual_executor;
-using test::outcome;
-using test::take;
-using test::take_on;
-using test::tokens;
+using namespace test;
 
 namespace {
 
@@ -26,6 +21,30 @@ held take_and_give(tokens& t, tokens& to, outcome& out) {
     const auto token = co_await t.async_take().as_result();
     out.note(token);
     to.give();
+}
+
+test::held_on<manual_executor> take_there(manual_executor&, manual_executor& there, tokens& t,
+                                          outcome& out, bool late) {
+    if (late) {
+        const auto token = co_await t.async_take().with_timeout(1h).resume_on(there);
+        out.note(token);
+    } else {
+        const auto token = co_await t.async_take().resume_on(there).with_timeout(1h);
+        out.note(token);
+    }
+}
+
+// Runs each runnable inside post().
+struct inline_executor {
+    void post(bide::waker w) noexcept { w.wake(); }
+};
+
+test::held_on<inline_executor> pass_and_wait(inline_executor&, tokens& t, tokens& to, tokens& until,
+                                             outcome& out) {
+    const auto token = co_await t.async_take().as_result();
+    to.give();
+    out.granted = until.take_until(bide::deadline::never()) == bide::wait_status::granted;
+    out.done = true;
 }
 
 } // namespace
@@ -79,21 +98,6 @@ TEST_CASE("async_op: a promise that names no executor is as one without") {
     CHECK(out.is_granted());
 }
 
-namespace {
-
-test::held_on<manual_executor> take_there(manual_executor&, manual_executor& there, tokens& t,
-                                          outcome& out, bool late) {
-    if (late) {
-        const auto token = co_await t.async_take().with_timeout(1h).resume_on(there);
-        out.note(token);
-    } else {
-        const auto token = co_await t.async_take().resume_on(there).with_timeout(1h);
-        out.note(token);
-    }
-}
-
-} // namespace
-
 TEST_CASE("async_op: resume_on overrides the promise's executor, in every position",
           "[promise.resume-on-executor]") {
     for (const bool late : {false, true}) {
@@ -137,23 +141,6 @@ TEST_CASE("async_op: the executor resumes a coroutine that another thread releas
     CHECK(out.is_granted());
     CHECK(out.on == expected);
 }
-
-namespace {
-
-// Runs each runnable inside post().
-struct inline_executor {
-    void post(bide::waker w) noexcept { w.wake(); }
-};
-
-test::held_on<inline_executor> pass_and_wait(inline_executor&, tokens& t, tokens& to, tokens& until,
-                                             outcome& out) {
-    const auto token = co_await t.async_take().as_result();
-    to.give();
-    out.granted = until.take_until(bide::deadline::never()) == bide::wait_status::granted;
-    out.done = true;
-}
-
-} // namespace
 
 TEST_CASE("async_op: coroutines that an executor resumes in post() need little stack",
           "[promise.waker-stack]") {

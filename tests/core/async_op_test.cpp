@@ -7,12 +7,7 @@
 // async_op_cancel_test.cpp and async_op_destroy_test.cpp test how its wait ends early.
 
 using namespace bide;
-using test::held;
-using test::manual_executor;
-using test::outcome;
-using test::take;
-using test::take_on;
-using test::tokens;
+using namespace test;
 
 TEST_CASE("async_op: options add their errors to the result") {
     struct refused {

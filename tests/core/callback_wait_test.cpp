@@ -8,6 +8,7 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/alloc.hpp>
+#include <support/calling.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/service.hpp>
@@ -31,14 +32,32 @@ struct bell {
     }
 };
 
-// Calls a function as a waker.
-template <class F> struct calling {
-    F f;
-    bide::waker waker() noexcept {
-        return {[](void* self) noexcept { static_cast<calling*>(self)->f(); }, this};
+// Begins many waits. The waker of each lets the next one through. Returns how many wakers have run.
+template <class Op, class Next> int run_chain(Op begin, Next next) {
+    using wait = callback_wait<typename decltype(begin(0))::value_type>;
+    int ran = 0;
+    auto goes_on = [&] { next(++ran); };
+    std::deque<wait> all;
+    for (int i = 0; i < 100'000; ++i) {
+        if (all.emplace_back(test::waker_of(goes_on)).begin(begin(i))) {
+            return -1;
+        }
     }
+    next(0);
+    return std::all_of(all.begin(), all.end(), [](wait& w) { return w.is_complete(); }) ? ran : -1;
+}
+
+// An operation that ends only if it is cancelled.
+struct endless {
+    bool& asked_to_end;
+    wait_status try_now() const noexcept { return wait_status::waiting; }
+    wait_status enqueue(basic_waiter<native_platform>&) const noexcept {
+        return wait_status::waiting;
+    }
+    bool cancel(basic_waiter<native_platform>&, wait_status) const noexcept { return true; }
+    bide::result<void> collect(wait_status what) const noexcept { return result_of(what); }
+    void on_cancel() const noexcept { asked_to_end = true; }
 };
-template <class F> calling(F) -> calling<F>;
 
 } // namespace
 
@@ -140,8 +159,8 @@ TEST_CASE("callback_wait: a time-out and a stop end it, and ring") {
     SECTION("a waker that destroys the wait that a stop ends") {
         std::stop_source stop;
         std::optional<callback_wait<bide::permit>> mine;
-        calling destroy{[&]() noexcept { mine.reset(); }};
-        mine.emplace(destroy.waker());
+        auto destroy = [&] { mine.reset(); };
+        mine.emplace(test::waker_of(destroy));
         REQUIRE_FALSE(mine->begin(s.async_acquire().with_stop(stop.get_token())));
         stop.request_stop();
         REQUIRE_FALSE(mine);
@@ -231,8 +250,8 @@ TEST_CASE("callback_wait: the waker of one wait may cancel another wait of the s
     bell b;
     callback_wait<bide::permit> other(b.waker());
     bool ended = true;
-    calling cancelling{[&]() noexcept { ended = other.cancel(); }};
-    callback_wait<bide::permit> first(cancelling.waker());
+    auto cancelling = [&] { ended = other.cancel(); };
+    callback_wait<bide::permit> first(test::waker_of(cancelling));
     REQUIRE_FALSE(first.begin(s.async_acquire()));
     REQUIRE_FALSE(other.begin(s.async_acquire()));
     s.release(2);
@@ -242,25 +261,6 @@ TEST_CASE("callback_wait: the waker of one wait may cancel another wait of the s
     static_cast<void>(first.take());
     REQUIRE(s.available() == 2);
 }
-
-namespace {
-
-// Begins many waits. The waker of each lets the next one through. Returns how many wakers have run.
-template <class Op, class Next> int run_chain(Op begin, Next next) {
-    using wait = callback_wait<typename decltype(begin(0))::value_type>;
-    int ran = 0;
-    calling goes_on{[&]() noexcept { next(++ran); }};
-    std::deque<wait> all;
-    for (int i = 0; i < 100'000; ++i) {
-        if (all.emplace_back(goes_on.waker()).begin(begin(i))) {
-            return -1;
-        }
-    }
-    next(0);
-    return std::all_of(all.begin(), all.end(), [](wait& w) { return w.is_complete(); }) ? ran : -1;
-}
-
-} // namespace
 
 TEST_CASE("callback_wait: wakers that let each other through need little stack",
           "[promise.waker-stack]") {
@@ -317,8 +317,8 @@ TEST_CASE("callback_wait: a waker that requests a stop resumes no coroutine on i
         there = test::is_resumer();
     }(s, on_resumer);
     behind.start();
-    calling stopping{[&]() noexcept { stop.request_stop(); }};
-    callback_wait<void> first(stopping.waker());
+    auto stopping = [&] { stop.request_stop(); };
+    callback_wait<void> first(test::waker_of(stopping));
     REQUIRE_FALSE(first.begin(begin.async_wait()));
     begin.set();
     test::service_thread(); // it has resumed the coroutine
@@ -326,22 +326,6 @@ TEST_CASE("callback_wait: a waker that requests a stop resumes no coroutine on i
     REQUIRE(behind.done());
     REQUIRE(on_resumer);
 }
-
-namespace {
-
-// An operation that ends only if it is cancelled.
-struct endless {
-    bool& asked_to_end;
-    wait_status try_now() const noexcept { return wait_status::waiting; }
-    wait_status enqueue(basic_waiter<native_platform>&) const noexcept {
-        return wait_status::waiting;
-    }
-    bool cancel(basic_waiter<native_platform>&, wait_status) const noexcept { return true; }
-    bide::result<void> collect(wait_status what) const noexcept { return result_of(what); }
-    void on_cancel() const noexcept { asked_to_end = true; }
-};
-
-} // namespace
 
 TEST_CASE("callback_wait: a cancel asks what is waited for to end") {
     bool asked = false;

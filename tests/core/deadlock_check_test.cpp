@@ -619,48 +619,6 @@ TEST_CASE("deadlock_check: each wait says by its type what it waits for") {
 
 #if BIDE_TESTS_CAN_DIE && BIDE_EXCEPTIONS
 
-TEST_CASE("deadlock_check: locking a mutex again terminates with its name") {
-    CHECK(test::contains(test::dies([] {
-                             static mutex m{"accounts"};
-                             m.lock();
-                             m.lock();
-                         }),
-                         "bide: mutex 'accounts' is locked again by its holder, thread "));
-    CHECK(test::contains(test::dies([] {
-                             bide::adaptive_mutex m;
-                             m.lock();
-                             m.lock();
-                         }),
-                         " is locked again by its holder, thread "));
-    CHECK(test::contains(test::dies([] {
-                             bide::shared_mutex m{"table"};
-                             m.lock_shared();
-                             m.lock();
-                         }),
-                         "bide: shared_mutex 'table' is locked again by its holder, thread "));
-    CHECK(test::contains(test::dies([] {
-                             bide::biased_shared_mutex m;
-                             m.lock();
-                             m.lock();
-                         }),
-                         " is locked again by its holder, thread "));
-    CHECK(test::contains(test::dies([] {
-                             bide::biased_shared_mutex m;
-                             m.lock_shared();
-                             m.lock();
-                         }),
-                         " is locked again by its holder, thread "));
-    CHECK(test::contains(test::dies([] {
-                             mutex m{"accounts"};
-                             auto twice = [](mutex& of) -> task<> {
-                                 const auto once = co_await of.async_lock();
-                                 const auto again = co_await of.async_lock();
-                             }(m);
-                             bide::sync_wait(std::move(twice));
-                         }),
-                         "bide: mutex 'accounts' is locked again by its holder, a task"));
-}
-
 namespace {
 
 // Its post() does not return.
@@ -691,7 +649,38 @@ void destroy_beside_release(stuck_executor& e, semaphore& s, Victim victim) {
     victim.destroy();
 }
 
+// Returns what a program says that locks it twice.
+template <class Mutex> std::string locked_twice(Mutex& m, void (Mutex::*first)() = &Mutex::lock) {
+    return test::dies([&] {
+        (m.*first)();
+        m.lock();
+    });
+}
+
 } // namespace
+
+TEST_CASE("deadlock_check: locking a mutex again terminates with its name") {
+    const char* const by_holder = " is locked again by its holder, thread ";
+    mutex accounts{"accounts"};
+    bide::adaptive_mutex adaptive;
+    bide::shared_mutex table{"table"};
+    bide::biased_shared_mutex biased;
+    CHECK(
+        test::contains(locked_twice(accounts), std::string("bide: mutex 'accounts'") + by_holder));
+    CHECK(test::contains(locked_twice(adaptive), by_holder));
+    CHECK(test::contains(locked_twice(table, &bide::shared_mutex::lock_shared),
+                         std::string("bide: shared_mutex 'table'") + by_holder));
+    CHECK(test::contains(locked_twice(biased), by_holder));
+    CHECK(test::contains(locked_twice(biased, &bide::biased_shared_mutex::lock_shared), by_holder));
+    CHECK(test::contains(test::dies([&] {
+                             auto twice = [](mutex& of) -> task<> {
+                                 const auto once = co_await of.async_lock();
+                                 const auto again = co_await of.async_lock();
+                             }(accounts);
+                             bide::sync_wait(std::move(twice));
+                         }),
+                         "bide: mutex 'accounts' is locked again by its holder, a task"));
+}
 
 TEST_CASE("deadlock_check: a coroutine that is destroyed while another thread's release resumes it "
           "terminates with a message") {

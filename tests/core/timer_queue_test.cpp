@@ -1,5 +1,6 @@
 #include <bide/core/timer_queue.hpp>
 #include <support/alloc.hpp>
+#include <support/calling.hpp>
 #include <support/fake_clock.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
@@ -69,6 +70,23 @@ void fire_all_due(queue& q, std::int64_t now) {
         q.fire_due(now);
     }
 }
+
+// A clock that was set back: it is an hour before each deadline. `look` runs while the clock is
+// read.
+struct slow_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<slow_clock>;
+
+    static time_point now() noexcept {
+        const waker hook = look;
+        look = {};
+        hook.wake();
+        return time_point(0h);
+    }
+    inline static waker look;
+};
 
 } // namespace
 
@@ -222,24 +240,17 @@ TEST_CASE("timer_queue: fire_due fires at most `most` timers, and next_ns stays 
 TEST_CASE("timer_queue: fire_due tells of each timer before it fires, and of no other one") {
     queue q;
     int told = 0;
-    const waker tells([](void* n) noexcept { ++*static_cast<int*>(n); }, &told);
-    struct : timer {
-        const int* told = nullptr;
-        int seen = 0;
-    } t[3];
-    for (auto& one : t) {
-        one.told = &told;
+    int seen = 0; // the sum of what had been told of at each firing
+    auto tell = [&] { ++told; };
+    auto fire = [&] { seen += told; };
+    timer t[3];
+    for (timer& one : t) {
         one.when = deadline::at_ns(&one == &t[2] ? 2 : 1);
-        one.fire = waker(
-            [](void* self) noexcept {
-                auto& mine = *static_cast<std::remove_reference_t<decltype(t[0])>*>(self);
-                mine.seen = *mine.told;
-            },
-            &one);
+        one.fire = test::waker_of(fire);
         q.add(one);
     }
-    CHECK(q.fire_due(1, 256, 0, tells) == 2);
-    CHECK(t[0].seen + t[1].seen == 1 + 2);
+    CHECK(q.fire_due(1, 256, 0, test::waker_of(tell)) == 2);
+    CHECK(seen == 1 + 2);
     CHECK(told == 2);
     CHECK(q.cancel(t[2]));
 }
@@ -304,77 +315,72 @@ TEST_CASE("timer_queue: during a long move, timers are added and cancelled as us
 
 TEST_CASE(
     "timer_queue: a nearer timer wakes `earlier` outside the lock, and a later one does not") {
-    struct sleeper {
-        queue q{waker(
-            [](void* self) noexcept {
-                auto& me = *static_cast<sleeper*>(self);
-                ++me.told;
-                me.next = me.q.next_ns();
-                me.q.add(me.other.t); // acquires the lock
-                me.q.cancel(me.other.t);
-            },
-            this)};
-        std::vector<note*> log;
-        note other{never - 2, log};
-        int told = 0;
-        std::int64_t next = 0;
-    } s;
-    note later(9'000'000, s.log);
-    note nearer(8'000'000, s.log);
-    note between(8'500'000, s.log);
-    note same(8'000'000, s.log);
-    s.q.add(later.t);
-    CHECK((s.told == 1 && s.next == 9'000'000));
-    s.q.add(nearer.t);
-    CHECK((s.told == 2 && s.next == 8'000'000));
-    s.q.add(between.t);
-    s.q.add(same.t);
-    CHECK(s.told == 2);
+    std::vector<note*> log;
+    note other(never - 2, log);
+    int told = 0;
+    std::int64_t next = 0;
+    queue* in = nullptr;
+    auto earlier = [&] {
+        ++told;
+        next = in->next_ns();
+        in->add(other.t); // acquires the lock
+        in->cancel(other.t);
+    };
+    queue q(test::waker_of(earlier));
+    in = &q;
+    note later(9'000'000, log);
+    note nearer(8'000'000, log);
+    note between(8'500'000, log);
+    note same(8'000'000, log);
+    q.add(later.t);
+    CHECK((told == 1 && next == 9'000'000));
+    q.add(nearer.t);
+    CHECK((told == 2 && next == 8'000'000));
+    q.add(between.t);
+    q.add(same.t);
+    CHECK(told == 2);
     // A sleeper until 8 ms wakes at 8 ms in any case.
-    CHECK((s.q.cancel(nearer.t) && s.q.cancel(same.t)));
-    CHECK(s.q.next_ns() == 8'000'000);
-    s.q.add(same.t);
-    CHECK(s.told == 2);
-    s.q.cancel(same.t);
-    CHECK(s.q.fire_due(8'000'000) == 0);
-    CHECK(s.q.next_ns() == 8'500'000);
-    s.q.add(nearer.t);
-    CHECK(s.told == 3);
-    CHECK(s.q.fire_due(9'000'000) == 3);
+    CHECK((q.cancel(nearer.t) && q.cancel(same.t)));
+    CHECK(q.next_ns() == 8'000'000);
+    q.add(same.t);
+    CHECK(told == 2);
+    q.cancel(same.t);
+    CHECK(q.fire_due(8'000'000) == 0);
+    CHECK(q.next_ns() == 8'500'000);
+    q.add(nearer.t);
+    CHECK(told == 3);
+    CHECK(q.fire_due(9'000'000) == 3);
 }
 
 // An outer call of fire_due() ends after an inner call has moved next_ns() forward.
 TEST_CASE("timer_queue: next_ns does not move back without a wake of `earlier`") {
-    struct nested {
-        queue q{waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &told)};
-        int told = 0;
-        std::vector<note*> log;
-        std::deque<note> many;
-        timer t;
-        std::int64_t next = 0;
-    } n;
-    n.t.when = deadline::at_ns(1'000);
-    n.t.fire = waker(
-        [](void* self) noexcept {
-            auto& me = *static_cast<nested*>(self);
-            const std::int64_t far = 1'000'000'000;
-            me.q.add(me.many.emplace_back(far, me.log).t);
-            me.q.fire_due(5'000);
-            me.next = me.q.next_ns();
-            for (int i = 0; i < 20; ++i) { // too many timers for a search of the slot
-                me.q.add(me.many.emplace_back(far + 1, me.log).t);
-            }
-        },
-        &n);
-    n.q.add(n.t);
-    CHECK(n.q.fire_due(1'000) == 1);
-    CHECK(n.next == 1'000'000'000);
-    CHECK(n.q.next_ns() == n.next);
-    CHECK(n.told == 1);
-    n.q.add(n.many.emplace_back(n.next - 1, n.log).t);
-    CHECK(n.told == 2);
-    fire_all_due(n.q, 2'000'000'000);
-    CHECK(n.log.size() == 22);
+    int told = 0;
+    auto earlier = [&] { ++told; };
+    queue q(test::waker_of(earlier));
+    std::vector<note*> log;
+    std::deque<note> many;
+    std::int64_t next = 0;
+    auto nested = [&] {
+        const std::int64_t far = 1'000'000'000;
+        q.add(many.emplace_back(far, log).t);
+        q.fire_due(5'000);
+        next = q.next_ns();
+        for (int i = 0; i < 20; ++i) { // too many timers for a search of the slot
+            q.add(many.emplace_back(far + 1, log).t);
+        }
+    };
+    timer t;
+    t.when = deadline::at_ns(1'000);
+    t.fire = test::waker_of(nested);
+    q.add(t);
+    CHECK(q.fire_due(1'000) == 1);
+    CHECK(next == 1'000'000'000);
+    CHECK(q.next_ns() == next);
+    CHECK(told == 1);
+    q.add(many.emplace_back(next - 1, log).t);
+    CHECK(told == 2);
+    fire_all_due(q, 2'000'000'000);
+    CHECK(log.size() == 22);
 }
 
 TEST_CASE("timer_queue: cancel_timer cancels in the queue that the timer was added to") {
@@ -394,137 +400,101 @@ TEST_CASE("timer_queue: cancel_timer cancels in the queue that the timer was add
 }
 
 TEST_CASE("timer_queue: a timer may be cancelled, added again and destroyed by its own firing") {
-    struct self {
-        queue q;
-        std::unique_ptr<timer> t = std::make_unique<timer>();
-        int fired = 0;
-        bool in_time = true;
-        bool added = false;
-    } s;
-    s.t->when = deadline::at_ns(0);
-    s.t->fire = waker(
-        [](void* p) noexcept {
-            auto& me = *static_cast<self*>(p);
-            if (++me.fired == 1) {
-                me.in_time = me.q.cancel(*me.t);
-                me.q.add(*me.t);
-                me.added = me.q.cancel(*me.t);
-                me.q.add(*me.t);
-            } else {
-                me.t.reset();
-            }
-        },
-        &s);
-    s.q.add(*s.t);
-    CHECK(s.q.fire_due(1, 1) == 1);
-    CHECK_FALSE(s.in_time);
-    CHECK(s.added);
-    CHECK(s.q.fire_due(1) == 1);
-    CHECK(s.fired == 2);
-    CHECK(s.q.fire_due(1) == 0);
+    queue q;
+    auto t = std::make_unique<timer>();
+    int fired = 0;
+    bool in_time = true;
+    bool added = false;
+    auto fire = [&] {
+        if (++fired == 1) {
+            in_time = q.cancel(*t);
+            q.add(*t);
+            added = q.cancel(*t);
+            q.add(*t);
+        } else {
+            t.reset();
+        }
+    };
+    t->when = deadline::at_ns(0);
+    t->fire = test::waker_of(fire);
+    q.add(*t);
+    CHECK(q.fire_due(1, 1) == 1);
+    CHECK_FALSE(in_time);
+    CHECK(added);
+    CHECK(q.fire_due(1) == 1);
+    CHECK(fired == 2);
+    CHECK(q.fire_due(1) == 0);
 }
 
 TEST_CASE("timer_queue: a timer that is early by its own clock is queued again") {
     struct tag;
     using clock = test::fake_clock<tag>;
     clock::set(0s);
-    struct counts {
-        int told = 0;
-        int fired = 0;
-    } count;
-    const auto add_one = [](void* n) noexcept { ++*static_cast<int*>(n); };
-    queue q(waker(add_one, &count.told));
+    int fired = 0;
+    auto fire = [&] { ++fired; };
+    queue q;
     timer t;
     t.when = deadline::at(clock::time_point(1h));
-    t.fire = waker(add_one, &count.fired);
+    t.fire = test::waker_of(fire);
     q.add(t);
     const std::int64_t first = q.next_ns();
     clock::set(-1h); // set back
     CHECK(q.fire_due(first) == 0);
-    CHECK(count.fired == 0);
+    CHECK(fired == 0);
     const std::int64_t then = q.next_ns();
     CHECK(then > first);
     clock::set(1h);
     CHECK(q.fire_due(then) == 1);
-    CHECK(count.fired == 1);
+    CHECK(fired == 1);
     CHECK_FALSE(q.cancel(t));
 }
 
-namespace {
-
-// A clock that was set back: it is an hour before each deadline. `look` runs while the clock is
-// read.
-struct slow_clock {
-    using duration = std::chrono::nanoseconds;
-    using rep = duration::rep;
-    using period = duration::period;
-    using time_point = std::chrono::time_point<slow_clock>;
-
-    static time_point now() noexcept {
-        const waker hook = look;
-        look = {};
-        hook.wake();
-        return time_point(0h);
-    }
-    inline static waker look;
-};
-
-} // namespace
-
 TEST_CASE("timer_queue: an early timer wakes `earlier` if another call has moved next_ns past it") {
-    struct both {
-        queue q{waker([](void* n) noexcept { ++*static_cast<int*>(n); }, &told)};
-        int told = 0;
-        std::int64_t at = 0;
-        std::int64_t between = 0;
-        timer t;
-    } b;
-    b.t.when = deadline::at(slow_clock::time_point(1h));
-    b.q.add(b.t);
-    b.at = b.q.next_ns();
-    slow_clock::look = waker(
-        [](void* p) noexcept {
-            auto& mine = *static_cast<both*>(p);
-            mine.q.fire_due(mine.at); // this thread holds no lock
-            mine.between = mine.q.next_ns();
-        },
-        &b);
-    CHECK(b.q.fire_due(b.at) == 0);
-    CHECK(b.between == never);
-    CHECK(b.told == 2);
-    CHECK((b.q.next_ns() > b.at && b.q.next_ns() < never));
-    CHECK(b.q.cancel(b.t));
+    int told = 0;
+    auto earlier = [&] { ++told; };
+    queue q(test::waker_of(earlier));
+    timer t;
+    t.when = deadline::at(slow_clock::time_point(1h));
+    q.add(t);
+    const std::int64_t at = q.next_ns();
+    std::int64_t between = 0;
+    auto other_call = [&] {
+        q.fire_due(at); // this thread holds no lock
+        between = q.next_ns();
+    };
+    slow_clock::look = test::waker_of(other_call);
+    CHECK(q.fire_due(at) == 0);
+    CHECK(between == never);
+    CHECK(told == 2);
+    CHECK((q.next_ns() > at && q.next_ns() < never));
+    CHECK(q.cancel(t));
 }
 
 TEST_CASE("timer_queue: a timer that is cancelled while its clock is read is not queued again") {
-    struct one {
+    for (int i = 0; i < 100; ++i) {
+        queue q;
         timer t;
         std::atomic<bool> read{false};
         std::atomic<bool> about{false};
         int fired = 0;
-    };
-    for (int i = 0; i < 100; ++i) {
-        queue q;
-        one o;
-        o.t.when = deadline::at(slow_clock::time_point(1h));
-        o.t.fire = waker([](void* p) noexcept { ++static_cast<one*>(p)->fired; }, &o);
-        q.add(o.t);
-        slow_clock::look = waker(
-            [](void* p) noexcept {
-                auto& mine = *static_cast<one*>(p);
-                mine.read = true;
-                test::eventually([&] { return mine.about.load(); });
-            },
-            &o);
+        auto fire = [&] { ++fired; };
+        auto look = [&] {
+            read = true;
+            test::eventually([&] { return about.load(); });
+        };
+        t.when = deadline::at(slow_clock::time_point(1h));
+        t.fire = test::waker_of(fire);
+        q.add(t);
+        slow_clock::look = test::waker_of(look);
         const std::int64_t at = q.next_ns();
         test::team firing(1, [&](int) { q.fire_due(at); });
-        test::eventually([&] { return o.read.load(); });
-        o.about = true;
-        const bool in_time = q.cancel(o.t);
-        const bool again = q.cancel(o.t);
+        test::eventually([&] { return read.load(); });
+        about = true;
+        const bool in_time = q.cancel(t);
+        const bool again = q.cancel(t);
         firing.join();
-        if (!in_time || again || o.fired != 0 || q.fire_due(never - 1) != 0) {
-            FAIL("cancelled: " << in_time << ", again: " << again << ", fired: " << o.fired);
+        if (!in_time || again || fired != 0 || q.fire_due(never - 1) != 0) {
+            FAIL("cancelled: " << in_time << ", again: " << again << ", fired: " << fired);
         }
     }
 }
@@ -597,32 +567,29 @@ TEMPLATE_TEST_CASE(
 // For cancellers, the firing ends before the coroutines run that it made runnable: these may run
 // for long.
 TEST_CASE("timer_queue: runnables of a firing run after the call has ended for cancellers") {
-    struct one {
-        queue q;
-        timer t;
-        timer other;
-        bide::runnable r;
-        int fired = 0;
-        bool waited = false;
-    } o;
-    o.r.run = waker(
-        [](void* p) noexcept {
-            auto& me = *static_cast<one*>(p);
-            bool cancelled = true;
-            test::run_threads(1, [&](int) {
-                cancelled = me.q.cancel(me.t);
-                me.q.add(me.other);
-                me.q.fire_due(5);
-            });
-            me.waited = !cancelled;
-        },
-        &o);
-    o.t.when = o.other.when = deadline::at_ns(0);
-    o.t.fire = waker(
-        [](void* p) noexcept { bide::wake_scope<test::native>::run(static_cast<one*>(p)->r); }, &o);
-    o.other.fire = waker([](void* p) noexcept { ++static_cast<one*>(p)->fired; }, &o);
-    o.q.add(o.t);
-    CHECK(o.q.fire_due(5) == 1);
-    CHECK(o.waited);
-    CHECK(o.fired == 1);
+    queue q;
+    timer t;
+    timer other;
+    bide::runnable r;
+    int fired = 0;
+    bool waited = false;
+    auto run = [&] {
+        bool cancelled = true;
+        test::run_threads(1, [&](int) {
+            cancelled = q.cancel(t);
+            q.add(other);
+            q.fire_due(5);
+        });
+        waited = !cancelled;
+    };
+    auto wake = [&] { bide::wake_scope<test::native>::run(r); };
+    auto fire = [&] { ++fired; };
+    r.run = test::waker_of(run);
+    t.when = other.when = deadline::at_ns(0);
+    t.fire = test::waker_of(wake);
+    other.fire = test::waker_of(fire);
+    q.add(t);
+    CHECK(q.fire_due(5) == 1);
+    CHECK(waited);
+    CHECK(fired == 1);
 }

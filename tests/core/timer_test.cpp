@@ -40,66 +40,6 @@ template <class P> struct bell {
     }
 };
 
-} // namespace
-
-TEST_CASE("timer: fires once, not before its time, on the timer thread") {
-    for (int us = 1; us < 1'500; us = us * 3 / 2 + 1) {
-        bell<test::native> a(deadline::after(std::chrono::microseconds(us)));
-        a.add();
-        REQUIRE(a.fires());
-        CHECK_FALSE(a.cancel());
-        CHECK(a.fired == 1);
-        CHECK(a.at >= a.t.when.steady_ns());
-        CHECK(a.on != std::this_thread::get_id());
-        CHECK_FALSE(a.on_resumer);
-    }
-}
-
-TEST_CASE("timer: a past timer fires at once, and a timer at never() does not fire") {
-    bell<test::native> past(deadline::poll());
-    bell<test::native> never(deadline::never());
-    never.add();
-    past.add();
-    CHECK(past.fires());
-    past.cancel();
-    CHECK(never.fired == 0);
-    CHECK(never.cancel());
-    CHECK(never.fired == 0);
-}
-
-TEMPLATE_TEST_CASE("timer: an earlier timer ends the service's sleep for a later one", "",
-                   test::native, test::portable) {
-    bell<TestType> later(deadline::after(1h));
-    bell<TestType> sooner(deadline::after(30min));
-    bell<TestType> now(deadline::after(1ms));
-    later.add();
-    test::service_thread<TestType>(); // the service has seen the timer
-    sooner.add();
-    test::service_thread<TestType>();
-    now.add();
-    CHECK(now.fires());
-    now.cancel();
-    CHECK(later.cancel());
-    CHECK(sooner.cancel());
-    CHECK(later.fired + sooner.fired == 0);
-}
-
-TEST_CASE("timer: a timer that is cancelled in time does not fire, and may be added again") {
-    bell<test::native> a(deadline::after(1h));
-    for (int i = 0; i < 3; ++i) {
-        a.add();
-        CHECK(a.cancel());
-        CHECK_FALSE(a.cancel());
-    }
-    CHECK(a.fired == 0);
-    a.t.when = deadline::after(1us);
-    a.add();
-    CHECK(a.fires());
-    CHECK_FALSE(a.cancel());
-}
-
-namespace {
-
 // Runs f() on a resumer.
 template <class P, class F> struct job : runnable {
     F f;
@@ -167,7 +107,97 @@ template <class P, class Barrier> void check_that_none_is_held_up() {
     }
 }
 
+// Counts the threads of the service, and those that sleep without a deadline. Each Tag has its own.
+template <class Tag> struct watched : test::native {
+    inline static std::atomic<unsigned> fails{0}; // the lowest bit: the next start fails
+    inline static std::atomic<int> started{0};
+    inline static std::atomic<int> asleep{0};
+
+    static std::error_code start_thread(void (*body)(void*) noexcept, void* argument) noexcept {
+        const unsigned next = fails;
+        fails = next / 2;
+        if (next % 2 != 0) {
+            return std::make_error_code(std::errc::resource_unavailable_try_again);
+        }
+        ++started;
+        return bide::detail::os_thread::start_detached(body, argument);
+    }
+    template <class Word>
+    static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until) noexcept {
+        const int endless = until == std::numeric_limits<std::int64_t>::max() ? 1 : 0;
+        asleep += endless;
+        const bool in_time = test::native::futex_wait(word, expected, until);
+        asleep -= endless;
+        return in_time;
+    }
+};
+
+// Its clock stands still, so that no runnable is late on a busy machine: a runnable that has to wait
+// for 5 ms gets one more resumer.
+template <class Tag> struct watched_in_time : watched<Tag> {
+    static std::int64_t now() noexcept {
+        static const std::int64_t start = test::native::now();
+        return start;
+    }
+};
+
 } // namespace
+
+TEST_CASE("timer: fires once, not before its time, on the timer thread") {
+    for (int us = 1; us < 1'500; us = us * 3 / 2 + 1) {
+        bell<test::native> a(deadline::after(std::chrono::microseconds(us)));
+        a.add();
+        REQUIRE(a.fires());
+        CHECK_FALSE(a.cancel());
+        CHECK(a.fired == 1);
+        CHECK(a.at >= a.t.when.steady_ns());
+        CHECK(a.on != std::this_thread::get_id());
+        CHECK_FALSE(a.on_resumer);
+    }
+}
+
+TEST_CASE("timer: a past timer fires at once, and a timer at never() does not fire") {
+    bell<test::native> past(deadline::poll());
+    bell<test::native> never(deadline::never());
+    never.add();
+    past.add();
+    CHECK(past.fires());
+    past.cancel();
+    CHECK(never.fired == 0);
+    CHECK(never.cancel());
+    CHECK(never.fired == 0);
+}
+
+TEMPLATE_TEST_CASE("timer: an earlier timer ends the service's sleep for a later one", "",
+                   test::native, test::portable) {
+    bell<TestType> later(deadline::after(1h));
+    bell<TestType> sooner(deadline::after(30min));
+    bell<TestType> now(deadline::after(1ms));
+    later.add();
+    test::service_thread<TestType>(); // the service has seen the timer
+    sooner.add();
+    test::service_thread<TestType>();
+    now.add();
+    CHECK(now.fires());
+    now.cancel();
+    CHECK(later.cancel());
+    CHECK(sooner.cancel());
+    CHECK(later.fired + sooner.fired == 0);
+}
+
+TEST_CASE("timer: a timer that is cancelled in time does not fire, and may be added again") {
+    bell<test::native> a(deadline::after(1h));
+    for (int i = 0; i < 3; ++i) {
+        a.add();
+        CHECK(a.cancel());
+        CHECK_FALSE(a.cancel());
+    }
+    CHECK(a.fired == 0);
+    a.t.when = deadline::after(1us);
+    a.add();
+    CHECK(a.fires());
+    CHECK_FALSE(a.cancel());
+}
 
 TEST_CASE("timer: a runnable that blocks in bide delays no time-out and no other runnable") {
     check_that_none_is_held_up<test::native, bide_barrier<test::native>>();
@@ -204,44 +234,6 @@ TEST_CASE("timer: with 256 blocked resumers, a posted runnable runs when one of 
     }
     test::service_thread();
 }
-
-namespace {
-
-// Counts the threads of the service, and those that sleep without a deadline. Each Tag has its own.
-template <class Tag> struct watched : test::native {
-    inline static std::atomic<unsigned> fails{0}; // the lowest bit: the next start fails
-    inline static std::atomic<int> started{0};
-    inline static std::atomic<int> asleep{0};
-
-    static std::error_code start_thread(void (*body)(void*) noexcept, void* argument) noexcept {
-        const unsigned next = fails;
-        fails = next / 2;
-        if (next % 2 != 0) {
-            return std::make_error_code(std::errc::resource_unavailable_try_again);
-        }
-        ++started;
-        return bide::detail::os_thread::start_detached(body, argument);
-    }
-    template <class Word>
-    static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until) noexcept {
-        const int endless = until == std::numeric_limits<std::int64_t>::max() ? 1 : 0;
-        asleep += endless;
-        const bool in_time = test::native::futex_wait(word, expected, until);
-        asleep -= endless;
-        return in_time;
-    }
-};
-
-// Its clock stands still, so that no runnable is late on a busy machine: a runnable that has to wait
-// for 5 ms gets one more resumer.
-template <class Tag> struct watched_in_time : watched<Tag> {
-    static std::int64_t now() noexcept {
-        static const std::int64_t start = test::native::now();
-        return start;
-    }
-};
-
-} // namespace
 
 TEST_CASE("timer: without time-outs and stops the service starts no thread") {
     using platform = watched<struct no_limits>;
@@ -317,21 +309,11 @@ TEST_CASE("timer: nothing is allocated once the service runs") {
 #if defined(__linux__)
 
 TEST_CASE("timer: the service threads block all signals, and the starter's mask stays") {
-    struct : runnable {
-        sigset_t mask;
-        std::atomic<bool> done{false};
-    } r;
-    r.run = waker(
-        [](void* p) noexcept {
-            auto& me = *static_cast<decltype(r)*>(p);
-            ::pthread_sigmask(SIG_BLOCK, nullptr, &me.mask);
-            me.done = true;
-        },
-        &r);
-    bide::timer_service<test::native>().post(r);
-    REQUIRE(test::eventually([&] { return r.done.load(); }));
+    sigset_t mask;
+    auto looks = post<test::native>([&mask] { ::pthread_sigmask(SIG_BLOCK, nullptr, &mask); });
+    REQUIRE(looks->is_done());
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM}) {
-        CHECK(::sigismember(&r.mask, signal) == 1);
+        CHECK(::sigismember(&mask, signal) == 1);
     }
     sigset_t mine;
     ::pthread_sigmask(SIG_BLOCK, nullptr, &mine);

@@ -60,14 +60,6 @@ struct largest {
     plain collect(wait_status) const { return a.collected + b.collected + c.collected; }
 };
 
-} // namespace
-
-template <> struct bide::wait_payload<carrying> {
-    using type = parcel;
-};
-
-namespace {
-
 // Each step gets the payload if it takes it; cancel() does not.
 struct delivering {
     wait_status try_now(parcel& p) const noexcept {
@@ -82,6 +74,10 @@ struct delivering {
 };
 
 } // namespace
+
+template <> struct bide::wait_payload<carrying> {
+    using type = parcel;
+};
 
 static_assert(std::is_same_v<bide::as_result_t<int>, bide::result<int>>);
 static_assert(std::is_same_v<bide::as_result_t<void>, bide::result<void>>);

@@ -27,6 +27,42 @@ struct scribe {
     }
 };
 
+// Reads other waiters of its release when it is woken.
+struct observer {
+    std::vector<waiter*> at{};
+    std::vector<wait_status> seen{};
+    int woken = 0;
+    static void look(void* self) noexcept {
+        auto& me = *static_cast<observer*>(self);
+        ++me.woken;
+        for (waiter* w : me.at) {
+            me.seen.push_back(w->await_outcome());
+        }
+    }
+    bide::waker waker() noexcept { return {&look, this}; }
+};
+
+// When it is woken, notes its number, and lets a waiter through.
+struct passing {
+    std::vector<int>& order;
+    int number;
+    waiter* next = nullptr;
+    bool next_was_decided = false;
+    bool next_was_complete = true;
+    waiter w{1, {&pass, this}};
+
+    static void pass(void* self) noexcept {
+        auto& me = *static_cast<passing*>(self);
+        me.order.push_back(me.number);
+        if (me.next != nullptr) {
+            wake_list::publish(*me.next, wait_status::granted);
+            me.next_was_decided = me.next->is_decided();
+            me.next_was_complete = me.next->is_complete();
+        }
+        me.order.push_back(me.number);
+    }
+};
+
 } // namespace
 
 TEST_CASE("waiter_queue: any sequence of steps gives what a list of the waiters gives") {
@@ -172,25 +208,6 @@ TEST_CASE("wake_list: coroutines resume after all are published, before publish 
     CHECK(second.other_was_complete);
 }
 
-namespace {
-
-// Reads other waiters of its release when it is woken.
-struct observer {
-    std::vector<waiter*> at{};
-    std::vector<wait_status> seen{};
-    int woken = 0;
-    static void look(void* self) noexcept {
-        auto& me = *static_cast<observer*>(self);
-        ++me.woken;
-        for (waiter* w : me.at) {
-            me.seen.push_back(w->await_outcome());
-        }
-    }
-    bide::waker waker() noexcept { return {&look, this}; }
-};
-
-} // namespace
-
 TEST_CASE("wake_list: every outcome is visible before the first waker runs",
           "[promise.decided-before-wakers]") {
     observer eyes[3];
@@ -264,31 +281,6 @@ TEST_CASE("wake_list: a node is not complete before its own waker is about to ru
     CHECK(behind->outcome() == wait_status::granted);
     CHECK(order == std::vector{7});
 }
-
-namespace {
-
-// When it is woken, notes its number, and lets a waiter through.
-struct passing {
-    std::vector<int>& order;
-    int number;
-    waiter* next = nullptr;
-    bool next_was_decided = false;
-    bool next_was_complete = true;
-    waiter w{1, {&pass, this}};
-
-    static void pass(void* self) noexcept {
-        auto& me = *static_cast<passing*>(self);
-        me.order.push_back(me.number);
-        if (me.next != nullptr) {
-            wake_list::publish(*me.next, wait_status::granted);
-            me.next_was_decided = me.next->is_decided();
-            me.next_was_complete = me.next->is_complete();
-        }
-        me.order.push_back(me.number);
-    }
-};
-
-} // namespace
 
 TEST_CASE("wake_list: what a waker lets through is decided at once, and woken after the rest",
           "[promise.waker-stack]") {
