@@ -7,6 +7,37 @@
 
 using namespace test;
 
+namespace {
+
+held take_and_destroy(tokens& t, std::optional<held>& victim, bool& ran) {
+    const auto token = co_await t.async_take();
+    victim.reset();
+    ran = true;
+}
+
+// Runs each runnable inside post().
+struct inline_executor {
+    void post(bide::waker w) noexcept { w.wake(); }
+};
+
+held take_on_and_destroy(inline_executor& e, tokens& t, std::optional<held>& victim, bool& ran) {
+    const auto token = co_await t.async_take().resume_on(e);
+    victim.reset();
+    ran = true;
+}
+held take_on_until_stopped_and_destroy(inline_executor& e, tokens& t, std::stop_token stop,
+                                       std::optional<held>& victim, bool& stopped) {
+    const auto token = co_await t.async_take().with_stop(stop).resume_on(e);
+    victim.reset();
+    stopped = !token.has_value();
+}
+held take_on_and_stop(inline_executor& e, tokens& t, std::stop_source& stop) {
+    const auto token = co_await t.async_take().resume_on(e);
+    stop.request_stop();
+}
+
+} // namespace
+
 TEST_CASE("async_op: a coroutine that is destroyed while it yields has tried nothing") {
     using local = bide::worker_local<bide::native_platform>;
     tokens t(1);
@@ -40,16 +71,6 @@ TEST_CASE("async_op: a coroutine that is destroyed while it yields has tried not
     CHECK(t.waiters() == 0);
 }
 
-namespace {
-
-held take_and_destroy(tokens& t, std::optional<held>& victim, bool& ran) {
-    const auto token = co_await t.async_take();
-    victim.reset();
-    ran = true;
-}
-
-} // namespace
-
 TEST_CASE("async_op: a coroutine may destroy coroutines that wait before and after it") {
     tokens t(0);
     tokens other(0);
@@ -66,31 +87,6 @@ TEST_CASE("async_op: a coroutine may destroy coroutines that wait before and aft
     other.give();
     CHECK_FALSE(out.done);
 }
-
-namespace {
-
-// Runs each runnable inside post().
-struct inline_executor {
-    void post(bide::waker w) noexcept { w.wake(); }
-};
-
-held take_on_and_destroy(inline_executor& e, tokens& t, std::optional<held>& victim, bool& ran) {
-    const auto token = co_await t.async_take().resume_on(e);
-    victim.reset();
-    ran = true;
-}
-held take_on_until_stopped_and_destroy(inline_executor& e, tokens& t, std::stop_token stop,
-                                       std::optional<held>& victim, bool& stopped) {
-    const auto token = co_await t.async_take().with_stop(stop).resume_on(e);
-    victim.reset();
-    stopped = !token.has_value();
-}
-held take_on_and_stop(inline_executor& e, tokens& t, std::stop_source& stop) {
-    const auto token = co_await t.async_take().resume_on(e);
-    stop.request_stop();
-}
-
-} // namespace
 
 TEST_CASE("async_op: a coroutine that resumes in a release may destroy another of that release") {
     tokens t(0);

@@ -9,6 +9,95 @@
 using namespace bide;
 using namespace test;
 
+namespace {
+
+held take_two(tokens& t, std::string& said) {
+    try {
+        auto first = co_await t.async_take();
+        said += "one ";
+        auto second = co_await t.async_take();
+        said += "two ";
+        first.keep();
+        second.keep();
+    } catch (const bide::closed_error& e) {
+        said += e.code() == errc::closed ? "closed" : "?";
+    }
+}
+
+struct refusal {
+    errc code;
+    std::unique_ptr<int> value;
+};
+
+// An item that is consumed if there is a token, and returned otherwise.
+struct offer {
+    using answer = bide::result<void, refusal>;
+    tokens& where;
+    std::unique_ptr<int> value;
+
+    bide::async_op<answer> async_place() noexcept { return {placing{*this}}; }
+
+    struct placing {
+        using waiter = bide::basic_waiter<bide::native_platform>;
+        offer& of;
+
+        bide::wait_status try_now() const noexcept {
+            return of.where.try_take() ? bide::wait_status::granted : bide::wait_status::waiting;
+        }
+        bide::wait_status enqueue(waiter& w) const noexcept { return of.where.enqueue(w); }
+        bool cancel(waiter& w, bide::wait_status why) const noexcept {
+            return of.where.cancel(w, why);
+        }
+        answer collect(bide::wait_status what) const noexcept {
+            if (what == bide::wait_status::granted) {
+                return answer();
+            }
+            return bide::unexpected<refusal>{refusal{bide::errc_of(what), std::move(of.value)}};
+        }
+    };
+};
+
+held place(offer& o, std::stop_token stop, errc& why, std::unique_ptr<int>& back) {
+    auto placed = co_await o.async_place().with_stop(stop).with_timeout(1h);
+    if (!placed) {
+        why = placed.error().code;
+        back = std::move(placed).error().value;
+    }
+}
+
+// Passes the awaited object on: by reference or by value.
+template <bool ByValue> struct transforming : test::nowhere {
+    template <class Awaitable> auto await_transform(Awaitable&& a) noexcept {
+        if constexpr (ByValue) {
+            return std::remove_cvref_t<Awaitable>(std::forward<Awaitable>(a));
+        } else {
+            return passes<Awaitable>(std::forward<Awaitable>(a));
+        }
+    }
+
+private:
+    // Awaits through a coroutine_handle<>, as an adapter of awaiters may.
+    template <class Awaitable> class passes {
+    public:
+        explicit passes(Awaitable&& a) noexcept
+            : awaiter_(std::forward<Awaitable>(a).operator co_await()) {}
+        bool await_ready() noexcept { return awaiter_.await_ready(); }
+        bool await_suspend(std::coroutine_handle<> h) noexcept { return awaiter_.await_suspend(h); }
+        decltype(auto) await_resume() { return awaiter_.await_resume(); }
+
+    private:
+        decltype(std::declval<Awaitable>().operator co_await()) awaiter_;
+    };
+};
+template <bool ByValue>
+test::basic_held<transforming<ByValue>> take_transformed(tokens& t, std::stop_token stop,
+                                                         outcome& out) {
+    const auto token = co_await t.async_take().with_stop(stop).with_timeout(1h);
+    out.note(token);
+}
+
+} // namespace
+
 TEST_CASE("async_op: options add their errors to the result") {
     struct refused {
         errc code;
@@ -53,23 +142,6 @@ TEST_CASE("async_op: it does nothing before co_await") {
     CHECK(t.waiters() == 0);
 }
 
-namespace {
-
-held take_two(tokens& t, std::string& said) {
-    try {
-        auto first = co_await t.async_take();
-        said += "one ";
-        auto second = co_await t.async_take();
-        said += "two ";
-        first.keep();
-        second.keep();
-    } catch (const bide::closed_error& e) {
-        said += e.code() == errc::closed ? "closed" : "?";
-    }
-}
-
-} // namespace
-
 TEST_CASE("async_op: without options an error is thrown, and success is the value") {
     tokens t(1);
     std::string said;
@@ -104,51 +176,6 @@ TEST_CASE("async_op: as_result gives the error instead, to a waiter and to a lat
     CHECK(late.is(errc::closed));
 }
 
-namespace {
-
-struct refusal {
-    errc code;
-    std::unique_ptr<int> value;
-};
-
-// An item that is consumed if there is a token, and returned otherwise.
-struct offer {
-    using answer = bide::result<void, refusal>;
-    tokens& where;
-    std::unique_ptr<int> value;
-
-    bide::async_op<answer> async_place() noexcept { return {placing{*this}}; }
-
-    struct placing {
-        using waiter = bide::basic_waiter<bide::native_platform>;
-        offer& of;
-
-        bide::wait_status try_now() const noexcept {
-            return of.where.try_take() ? bide::wait_status::granted : bide::wait_status::waiting;
-        }
-        bide::wait_status enqueue(waiter& w) const noexcept { return of.where.enqueue(w); }
-        bool cancel(waiter& w, bide::wait_status why) const noexcept {
-            return of.where.cancel(w, why);
-        }
-        answer collect(bide::wait_status what) const noexcept {
-            if (what == bide::wait_status::granted) {
-                return answer();
-            }
-            return bide::unexpected<refusal>{refusal{bide::errc_of(what), std::move(of.value)}};
-        }
-    };
-};
-
-held place(offer& o, std::stop_token stop, errc& why, std::unique_ptr<int>& back) {
-    auto placed = co_await o.async_place().with_stop(stop).with_timeout(1h);
-    if (!placed) {
-        why = placed.error().code;
-        back = std::move(placed).error().value;
-    }
-}
-
-} // namespace
-
 TEST_CASE("async_op: a primitive's own error type gets the code and keeps the value") {
     tokens t(0);
     offer o{t, std::make_unique<int>(5)};
@@ -165,41 +192,6 @@ TEST_CASE("async_op: a primitive's own error type gets the code and keeps the va
 }
 
 // ---- coroutines of other libraries; interop/foreign_coroutines_test.cpp has whole tasks of them
-
-namespace {
-
-// Passes the awaited object on: by reference or by value.
-template <bool ByValue> struct transforming : test::nowhere {
-    template <class Awaitable> auto await_transform(Awaitable&& a) noexcept {
-        if constexpr (ByValue) {
-            return std::remove_cvref_t<Awaitable>(std::forward<Awaitable>(a));
-        } else {
-            return passes<Awaitable>(std::forward<Awaitable>(a));
-        }
-    }
-
-private:
-    // Awaits through a coroutine_handle<>, as an adapter of awaiters may.
-    template <class Awaitable> class passes {
-    public:
-        explicit passes(Awaitable&& a) noexcept
-            : awaiter_(std::forward<Awaitable>(a).operator co_await()) {}
-        bool await_ready() noexcept { return awaiter_.await_ready(); }
-        bool await_suspend(std::coroutine_handle<> h) noexcept { return awaiter_.await_suspend(h); }
-        decltype(auto) await_resume() { return awaiter_.await_resume(); }
-
-    private:
-        decltype(std::declval<Awaitable>().operator co_await()) awaiter_;
-    };
-};
-template <bool ByValue>
-test::basic_held<transforming<ByValue>> take_transformed(tokens& t, std::stop_token stop,
-                                                         outcome& out) {
-    const auto token = co_await t.async_take().with_stop(stop).with_timeout(1h);
-    out.note(token);
-}
-
-} // namespace
 
 TEMPLATE_TEST_CASE("async_op: a promise may pass it on in await_transform", "", std::true_type,
                    std::false_type) {

@@ -9,6 +9,57 @@
 using namespace bide;
 using test::basic_tokens;
 
+namespace {
+
+// Hands its token on when a wait is cancelled: the removal lets another waiter through.
+struct passing : test::tokens {
+    using test::tokens::tokens;
+    bide::wait_status take_stoppable(const std::stop_token& stop) {
+        return bide::thread_wait<passing, test::native>::stoppable(*this, 1, stop);
+    }
+    bool cancel(bide::basic_waiter<test::native>& w, wait_status why) noexcept {
+        const bool removed = test::tokens::cancel(w, why);
+        if (removed) {
+            give();
+        }
+        return removed;
+    }
+};
+
+// A primitive with its own await().
+struct own_way : test::tokens {
+    using test::tokens::tokens;
+    int awaited = 0;
+    bool await(bide::basic_waiter<test::native>& w, deadline end) noexcept {
+        ++awaited;
+        return w.park(end);
+    }
+};
+
+// The waiting side of a primitive that is destroyed as soon as the wait is over, before the owner
+// has returned. Then a stop is requested.
+struct vanishing {
+    std::stop_source stop = test::new_stop();
+    bide::wait_status outcome;
+    int touched = 0;
+    bool gone = false;
+
+    explicit vanishing(bide::wait_status what) : outcome(what) {}
+    wait_status enqueue(bide::basic_waiter<test::native>&) noexcept { return wait_status::waiting; }
+    bool cancel(bide::basic_waiter<test::native>&, wait_status) noexcept {
+        touched += gone ? 1 : 0;
+        return false;
+    }
+    bool await(bide::basic_waiter<test::native>& w, deadline end) noexcept {
+        w.publish(outcome);
+        gone = true;
+        stop.request_stop(); // the stop callback runs here
+        return w.park(end);
+    }
+};
+
+} // namespace
+
 TEST_CASE("thread_wait: a wait that completes in enqueue does not block") {
     basic_tokens<test::native> t(2);
     CHECK(t.take_until(deadline::never()) == wait_status::granted);
@@ -55,25 +106,6 @@ TEST_CASE("thread_wait: a stop after the wait does not access it") {
     CHECK(t.available() == 1);
 }
 
-namespace {
-
-// Hands its token on when a wait is cancelled: the removal lets another waiter through.
-struct passing : test::tokens {
-    using test::tokens::tokens;
-    bide::wait_status take_stoppable(const std::stop_token& stop) {
-        return bide::thread_wait<passing, test::native>::stoppable(*this, 1, stop);
-    }
-    bool cancel(bide::basic_waiter<test::native>& w, wait_status why) noexcept {
-        const bool removed = test::tokens::cancel(w, why);
-        if (removed) {
-            give();
-        }
-        return removed;
-    }
-};
-
-} // namespace
-
 TEST_CASE("thread_wait: a coroutine that a stop lets through resumes on another thread") {
     passing t(0);
     test::outcome out;
@@ -95,42 +127,6 @@ TEST_CASE("thread_wait: a coroutine that a stop lets through resumes on another 
     CHECK(out.on_resumer);
     test::service_thread(); // the service has left the coroutine
 }
-
-namespace {
-
-// A primitive with its own await().
-struct own_way : test::tokens {
-    using test::tokens::tokens;
-    int awaited = 0;
-    bool await(bide::basic_waiter<test::native>& w, deadline end) noexcept {
-        ++awaited;
-        return w.park(end);
-    }
-};
-
-// The waiting side of a primitive that is destroyed as soon as the wait is over, before the owner
-// has returned. Then a stop is requested.
-struct vanishing {
-    std::stop_source stop = test::new_stop();
-    bide::wait_status outcome;
-    int touched = 0;
-    bool gone = false;
-
-    explicit vanishing(bide::wait_status what) : outcome(what) {}
-    wait_status enqueue(bide::basic_waiter<test::native>&) noexcept { return wait_status::waiting; }
-    bool cancel(bide::basic_waiter<test::native>&, wait_status) noexcept {
-        touched += gone ? 1 : 0;
-        return false;
-    }
-    bool await(bide::basic_waiter<test::native>& w, deadline end) noexcept {
-        w.publish(outcome);
-        gone = true;
-        stop.request_stop(); // the stop callback runs here
-        return w.park(end);
-    }
-};
-
-} // namespace
 
 TEST_CASE("thread_wait: a stop after the outcome does not access the primitive") {
     for (const wait_status what : {wait_status::granted, wait_status::closed}) {
