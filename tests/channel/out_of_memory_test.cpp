@@ -17,10 +17,7 @@
 
 namespace {
 
-using test::counted;
-using test::scenario;
-using test::tally;
-using test::trial;
+using namespace test;
 using item = test::counted_once;
 using unbounded = bide::unbounded_channel<item>;
 using bounded = bide::channel<item>;
@@ -48,8 +45,6 @@ template <class Receiver> bool holds(Receiver& from, int n) {
 // A value whose copies allocate.
 std::string long_text(char of) { return std::string(100, of); }
 
-// ---- Coroutines
-
 template <class Channel> bide::task<bool> send(Channel& to, item mine) {
     auto sent = co_await to.async_send(std::move(mine));
     co_return sent.has_value();
@@ -70,8 +65,6 @@ bide::task<std::size_t> select_once(bide::selector& any) {
     auto chosen = co_await any.async_select();
     co_return chosen.index;
 }
-
-// ---- Scenarios
 
 // A send that fails leaves its item with its sender, and one that succeeds puts it in last.
 template <class Send> void sends_or_leaves(trial& t, Send send_it) {
@@ -379,29 +372,20 @@ void use_moved_from_handle() {
     both.first.is_closed();
 }
 
-template <std::size_t N> void run_all(const scenario (&of)[N]) {
-    if (!test::counts_allocations()) {
-        return;
-    }
-    for (const scenario& s : of) {
-        test::for_each_allocation_failure(s);
-    }
-}
-
 } // namespace
 
 TEST_CASE("channel: where an allocation fails, an operation throws and has changed nothing",
           "[promise.out-of-memory]") {
-    run_all(channels);
+    for_each_allocation_failure(channels);
 }
 
 TEST_CASE("unbounded_channel: where an allocation fails, a send throws and its item stays",
           "[promise.out-of-memory]") {
-    run_all(unbounded_channels);
+    for_each_allocation_failure(unbounded_channels);
 }
 
 TEST_CASE("select, oneshot, broadcast, watch: where an allocation fails, nothing has changed") {
-    run_all(others);
+    for_each_allocation_failure(others);
 }
 
 #if BIDE_TESTS_CAN_DIE

@@ -25,6 +25,133 @@ using system_error = std::system_error;
 
 #include "interop/asio_cases.hpp"
 
+namespace {
+
+net::awaitable<void> use_all(bide::scheduler& workers, std::string& log) {
+    bide::mutex m;
+    {
+        const auto lock = co_await async_await(m.async_lock(), net::use_awaitable);
+        log += lock.owns_lock() ? "mutex " : "";
+    }
+    bide::shared_mutex shared;
+    {
+        const auto lock = co_await async_await(shared.async_lock_shared(), net::use_awaitable);
+        log += lock.owns_lock() ? "shared " : "";
+    }
+    bide::event set(true);
+    co_await async_await(set.async_wait(), net::use_awaitable);
+    bide::channel<std::unique_ptr<int>> items(1);
+    const auto sent =
+        co_await async_await(items.async_emplace(std::make_unique<int>(3)), net::use_awaitable);
+    log += sent ? "sent " : "";
+    const auto item = co_await async_await(items.async_recv(), net::use_awaitable);
+    log += **item == 3 ? "received " : "";
+    items.close();
+    const auto refused =
+        co_await async_await(items.async_emplace(std::make_unique<int>(4)), net::use_awaitable);
+    log += !refused && *refused.error().value == 4 ? "refused " : "";
+    auto select = bide::async_select(bide::on_recv(items), bide::on_event(set));
+    const auto chosen = co_await async_await(std::move(select), net::use_awaitable);
+    log += chosen.has_value() ? "selected " : "";
+    auto four = workers.spawn([] { return 4; });
+    const int joined = co_await async_await(std::move(four).async_join(), net::use_awaitable);
+    log += joined == 4 ? "joined " : "";
+    auto [sender, receiver] = bide::oneshot<int>();
+    static_cast<void>(std::move(sender).send(5));
+    const auto once = co_await async_await(receiver.async_recv(), net::use_awaitable);
+    log += once == 5 ? "oneshot " : "";
+    bide::semaphore closed(0);
+    closed.close();
+    try {
+        const bide::permit p = co_await async_await(closed.async_acquire(), net::use_awaitable);
+    } catch (const system_error& e) {
+        log += e.code().value() == static_cast<int>(bide::errc::closed) ? "closed" : "";
+    }
+}
+
+bide::task<int> fail() {
+    co_await bide::this_task::yield();
+    throw std::runtime_error("of a task");
+}
+
+bide::task<std::size_t> write_and_read(tcp::socket& a, tcp::socket& b, std::string& text) {
+    const std::string sent = "bide";
+    co_await net::async_write(a, net::buffer(sent), use_bide);
+    text.resize(sent.size());
+    co_return co_await net::async_read(b, net::buffer(text), use_bide);
+}
+void connect(net::io_context& io, tcp::socket& a, tcp::socket& b) {
+    tcp::acceptor acceptor(io, {net::ip::address_v4::loopback(), 0});
+    a.connect(acceptor.local_endpoint());
+    acceptor.accept(b);
+}
+
+net::awaitable<void> take_tuple(bide::semaphore& closed, bool& seen) {
+    constexpr auto token = net::experimental::as_tuple(net::use_awaitable);
+    auto got = co_await async_await(closed.async_acquire(), token);
+    seen = std::get<0>(got) == bide::errc::closed && !std::get<1>(got);
+}
+
+bide::task<bool> tuple_in_task(timer& t) {
+    t.cancel();
+    const auto [e] = co_await t.async_wait(net::experimental::as_tuple(use_bide));
+    co_return !e;
+}
+
+net::awaitable<void> race(bide::semaphore& none, bide::event& set, std::size_t& winner) {
+    using namespace net::experimental::awaitable_operators;
+    auto first = co_await (async_await(none.async_acquire(), net::use_awaitable) ||
+                           async_await(set.async_wait(), net::use_awaitable));
+    winner = first.index();
+}
+
+// Calls begin(io, handler), which begins a wait: what completes at once, and the first step of a task, need
+// memory of the executor. If that has not thrown, calls finish(), and runs the loop.
+template <class Begin, class Finish> void begins(test::trial& t, Begin begin, Finish finish) {
+    net::io_context io;
+    int calls = 0;
+    const auto alive = std::make_shared<int>();
+    const bool has_begun = t.attempt([&] { begin(io, counted_handler{&calls, alive}); });
+    t.expect(has_begun || alive.use_count() == 1);
+    if (has_begun) {
+        finish();
+    }
+    io.run_for(test::patience);
+    t.expect(io.stopped());
+    t.expect(calls == (has_begun ? 1 : 0));
+    t.expect(alive.use_count() == 1);
+}
+
+const test::scenario beginnings[] = {
+    {"a permit that is waited for",
+     [](test::trial& t) {
+         bide::semaphore s(0);
+         begins(
+             t, [&](auto& io, auto handler) { async_await(io, s.async_acquire(), handler); },
+             [&] {
+                 t.expect(s.waiters() == 1);
+                 s.release();
+             });
+         t.expect(s.waiters() == 0);
+     }},
+    {"an item that is waited for",
+     [](test::trial& t) {
+         bide::channel<int> c(1);
+         begins(
+             t, [&](auto& io, auto handler) { async_await(io, c.async_recv(), handler); },
+             [&] { t.expect(c.try_send(7).has_value()); });
+         t.expect(!c.try_recv().has_value());
+     }},
+    {"an operation of Asio in a task",
+     [](test::trial& t) {
+         net::io_context io;
+         timer never(io, 1h);
+         t.attempt([&] { static_cast<void>(never.async_wait(use_bide)); });
+     }},
+};
+
+} // namespace
+
 TEST_CASE("asio: a wait takes its place in the queue in the initiating function",
           "[promise.asio-waits]") {
     net::io_context io;
@@ -78,54 +205,6 @@ TEST_CASE("asio: an exception of a handler leaves the function that runs the exe
     run(io);
 }
 
-// ---- Each kind of operation, in a coroutine of Asio
-
-namespace {
-
-net::awaitable<void> use_all(bide::scheduler& workers, std::string& log) {
-    bide::mutex m;
-    {
-        const auto lock = co_await async_await(m.async_lock(), net::use_awaitable);
-        log += lock.owns_lock() ? "mutex " : "";
-    }
-    bide::shared_mutex shared;
-    {
-        const auto lock = co_await async_await(shared.async_lock_shared(), net::use_awaitable);
-        log += lock.owns_lock() ? "shared " : "";
-    }
-    bide::event set(true);
-    co_await async_await(set.async_wait(), net::use_awaitable);
-    bide::channel<std::unique_ptr<int>> items(1);
-    const auto sent =
-        co_await async_await(items.async_emplace(std::make_unique<int>(3)), net::use_awaitable);
-    log += sent ? "sent " : "";
-    const auto item = co_await async_await(items.async_recv(), net::use_awaitable);
-    log += **item == 3 ? "received " : "";
-    items.close();
-    const auto refused =
-        co_await async_await(items.async_emplace(std::make_unique<int>(4)), net::use_awaitable);
-    log += !refused && *refused.error().value == 4 ? "refused " : "";
-    auto select = bide::async_select(bide::on_recv(items), bide::on_event(set));
-    const auto chosen = co_await async_await(std::move(select), net::use_awaitable);
-    log += chosen.has_value() ? "selected " : "";
-    auto four = workers.spawn([] { return 4; });
-    const int joined = co_await async_await(std::move(four).async_join(), net::use_awaitable);
-    log += joined == 4 ? "joined " : "";
-    auto [sender, receiver] = bide::oneshot<int>();
-    static_cast<void>(std::move(sender).send(5));
-    const auto once = co_await async_await(receiver.async_recv(), net::use_awaitable);
-    log += once == 5 ? "oneshot " : "";
-    bide::semaphore closed(0);
-    closed.close();
-    try {
-        const bide::permit p = co_await async_await(closed.async_acquire(), net::use_awaitable);
-    } catch (const system_error& e) {
-        log += e.code().value() == static_cast<int>(bide::errc::closed) ? "closed" : "";
-    }
-}
-
-} // namespace
-
 TEST_CASE("asio: each kind of operation can be awaited by a coroutine of Asio") {
     net::io_context io;
     bide::scheduler workers{{.num_workers = 1}};
@@ -134,17 +213,6 @@ TEST_CASE("asio: each kind of operation can be awaited by a coroutine of Asio") 
     run(io);
     CHECK(log == "mutex shared sent received refused selected joined oneshot closed");
 }
-
-// ---- Tasks
-
-namespace {
-
-bide::task<int> fail() {
-    co_await bide::this_task::yield();
-    throw std::runtime_error("of a task");
-}
-
-} // namespace
 
 TEST_CASE("asio: the exception of a task goes to the handler") {
     net::io_context io;
@@ -182,24 +250,6 @@ TEST_CASE("asio: the end of the context cancels its tasks, and runs them to thei
     CHECK(calls == 0);
     CHECK(none.waiters() == 0);
 }
-
-// ---- Operations of Asio in tasks
-
-namespace {
-
-bide::task<std::size_t> write_and_read(tcp::socket& a, tcp::socket& b, std::string& text) {
-    const std::string sent = "bide";
-    co_await net::async_write(a, net::buffer(sent), use_bide);
-    text.resize(sent.size());
-    co_return co_await net::async_read(b, net::buffer(text), use_bide);
-}
-void connect(net::io_context& io, tcp::socket& a, tcp::socket& b) {
-    tcp::acceptor acceptor(io, {net::ip::address_v4::loopback(), 0});
-    a.connect(acceptor.local_endpoint());
-    acceptor.accept(b);
-}
-
-} // namespace
 
 TEST_CASE("asio: a task writes to a socket, and reads from one") {
     net::io_context io;
@@ -250,8 +300,6 @@ TEST_CASE("asio: a task learns that its operation was destroyed with the context
     loop.run();
     CHECK(what == "aborted");
 }
-
-// ---- The end of the context
 
 TEST_CASE("asio: the end of the context races releases, and no permit is lost",
           "[promise.asio-context-end]") {
@@ -314,8 +362,6 @@ TEST_CASE("asio: the end of the context waits for a release that is about to pos
     CHECK_FALSE(was_late);
     CHECK(permits.available() == 1);
 }
-
-// ---- Cancellation
 
 TEST_CASE("asio: a permit that was granted before a cancellation is delivered",
           "[promise.asio-cancel]") {
@@ -402,31 +448,6 @@ TEST_CASE("asio: cancellations and releases on many threads lose no permit",
     CHECK(permits.waiters() == 0);
 }
 
-// ---- Tokens that only this Asio has
-
-namespace {
-
-net::awaitable<void> take_tuple(bide::semaphore& closed, bool& seen) {
-    constexpr auto token = net::experimental::as_tuple(net::use_awaitable);
-    auto got = co_await async_await(closed.async_acquire(), token);
-    seen = std::get<0>(got) == bide::errc::closed && !std::get<1>(got);
-}
-
-bide::task<bool> tuple_in_task(timer& t) {
-    t.cancel();
-    const auto [e] = co_await t.async_wait(net::experimental::as_tuple(use_bide));
-    co_return !e;
-}
-
-net::awaitable<void> race(bide::semaphore& none, bide::event& set, std::size_t& winner) {
-    using namespace net::experimental::awaitable_operators;
-    auto first = co_await (async_await(none.async_acquire(), net::use_awaitable) ||
-                           async_await(set.async_wait(), net::use_awaitable));
-    winner = first.index();
-}
-
-} // namespace
-
 TEST_CASE("asio: a deferred operation begins when it is given a token") {
     net::io_context io;
     bide::semaphore none(0);
@@ -468,65 +489,9 @@ TEST_CASE("asio: the operator || of Asio cancels the wait that comes second") {
     CHECK(none.waiters() == 0);
 }
 
-// ---- Memory runs out when an operation begins
-
-namespace {
-
-// Calls begin(io, handler), which begins a wait: what completes at once, and the first step of a task, need
-// memory of the executor. If that has not thrown, calls finish(), and runs the loop.
-template <class Begin, class Finish> void begins(test::trial& t, Begin begin, Finish finish) {
-    net::io_context io;
-    int calls = 0;
-    const auto alive = std::make_shared<int>();
-    const bool has_begun = t.attempt([&] { begin(io, counted_handler{&calls, alive}); });
-    t.expect(has_begun || alive.use_count() == 1);
-    if (has_begun) {
-        finish();
-    }
-    io.run_for(test::patience);
-    t.expect(io.stopped());
-    t.expect(calls == (has_begun ? 1 : 0));
-    t.expect(alive.use_count() == 1);
-}
-
-const test::scenario beginnings[] = {
-    {"a permit that is waited for",
-     [](test::trial& t) {
-         bide::semaphore s(0);
-         begins(
-             t, [&](auto& io, auto handler) { async_await(io, s.async_acquire(), handler); },
-             [&] {
-                 t.expect(s.waiters() == 1);
-                 s.release();
-             });
-         t.expect(s.waiters() == 0);
-     }},
-    {"an item that is waited for",
-     [](test::trial& t) {
-         bide::channel<int> c(1);
-         begins(
-             t, [&](auto& io, auto handler) { async_await(io, c.async_recv(), handler); },
-             [&] { t.expect(c.try_send(7).has_value()); });
-         t.expect(!c.try_recv().has_value());
-     }},
-    {"an operation of Asio in a task",
-     [](test::trial& t) {
-         net::io_context io;
-         timer never(io, 1h);
-         t.attempt([&] { static_cast<void>(never.async_wait(use_bide)); });
-     }},
-};
-
-} // namespace
-
 TEST_CASE("asio: an operation that finds no memory has not begun, and destroys its handler",
           "[promise.out-of-memory]") {
-    if (!test::counts_allocations()) {
-        return;
-    }
-    for (const test::scenario& s : beginnings) {
-        test::for_each_allocation_failure(s);
-    }
+    test::for_each_allocation_failure(beginnings);
 }
 
 #if BIDE_TESTS_CAN_DIE

@@ -21,6 +21,126 @@ static_assert(
                                   ex::set_error_t(std::exception_ptr), ex::set_stopped_t()>>);
 static_assert(ex::scheduler<with::scheduler>);
 
+// A copy of the receiver is left while `alive` has more than one owner.
+struct ending : ex::outcome<> {
+    std::shared_ptr<int> alive = std::make_shared<int>();
+};
+
+class tracked : public ex::receiver<> {
+public:
+    explicit tracked(ending& to) noexcept : receiver(to), alive_(to.alive) {}
+    template <class... V> void set_value(V&&...) && noexcept {
+        static_cast<receiver&&>(*this).set_value();
+    }
+
+private:
+    std::shared_ptr<int> alive_;
+};
+
+// Connects a sender, starts it and does the rest. What finds no memory throws from connect(), and
+// then the receiver is destroyed and was told nothing. Returns whether it was started.
+template <class Sender, class Rest>
+bool connects(test::trial& t, ending& to, Sender sender, Rest rest) {
+    bool is_connected = false;
+    const bool done = t.attempt([&] {
+        auto state = std::move(sender).connect(tracked(to));
+        is_connected = true;
+        state.start();
+        rest();
+    });
+    t.expect(done == is_connected);
+    t.expect(to.calls == (done ? 1 : 0));
+    t.expect(to.alive.use_count() == 1);
+    return done;
+}
+
+using item = test::counted_once;
+
+const test::scenario shortages[] = {
+    {"a permit that is free",
+     [](test::trial& t) {
+         bide::semaphore s(1);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(s.async_acquire()), [] {});
+         t.expect(e.value.has_value() == done &&
+                  done != t.has_failed()); // only connect() allocates
+         t.expect(s.available() == 1 && s.waiters() == 0);
+     }},
+    {"a permit that is waited for",
+     [](test::trial& t) {
+         bide::semaphore s(0);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(s.async_acquire()), [&] { s.release(); });
+         t.expect(e.value.has_value() == done && done != t.has_failed());
+         t.expect(s.available() == done && s.waiters() == 0);
+     }},
+    {"a wait that is stopped",
+     [](test::trial& t) {
+         bide::semaphore s(1);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(s.async_acquire(2)), [&] {
+             e.stop.request_stop();
+             static_cast<void>(e.over.wait_for(test::patience));
+         });
+         t.expect(e.stopped == done && done != t.has_failed());
+         t.expect(s.available() == 1 && s.waiters() == 0);
+     },
+     true},
+    {"an item that the operation owns",
+     [](test::trial& t) {
+         test::tally all;
+         bide::channel<item> c(1);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(c.async_send(item(all, 0))), [] {});
+         t.expect(c.size() == (done ? 1u : 0u) && all.alive() == done);
+     }},
+    {"an item that stays with its sender",
+     [](test::trial& t) {
+         test::tally all;
+         bide::channel<item> c(1);
+         item mine(all, 7);
+         ending e;
+         const bool done = connects(t, e, with::as_sender(c.async_send_from(mine)), [] {});
+         t.expect(mine.number() == (done ? -1 : 7) && c.size() == (done ? 1u : 0u));
+     }},
+    {"an item that is received",
+     [](test::trial& t) {
+         test::tally all;
+         bide::channel<item> c(1);
+         t.expect(c.try_send(item(all, 0)).has_value());
+         ending e;
+         const bool done = connects(t, e, with::as_sender(c.async_recv()), [] {});
+         t.expect(c.size() == (done ? 0u : 1u) && all.alive() == !done);
+     }},
+    {"items into a vector that finds no memory: set_error",
+     [](test::trial& t) {
+         test::tally all;
+         bide::channel<item> c(8);
+         for (int i = 0; i < 8; ++i) {
+             t.expect(c.try_send(item(all, i)).has_value());
+         }
+         std::vector<item> out;
+         ending e;
+         const bool done = connects(t, e, with::as_sender(c.async_recv_n(out, 8)), [] {});
+         if (e.error) {
+             try {
+                 std::rethrow_exception(std::exchange(e.error, nullptr));
+             } catch (const std::bad_alloc&) {
+                 t.expect(t.has_failed());
+             }
+         }
+         t.expect(e.value.has_value() == (done && !t.has_failed()) && !e.stopped && !e.code);
+         t.expect(out.size() + c.size() == 8 && all.alive() == 8);
+     }},
+    {"a scheduler",
+     [](test::trial& t) {
+         bide::run_loop loop;
+         ending e;
+         const bool done = connects(t, e, with::scheduler(loop).schedule(), [&] { loop.run(); });
+         t.expect(done && e.value && !t.has_failed()); // nothing allocates
+     }},
+};
+
 } // namespace
 
 TEST_CASE("senders: an operation begins in start(), and sends its value where it is released") {
@@ -170,138 +290,7 @@ TEST_CASE("senders: an executor of bide is a scheduler") {
     CHECK(stopped.stopped);
 }
 
-// ---- Memory runs out
-
-namespace {
-
-// A copy of the receiver is left while `alive` has more than one owner.
-struct ending : ex::outcome<> {
-    std::shared_ptr<int> alive = std::make_shared<int>();
-};
-
-class tracked : public ex::receiver<> {
-public:
-    explicit tracked(ending& to) noexcept : receiver(to), alive_(to.alive) {}
-    template <class... V> void set_value(V&&...) && noexcept {
-        static_cast<receiver&&>(*this).set_value();
-    }
-
-private:
-    std::shared_ptr<int> alive_;
-};
-
-// Connects a sender, starts it and does the rest. What finds no memory throws from connect(), and
-// then the receiver is destroyed and was told nothing. Returns whether it was started.
-template <class Sender, class Rest>
-bool connects(test::trial& t, ending& to, Sender sender, Rest rest) {
-    bool is_connected = false;
-    const bool done = t.attempt([&] {
-        auto state = std::move(sender).connect(tracked(to));
-        is_connected = true;
-        state.start();
-        rest();
-    });
-    t.expect(done == is_connected);
-    t.expect(to.calls == (done ? 1 : 0));
-    t.expect(to.alive.use_count() == 1);
-    return done;
-}
-
-using item = test::counted_once;
-
-const test::scenario shortages[] = {
-    {"a permit that is free",
-     [](test::trial& t) {
-         bide::semaphore s(1);
-         ending e;
-         const bool done = connects(t, e, with::as_sender(s.async_acquire()), [] {});
-         t.expect(e.value.has_value() == done &&
-                  done != t.has_failed()); // only connect() allocates
-         t.expect(s.available() == 1 && s.waiters() == 0);
-     }},
-    {"a permit that is waited for",
-     [](test::trial& t) {
-         bide::semaphore s(0);
-         ending e;
-         const bool done = connects(t, e, with::as_sender(s.async_acquire()), [&] { s.release(); });
-         t.expect(e.value.has_value() == done && done != t.has_failed());
-         t.expect(s.available() == done && s.waiters() == 0);
-     }},
-    {"a wait that is stopped",
-     [](test::trial& t) {
-         bide::semaphore s(1);
-         ending e;
-         const bool done = connects(t, e, with::as_sender(s.async_acquire(2)), [&] {
-             e.stop.request_stop();
-             static_cast<void>(e.over.wait_for(test::patience));
-         });
-         t.expect(e.stopped == done && done != t.has_failed());
-         t.expect(s.available() == 1 && s.waiters() == 0);
-     },
-     true},
-    {"an item that the operation owns",
-     [](test::trial& t) {
-         test::tally all;
-         bide::channel<item> c(1);
-         ending e;
-         const bool done = connects(t, e, with::as_sender(c.async_send(item(all, 0))), [] {});
-         t.expect(c.size() == (done ? 1u : 0u) && all.alive() == done);
-     }},
-    {"an item that stays with its sender",
-     [](test::trial& t) {
-         test::tally all;
-         bide::channel<item> c(1);
-         item mine(all, 7);
-         ending e;
-         const bool done = connects(t, e, with::as_sender(c.async_send_from(mine)), [] {});
-         t.expect(mine.number() == (done ? -1 : 7) && c.size() == (done ? 1u : 0u));
-     }},
-    {"an item that is received",
-     [](test::trial& t) {
-         test::tally all;
-         bide::channel<item> c(1);
-         t.expect(c.try_send(item(all, 0)).has_value());
-         ending e;
-         const bool done = connects(t, e, with::as_sender(c.async_recv()), [] {});
-         t.expect(c.size() == (done ? 0u : 1u) && all.alive() == !done);
-     }},
-    {"items into a vector that finds no memory: set_error",
-     [](test::trial& t) {
-         test::tally all;
-         bide::channel<item> c(8);
-         for (int i = 0; i < 8; ++i) {
-             t.expect(c.try_send(item(all, i)).has_value());
-         }
-         std::vector<item> out;
-         ending e;
-         const bool done = connects(t, e, with::as_sender(c.async_recv_n(out, 8)), [] {});
-         if (e.error) {
-             try {
-                 std::rethrow_exception(std::exchange(e.error, nullptr));
-             } catch (const std::bad_alloc&) {
-                 t.expect(t.has_failed());
-             }
-         }
-         t.expect(e.value.has_value() == (done && !t.has_failed()) && !e.stopped && !e.code);
-         t.expect(out.size() + c.size() == 8 && all.alive() == 8);
-     }},
-    {"a scheduler",
-     [](test::trial& t) {
-         bide::run_loop loop;
-         ending e;
-         const bool done = connects(t, e, with::scheduler(loop).schedule(), [&] { loop.run(); });
-         t.expect(done && e.value && !t.has_failed()); // nothing allocates
-     }},
-};
-
-} // namespace
-
 TEST_CASE("senders: where an allocation fails, connect() throws or the receiver is told",
           "[promise.out-of-memory]") {
-    if (!test::counts_allocations()) {
-        return;
-    }
-    for (const test::scenario& s : shortages) {
-        test::for_each_allocation_failure(s);
-    }
+    test::for_each_allocation_failure(shortages);
 }

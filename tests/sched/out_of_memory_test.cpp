@@ -19,19 +19,13 @@
 namespace {
 
 using namespace bide;
-using test::counted;
-using test::scenario;
-using test::tally;
-using test::trial;
-using test::with;
+using namespace test;
 
 // Requires that all spawned tasks have ended, and that one more runs.
 bool is_intact(scheduler& s) {
     const scheduler_stats now = s.stats();
     return now.spawned == now.completed && s.spawn([] { return 1; }).join() == 1;
 }
-
-// ---- Coroutines
 
 task<int> number(counted of) { co_return of.number(); }
 task<int> seven(scheduler&, tally& all) { return number(counted(all, 7)); }
@@ -140,8 +134,6 @@ void get_seven(trial& t, join_handle<int> (*spawn)(scheduler&, tally&)) {
         t.expect(got == (done ? 7 : 0));
     });
 }
-
-// ---- Scenarios
 
 const scenario schedulers[] = {
     {"scheduler: construction",
@@ -483,20 +475,11 @@ std::string starts_service(std::size_t n, test::shortage how) {
 
 #endif
 
-template <std::size_t N> void run_all(const scenario (&of)[N]) {
-    if (!test::counts_allocations()) {
-        return;
-    }
-    for (const scenario& s : of) {
-        test::for_each_allocation_failure(s);
-    }
-}
-
 } // namespace
 
 TEST_CASE("scheduler: if an allocation or a thread fails, it throws and counts every task",
           "[promise.out-of-memory]") {
-    run_all(schedulers);
+    for_each_allocation_failure(schedulers);
 }
 
 TEST_CASE("scheduler: if no thread can replace a blocked worker, one is started later") {
@@ -522,16 +505,18 @@ TEST_CASE("scheduler: if no thread can replace a blocked worker, one is started 
 
 TEST_CASE("compose: if an allocation fails, it throws after all children have ended",
           "[promise.out-of-memory]") {
-    run_all(compositions);
+    for_each_allocation_failure(compositions);
 }
 
 TEST_CASE("fork_join: if an allocation fails, no arm is lost and none runs twice",
           "[promise.out-of-memory]") {
-    run_all(forks);
+    for_each_allocation_failure(forks);
 }
 
 #if defined(__linux__)
-TEST_CASE("epoll_driver: if an allocation fails, the wait fails") { run_all(drivers); }
+TEST_CASE("epoll_driver: if an allocation fails, the wait fails") {
+    for_each_allocation_failure(drivers);
+}
 #endif
 
 #if BIDE_TESTS_CAN_DIE_AT_WORK
@@ -579,8 +564,6 @@ TEST_CASE("scheduler: a noexcept function without memory terminates with a messa
 }
 
 #endif
-
-// ---- The system refuses a thread for a while
 
 #if defined(BIDE_TESTS_WRAP_THREADS)
 

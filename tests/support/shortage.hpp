@@ -128,6 +128,13 @@ inline void for_each_allocation_failure(const scenario& s) {
     }
 }
 
+// All of them, in a program that counts allocations.
+template <std::size_t N> void for_each_allocation_failure(const scenario (&of)[N]) {
+    for (std::size_t i = 0; counts_allocations() && i < N; ++i) {
+        for_each_allocation_failure(of[i]);
+    }
+}
+
 } // namespace test
 
 #endif

@@ -23,19 +23,7 @@ using test::trial;
 // An attempt that has to succeed.
 template <class F> void runs(trial& t, F&& f) { t.expect(t.attempt(f) && !t.has_failed()); }
 
-// Locks it in every form that a thread has, free and taken.
-template <class Mutex> void lock_in_every_form(Mutex& m, const std::stop_source& stop) {
-    m.lock();
-    static_cast<void>(m.try_lock());
-    static_cast<void>(m.try_lock_for(1us));
-    m.unlock();
-    if (m.lock(stop.get_token())) {
-        m.unlock();
-    }
-}
-
-// ---- Coroutines, made before memory runs out: a frame is an allocation
-
+// The coroutines are made before memory runs out: a frame is an allocation.
 template <class Mutex> bide::task<> locks(Mutex& m) {
     {
         auto held = co_await m.async_lock();
@@ -43,6 +31,31 @@ template <class Mutex> bide::task<> locks(Mutex& m) {
     }
     auto again = co_await m.async_lock().as_result();
 }
+
+// Locks it in every form that a thread has, free and taken, and in coroutines.
+template <class Mutex> void lock_in_every_form(trial& t) {
+    Mutex m;
+    const std::stop_source stop; // allocates
+    auto all = locks(m);
+    runs(t, [&] {
+        m.lock();
+        static_cast<void>(m.try_lock());
+        static_cast<void>(m.try_lock_for(1us));
+        m.unlock();
+        if (m.lock(stop.get_token())) {
+            m.unlock();
+        }
+        if constexpr (requires { m.lock_shared(); }) {
+            m.lock_shared();
+            static_cast<void>(m.try_lock_for(1us));
+            m.unlock_shared();
+        }
+        bide::sync_wait(std::move(all));
+    });
+    t.expect(m.try_lock());
+    m.unlock();
+}
+
 bide::task<> acquires(bide::semaphore& s, std::stop_token stop) {
     auto one = co_await s.async_acquire();
     auto late = co_await s.async_acquire().with_timeout(1us);
@@ -139,45 +152,9 @@ const scenario scenarios[] = {
          }
          t.expect(s.available() == bide::semaphore::max());
      }},
-    {"mutex",
-     [](trial& t) {
-         bide::mutex m;
-         const std::stop_source stop; // allocates
-         auto all = locks(m);
-         runs(t, [&] {
-             lock_in_every_form(m, stop);
-             bide::sync_wait(std::move(all));
-         });
-         t.expect(m.try_lock());
-         m.unlock();
-     }},
-    {"adaptive_mutex",
-     [](trial& t) {
-         bide::adaptive_mutex m;
-         const std::stop_source stop; // allocates
-         auto all = locks(m);
-         runs(t, [&] {
-             lock_in_every_form(m, stop);
-             bide::sync_wait(std::move(all));
-         });
-         t.expect(m.try_lock());
-         m.unlock();
-     }},
-    {"shared_mutex",
-     [](trial& t) {
-         bide::shared_mutex m;
-         const std::stop_source stop; // allocates
-         auto all = locks(m);
-         runs(t, [&] {
-             lock_in_every_form(m, stop);
-             m.lock_shared();
-             static_cast<void>(m.try_lock_for(1us));
-             m.unlock_shared();
-             bide::sync_wait(std::move(all));
-         });
-         t.expect(m.try_lock());
-         m.unlock();
-     }},
+    {"mutex", &lock_in_every_form<bide::mutex>},
+    {"adaptive_mutex", &lock_in_every_form<bide::adaptive_mutex>},
+    {"shared_mutex", &lock_in_every_form<bide::shared_mutex>},
     {"synchronized_value",
      [](trial& t) {
          bide::synchronized_value<std::string> v("old");
@@ -206,10 +183,5 @@ const scenario scenarios[] = {
 
 TEST_CASE("sync: no operation needs memory, and what one throws has changed nothing",
           "[promise.out-of-memory]") {
-    if (!test::counts_allocations()) {
-        return;
-    }
-    for (const scenario& s : scenarios) {
-        test::for_each_allocation_failure(s);
-    }
+    test::for_each_allocation_failure(scenarios);
 }
