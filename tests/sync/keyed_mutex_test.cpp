@@ -27,6 +27,37 @@ struct bad_hash {
     }
 };
 
+// A key whose copy and comparison throw on demand: when `left` calls have been made.
+struct fragile {
+    int number;
+
+    explicit fragile(int n) : number(n) { ++alive; }
+    fragile(const fragile& other) : number(other.number) {
+        use(copies_left);
+        ++alive;
+    }
+    fragile& operator=(const fragile&) = delete;
+    ~fragile() { --alive; }
+    void operator&() const = delete;
+
+    static void use(int& left) {
+        if (left >= 0 && left-- == 0) {
+            throw std::runtime_error("fragile");
+        }
+    }
+
+    inline static int copies_left = -1, looks_left = -1, alive = 0;
+};
+struct same_hash {
+    std::size_t operator()(const fragile&) const { return 1; }
+};
+struct equal_fragile {
+    bool operator()(const fragile& a, const fragile& b) const {
+        fragile::use(fragile::looks_left);
+        return a.number == b.number;
+    }
+};
+
 } // namespace
 
 TEST_CASE("keyed_mutex: a key has one holder, and keys do not wait for each other") {
@@ -123,41 +154,6 @@ TEST_CASE("keyed_mutex: equal hashes are told apart, and what Hash throws locks 
     static_cast<void>(m.async_lock(4)); // an operation that is not awaited locks nothing
     CHECK(m.try_lock(4));
 }
-
-namespace {
-
-// A key whose copy and comparison throw on demand: when `left` calls have been made.
-struct fragile {
-    int number;
-
-    explicit fragile(int n) : number(n) { ++alive; }
-    fragile(const fragile& other) : number(other.number) {
-        use(copies_left);
-        ++alive;
-    }
-    fragile& operator=(const fragile&) = delete;
-    ~fragile() { --alive; }
-    void operator&() const = delete;
-
-    static void use(int& left) {
-        if (left >= 0 && left-- == 0) {
-            throw std::runtime_error("fragile");
-        }
-    }
-
-    inline static int copies_left = -1, looks_left = -1, alive = 0;
-};
-struct same_hash {
-    std::size_t operator()(const fragile&) const { return 1; }
-};
-struct equal_fragile {
-    bool operator()(const fragile& a, const fragile& b) const {
-        fragile::use(fragile::looks_left);
-        return a.number == b.number;
-    }
-};
-
-} // namespace
 
 TEST_CASE("keyed_mutex: what Equal or the copy of a key throws locks nothing and loses no key",
           "[promise.user-exception]") {

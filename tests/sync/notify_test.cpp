@@ -52,58 +52,6 @@ private:
     bide::notify::waiter wait_;
 };
 
-} // namespace
-
-// ---- The permit
-
-TEST_CASE("notify: it can be constant-initialised") {
-    CHECK_FALSE(ready_at_start.try_wait());
-    ready_at_start.notify_one();
-    CHECK(ready_at_start.try_wait());
-}
-
-// ---- Order
-
-TEST_CASE("notify: notify_all() lets every present waiter through, of every kind") {
-    using platform = test::observing<test::native>;
-    bide::basic_notify<platform> n;
-    std::stop_source never;
-    test::journal turns;
-    std::atomic<what> ends[2] = {};
-    bool good[4] = {};
-    note_turn(n, turns, 0);
-    test::team threads(4, [&](int i) {
-        switch (i) {
-        case 0: n.wait(), good[i] = true; break;
-        case 1: good[i] = n.wait_for(1h); break;
-        case 2: good[i] = n.wait(never.get_token()).has_value(); break;
-        default: {
-            typename bide::basic_notify<platform>::listener mine(n);
-            mine.wait();
-            good[i] = true;
-        }
-        }
-    });
-    REQUIRE(test::are_asleep<test::native>(4));
-    note_stopped(n, never.get_token(), ends[0]);
-    note_late(n, 1h, ends[1]);
-    note_turn(n, turns, 1);
-    n.notify_all();
-    CHECK(turns.entries() == counts{0, 1});
-    CHECK(ends[0] == what::through);
-    CHECK(ends[1] == what::through);
-    threads.join();
-    for (const bool g : good) {
-        CHECK(g);
-    }
-    CHECK_FALSE(n.try_wait()); // nothing is stored
-    CHECK_FALSE(n.wait_for(0s));
-}
-
-// ---- Listeners
-
-namespace {
-
 // What a notify has to do: its waiters, in order, and what each was given.
 struct model {
     enum gift { nothing, one, all };
@@ -313,6 +261,48 @@ private:
 
 } // namespace
 
+TEST_CASE("notify: it can be constant-initialised") {
+    CHECK_FALSE(ready_at_start.try_wait());
+    ready_at_start.notify_one();
+    CHECK(ready_at_start.try_wait());
+}
+
+TEST_CASE("notify: notify_all() lets every present waiter through, of every kind") {
+    using platform = test::observing<test::native>;
+    bide::basic_notify<platform> n;
+    std::stop_source never;
+    test::journal turns;
+    std::atomic<what> ends[2] = {};
+    bool good[4] = {};
+    note_turn(n, turns, 0);
+    test::team threads(4, [&](int i) {
+        switch (i) {
+        case 0: n.wait(), good[i] = true; break;
+        case 1: good[i] = n.wait_for(1h); break;
+        case 2: good[i] = n.wait(never.get_token()).has_value(); break;
+        default: {
+            typename bide::basic_notify<platform>::listener mine(n);
+            mine.wait();
+            good[i] = true;
+        }
+        }
+    });
+    REQUIRE(test::are_asleep<test::native>(4));
+    note_stopped(n, never.get_token(), ends[0]);
+    note_late(n, 1h, ends[1]);
+    note_turn(n, turns, 1);
+    n.notify_all();
+    CHECK(turns.entries() == counts{0, 1});
+    CHECK(ends[0] == what::through);
+    CHECK(ends[1] == what::through);
+    threads.join();
+    for (const bool g : good) {
+        CHECK(g);
+    }
+    CHECK_FALSE(n.try_wait()); // nothing is stored
+    CHECK_FALSE(n.wait_for(0s));
+}
+
 TEST_CASE("notify: waiters of each kind get, keep and pass on what a queue with one permit gives",
           "[promise.notify-remembered]") {
     game().play(4'000);
@@ -341,8 +331,6 @@ TEST_CASE("notify: the wait of a cancelled task leaves its listener enabled") {
     CHECK(stopped);
     CHECK(is_let_through);
 }
-
-// ---- Waits that end early
 
 TEST_CASE("notify: a select that happens otherwise takes no notification") {
     bide::notify n;
@@ -407,8 +395,6 @@ TEST_CASE("notify: a seat whose choice selects another wait keeps its mark, and 
     CHECK_FALSE(q.try_take());
     q.require_no_waiters();
 }
-
-// ---- Memory, the end
 
 TEST_CASE("notify: no wait of a listener allocates", "[promise.no-wait-allocates]") {
     bide::notify n;

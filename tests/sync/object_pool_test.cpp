@@ -97,6 +97,45 @@ test::held_on<test::manual_executor> hold_on(test::manual_executor&, Pool& p, bo
     mine = true;
 }
 
+// Its destructor, its factory and its check use the pool, which must hold no lock then.
+struct inquisitive {
+    bide::object_pool<inquisitive>** of;
+    std::size_t* seen;
+
+    inquisitive(bide::object_pool<inquisitive>** pool, std::size_t* sum) : of(pool), seen(sum) {}
+    inquisitive(const inquisitive&) = delete;
+    inquisitive& operator=(const inquisitive&) = delete;
+    ~inquisitive() { look(); }
+    bool look() const {
+        *seen += (*of)->size() + (*of)->idle() + (*of)->trim();
+        return true;
+    }
+};
+
+// Overloads what a pool might use by mistake.
+struct hostile {
+    explicit hostile(int n) : number(n) {}
+    hostile(hostile&&) = delete;
+    hostile* operator&() = delete;
+    const hostile* operator&() const = delete;
+    template <class U> void operator,(U&&) const = delete;
+    static void* operator new(std::size_t) = delete;
+    static void operator delete(void*) = delete;
+    int number;
+};
+// A check with an answer that is not a bool, and a callable that cannot be copied.
+struct yes {
+    explicit operator bool() const noexcept { return true; }
+};
+struct check_once {
+    std::unique_ptr<int> counted = std::make_unique<int>(0);
+    yes operator()(hostile& h) {
+        *counted += h.number;
+        return {};
+    }
+};
+int global_number() { return 7; }
+
 } // namespace
 
 TEST_CASE("object_pool: objects are made on demand, lent again, the last returned first") {
@@ -478,25 +517,6 @@ TEST_CASE("object_pool: an object that is granted before the close is refused af
     CHECK(all.made == 1);
 }
 
-namespace {
-
-// Its destructor, its factory and its check use the pool, which must hold no lock then.
-struct inquisitive {
-    bide::object_pool<inquisitive>** of;
-    std::size_t* seen;
-
-    inquisitive(bide::object_pool<inquisitive>** pool, std::size_t* sum) : of(pool), seen(sum) {}
-    inquisitive(const inquisitive&) = delete;
-    inquisitive& operator=(const inquisitive&) = delete;
-    ~inquisitive() { look(); }
-    bool look() const {
-        *seen += (*of)->size() + (*of)->idle() + (*of)->trim();
-        return true;
-    }
-};
-
-} // namespace
-
 TEST_CASE("object_pool: its callables and destructors run without a lock") {
     std::size_t seen = 0;
     bide::object_pool<inquisitive>* at = nullptr;
@@ -522,34 +542,6 @@ TEST_CASE("object_pool: its callables and destructors run without a lock") {
     }
     CHECK(seen != 0);
 }
-
-namespace {
-
-// Overloads what a pool might use by mistake.
-struct hostile {
-    explicit hostile(int n) : number(n) {}
-    hostile(hostile&&) = delete;
-    hostile* operator&() = delete;
-    const hostile* operator&() const = delete;
-    template <class U> void operator,(U&&) const = delete;
-    static void* operator new(std::size_t) = delete;
-    static void operator delete(void*) = delete;
-    int number;
-};
-// A check with an answer that is not a bool, and a callable that cannot be copied.
-struct yes {
-    explicit operator bool() const noexcept { return true; }
-};
-struct check_once {
-    std::unique_ptr<int> counted = std::make_unique<int>(0);
-    yes operator()(hostile& h) {
-        *counted += h.number;
-        return {};
-    }
-};
-int global_number() { return 7; }
-
-} // namespace
 
 TEST_CASE("object_pool: its objects and callables may be of any type") {
     bide::object_pool<hostile> p(

@@ -261,26 +261,6 @@ private:
     bool good_ = true;
 };
 
-} // namespace
-
-TEST_CASE("semaphore: random steps do what a number and a list would do",
-          "[promise.no-overtaking][promise.giving-up-passes-on]") {
-    const test::stress_time time;
-    test::jitter chance(test::run_seed());
-    std::uint64_t games = 0;
-    do {
-        game g(chance, static_cast<std::ptrdiff_t>(chance.below(4)));
-        for (int step = 0; step < 300; ++step) {
-            if (!g.step()) {
-                FAIL("game " << games << ", step " << step);
-            }
-        }
-        ++games;
-    } while (time.is_left());
-}
-
-namespace {
-
 // Stays inside until it is destroyed.
 template <class Mutex>
 test::held inside(Mutex& m, [[maybe_unused]] bool reads, test::journal& turns, int name) {
@@ -344,6 +324,22 @@ template <class Mutex> bool is_as_expected(test::jitter& chance, std::ptrdiff_t 
 }
 
 } // namespace
+
+TEST_CASE("semaphore: random steps do what a number and a list would do",
+          "[promise.no-overtaking][promise.giving-up-passes-on]") {
+    const test::stress_time time;
+    test::jitter chance(test::run_seed());
+    std::uint64_t games = 0;
+    do {
+        game g(chance, static_cast<std::ptrdiff_t>(chance.below(4)));
+        for (int step = 0; step < 300; ++step) {
+            if (!g.step()) {
+                FAIL("game " << games << ", step " << step);
+            }
+        }
+        ++games;
+    } while (time.is_left());
+}
 
 TEST_CASE("mutex, shared_mutex: random steps do what a number and a list would do") {
     const test::stress_time time;

@@ -43,6 +43,28 @@ const kind& each_kind() { return kinds[GENERATE(range(0, 4))]; }
 
 bool are_asleep(int n) { return test::are_asleep<test::native>(n); }
 
+test::detached upgrade_and_note(bide::shared_mutex& m, test::journal& turns, int name) {
+    const auto reading = co_await m.async_lock_upgradable();
+    turns.add(name);
+    const auto writing = co_await m.async_upgrade();
+    turns.add(name + 10);
+}
+test::held upgrade_and_hold(bide::shared_mutex& m, bool& mine) {
+    const auto reading = co_await m.async_lock_upgradable();
+    const auto writing = co_await m.async_upgrade();
+    mine = true;
+    co_await std::suspend_always();
+}
+test::held write_once(bide::shared_mutex& m, bool& mine) {
+    const auto held = co_await m.async_lock();
+    mine = true;
+}
+test::detached upgrade_in_time(bide::shared_mutex& m, std::stop_token stop, bide::errc& why) {
+    const auto reading = co_await m.async_lock_upgradable();
+    const auto writing = co_await m.async_upgrade().with_stop(stop);
+    why = writing ? bide::errc{} : writing.error();
+}
+
 } // namespace
 
 TEST_CASE("shared lock: one writer xor any number of readers", "[promise.biased-as-shared]") {
@@ -95,8 +117,6 @@ TEST_CASE("shared lock: readers have it at the same time") {
     }
     CHECK(m->is_free());
 }
-
-// ---- Order
 
 TEST_CASE("shared lock: readers behind a queued writer wait for it",
           "[promise.biased-writer-turn]") {
@@ -256,8 +276,6 @@ TEST_CASE("shared lock: a writer gets it although new readers keep coming",
     CHECK(written == 30);
 }
 
-// ---- Waits that end otherwise
-
 TEST_CASE("shared lock: a writer that gives up lets the readers behind it in",
           "[promise.giving-up-passes-on][promise.biased-writer-turn]") {
     const kind& of = each_kind();
@@ -310,8 +328,6 @@ TEST_CASE("shared lock: a writer that gives up lets the readers behind it in",
     CHECK(m->is_free());
 }
 
-// ---- Destruction and misuse
-
 TEMPLATE_TEST_CASE(
     "shared lock: its owner may destroy it before the unlocks of the last readers return", "",
     bide::shared_mutex, (bide::basic_biased_shared_mutex<test::native, 2>)) {
@@ -359,34 +375,6 @@ TEST_CASE("shared lock: unlocking it while it is not locked so terminates and na
 }
 
 #endif
-
-// ---- Upgrades
-
-namespace {
-
-test::detached upgrade_and_note(bide::shared_mutex& m, test::journal& turns, int name) {
-    const auto reading = co_await m.async_lock_upgradable();
-    turns.add(name);
-    const auto writing = co_await m.async_upgrade();
-    turns.add(name + 10);
-}
-test::held upgrade_and_hold(bide::shared_mutex& m, bool& mine) {
-    const auto reading = co_await m.async_lock_upgradable();
-    const auto writing = co_await m.async_upgrade();
-    mine = true;
-    co_await std::suspend_always();
-}
-test::held write_once(bide::shared_mutex& m, bool& mine) {
-    const auto held = co_await m.async_lock();
-    mine = true;
-}
-test::detached upgrade_in_time(bide::shared_mutex& m, std::stop_token stop, bide::errc& why) {
-    const auto reading = co_await m.async_lock_upgradable();
-    const auto writing = co_await m.async_upgrade().with_stop(stop);
-    why = writing ? bide::errc{} : writing.error();
-}
-
-} // namespace
 
 TEST_CASE("shared_mutex: one upgradable reader beside readers, and it becomes the writer",
           "[promise.upgrade]") {

@@ -54,6 +54,11 @@ struct refuses {
     explicit refuses(int) { throw std::runtime_error("no"); }
 };
 
+struct without_address {
+    void operator&() const = delete;
+    int n = 0;
+};
+
 } // namespace
 
 TEMPLATE_TEST_CASE("synchronized_value: it is made of its value's arguments", "", bide::mutex,
@@ -260,15 +265,6 @@ TEMPLATE_TEST_CASE("synchronized_value: threads and coroutines count together", 
     });
     CHECK(*v.lock() == 3 * rounds + tried[2]);
 }
-
-namespace {
-
-struct without_address {
-    void operator&() const = delete;
-    int n = 0;
-};
-
-} // namespace
 
 TEST_CASE("synchronized_value: its value may have an operator& of its own") {
     bide::synchronized_value<without_address> v;
