@@ -168,6 +168,44 @@ test::container_shape with_boot_id(std::string id, std::int64_t boottime_s) {
 
 #endif
 
+using bide::durable::boottime_ms;
+
+// Changes the record in the store by f().
+void edit(const store& in, const std::string& directory,
+          const std::function<void(bide::durable::record&)>& f) {
+    slot_ref slot = in.open(directory);
+    const auto there = slot.load();
+    REQUIRE(there);
+    auto record = bide::durable::decode(there->value);
+    REQUIRE(record);
+    f(*record);
+    REQUIRE(slot.compare_exchange(there->version, bide::durable::encode(*record)).status ==
+            bide::cas_status::stored);
+}
+
+bide::slot_version version_of(const store& in, const std::string& directory) {
+    slot_ref slot = in.open(directory);
+    const auto there = slot.load();
+    return there ? there->version : 0;
+}
+
+// One step of an acquisition by a ticket of this name, which is bound to no process.
+int steps(const place& there, const store& in, const char* nonce, std::chrono::milliseconds lease) {
+    return answer(there, [&] {
+        bide::durable_mutex lock(in.open(there.directory), with_lease(lease));
+        bide::durable_ticket ticket{"left", nonce, 1, false, 0};
+        const auto got = lock.try_acquire(ticket);
+        return !got ? failed : got->acquired ? granted : not_granted;
+    });
+}
+int renews(const place& there, const store& in, const char* nonce, std::int64_t fence) {
+    return answer(there, [&] {
+        bide::durable_mutex lock(in.open(there.directory), with_lease(1h));
+        const auto got = lock.renew(bide::durable_ticket{"left", nonce, 1, false, fence});
+        return !got ? failed : *got ? granted : not_granted;
+    });
+}
+
 } // namespace
 
 #if BIDE_TESTS_HAVE_CONTAINERS
@@ -224,48 +262,6 @@ TEST_CASE("containers: there are none on this system") {
 }
 
 #endif
-
-namespace {
-
-using bide::durable::boottime_ms;
-
-// Changes the record in the store by f().
-void edit(const store& in, const std::string& directory,
-          const std::function<void(bide::durable::record&)>& f) {
-    slot_ref slot = in.open(directory);
-    const auto there = slot.load();
-    REQUIRE(there);
-    auto record = bide::durable::decode(there->value);
-    REQUIRE(record);
-    f(*record);
-    REQUIRE(slot.compare_exchange(there->version, bide::durable::encode(*record)).status ==
-            bide::cas_status::stored);
-}
-
-bide::slot_version version_of(const store& in, const std::string& directory) {
-    slot_ref slot = in.open(directory);
-    const auto there = slot.load();
-    return there ? there->version : 0;
-}
-
-// One step of an acquisition by a ticket of this name, which is bound to no process.
-int steps(const place& there, const store& in, const char* nonce, std::chrono::milliseconds lease) {
-    return answer(there, [&] {
-        bide::durable_mutex lock(in.open(there.directory), with_lease(lease));
-        bide::durable_ticket ticket{"left", nonce, 1, false, 0};
-        const auto got = lock.try_acquire(ticket);
-        return !got ? failed : got->acquired ? granted : not_granted;
-    });
-}
-int renews(const place& there, const store& in, const char* nonce, std::int64_t fence) {
-    return answer(there, [&] {
-        bide::durable_mutex lock(in.open(there.directory), with_lease(1h));
-        const auto got = lock.renew(bide::durable_ticket{"left", nonce, 1, false, fence});
-        return !got ? failed : *got ? granted : not_granted;
-    });
-}
-
-} // namespace
 
 // A record from before a reboot, or from before a clock was set: its times mean nothing. No
 // contender acquires the lock at once, and none waits for longer than the length of the lease.

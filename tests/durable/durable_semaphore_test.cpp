@@ -22,6 +22,49 @@ durable_options on_callers_clock() {
     return o;
 }
 
+// A minimal store with transactions.
+struct tiny_database {
+    slot_snapshot lock;
+    int work = 0;
+};
+struct tiny_transaction {
+    tiny_database& of;
+    tiny_database draft = of;
+    bool is_aborted = false;
+    void commit() { of = draft; }
+};
+class tiny_slot {
+public:
+    static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
+    using transaction = tiny_transaction;
+    explicit tiny_slot(tiny_database& of) : of_(&of) {}
+    result<slot_snapshot, std::error_code> load() { return of_->lock; }
+    cas_result compare_exchange(slot_version v, std::string_view value) {
+        return write(*of_, v, value);
+    }
+    result<slot_snapshot, std::error_code> load_in(transaction& in) {
+        if (in.is_aborted) {
+            return unexpected{std::make_error_code(std::errc::io_error)};
+        }
+        return in.draft.lock;
+    }
+    std::string explain() const { return "the transaction was aborted"; }
+    cas_result compare_exchange_in(transaction& in, slot_version v, std::string_view value) {
+        return write(in.draft, v, value);
+    }
+
+private:
+    static cas_result write(tiny_database& d, slot_version v, std::string_view value) {
+        if (d.lock.version != v) {
+            return {cas_status::conflict, 0, {}, {}};
+        }
+        d.lock.value = value;
+        return {cas_status::stored, ++d.lock.version, {}, {}};
+    }
+    tiny_database* of_;
+};
+static_assert(transactional_slot<tiny_slot>);
+
 } // namespace
 
 TEST_CASE("durable_semaphore: single steps depend on the caller's time only") {
@@ -285,53 +328,6 @@ TEST_CASE("durable_semaphore: a stored value that is no record is an error, not 
     REQUIRE(s.release(t).error() == durable_errc::corrupt_record);
     REQUIRE(slot.load()->value == "{\"v\":1}");
 }
-
-namespace {
-
-// A minimal store with transactions.
-struct tiny_database {
-    slot_snapshot lock;
-    int work = 0;
-};
-struct tiny_transaction {
-    tiny_database& of;
-    tiny_database draft = of;
-    bool is_aborted = false;
-    void commit() { of = draft; }
-};
-class tiny_slot {
-public:
-    static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
-    using transaction = tiny_transaction;
-    explicit tiny_slot(tiny_database& of) : of_(&of) {}
-    result<slot_snapshot, std::error_code> load() { return of_->lock; }
-    cas_result compare_exchange(slot_version v, std::string_view value) {
-        return write(*of_, v, value);
-    }
-    result<slot_snapshot, std::error_code> load_in(transaction& in) {
-        if (in.is_aborted) {
-            return unexpected{std::make_error_code(std::errc::io_error)};
-        }
-        return in.draft.lock;
-    }
-    std::string explain() const { return "the transaction was aborted"; }
-    cas_result compare_exchange_in(transaction& in, slot_version v, std::string_view value) {
-        return write(in.draft, v, value);
-    }
-
-private:
-    static cas_result write(tiny_database& d, slot_version v, std::string_view value) {
-        if (d.lock.version != v) {
-            return {cas_status::conflict, 0, {}, {}};
-        }
-        d.lock.value = value;
-        return {cas_status::stored, ++d.lock.version, {}, {}};
-    }
-    tiny_database* of_;
-};
-static_assert(transactional_slot<tiny_slot>);
-
-} // namespace
 
 TEST_CASE(
     "durable_semaphore: in a transaction the lock and the work change together or not at all") {

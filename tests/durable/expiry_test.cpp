@@ -35,6 +35,14 @@ origin here() {
     return o;
 }
 
+struct marks final : process_knowledge {
+    bool runs(const origin&) const noexcept override { return false; }
+    bide::presence is_present(std::int64_t mark) const override {
+        return mark == 7 ? says : bide::presence::unknown;
+    }
+    bide::presence says = bide::presence::unknown;
+};
+
 } // namespace
 
 TEST_CASE(
@@ -57,18 +65,6 @@ TEST_CASE(
         REQUIRE_FALSE(by_clock.bounded_by(seen, 5111, 0.1).expired(r.holders[0], 0));
     }
 }
-
-namespace {
-
-struct marks final : process_knowledge {
-    bool runs(const origin&) const noexcept override { return false; }
-    bide::presence is_present(std::int64_t mark) const override {
-        return mark == 7 ? says : bide::presence::unknown;
-    }
-    bide::presence says = bide::presence::unknown;
-};
-
-} // namespace
 
 TEST_CASE("expiry: a process that cannot be looked up has ended when its mark is gone") {
     using bide::presence;

@@ -20,11 +20,7 @@
 #include <unistd.h>
 
 using namespace bide;
-using test::place;
-using test::threads_called;
-using test::valve;
-using test::valved_slot;
-using test::within;
+using namespace test;
 
 namespace {
 

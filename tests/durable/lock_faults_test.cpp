@@ -106,6 +106,18 @@ test::detached hold_once(durable_mutex& m, std::atomic<int>& done) {
     done = done + 1;
 }
 
+// Its store is full.
+struct full_slot {
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
+    result<slot_snapshot, std::error_code> load() { return of.load(); }
+    cas_result compare_exchange(slot_version, std::string_view) {
+        ++*writes;
+        return {cas_status::failed, 0, {}, std::make_error_code(std::errc::no_space_on_device)};
+    }
+    memory_slot of;
+    std::shared_ptr<int> writes = std::make_shared<int>(0);
+};
+
 } // namespace
 
 TEST_CASE(
@@ -281,22 +293,6 @@ TEST_CASE("lock_faults: the lease monitor's thread is started later if it could 
                 return test::eventually([&] { return lost.stop_requested(); }) ? 0 : 1;
             }) == 0);
 }
-
-namespace {
-
-// Its store is full.
-struct full_slot {
-    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
-    result<slot_snapshot, std::error_code> load() { return of.load(); }
-    cas_result compare_exchange(slot_version, std::string_view) {
-        ++*writes;
-        return {cas_status::failed, 0, {}, std::make_error_code(std::errc::no_space_on_device)};
-    }
-    memory_slot of;
-    std::shared_ptr<int> writes = std::make_shared<int>(0);
-};
-
-} // namespace
 
 TEST_CASE("lock_faults: a lock that is held is busy, though what is seen of it cannot be stored") {
     memory_slot memory;

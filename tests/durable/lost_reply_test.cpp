@@ -176,6 +176,78 @@ void check_nobody_held_twice(const contest& c) {
     CHECK(c.refused == 0);
 }
 
+// A memory_slot with a server's clock.
+class clocked_memory {
+public:
+    static constexpr slot_guarantees guarantees{true, true, lock_clock::server};
+
+    clocked_memory(memory_slot on, std::atomic<std::int64_t>& offset_ms)
+        : on_(std::move(on)), offset_ms_(&offset_ms) {}
+
+    loaded load() {
+        auto there = on_.load();
+        there->server_ms = *server_now();
+        return there;
+    }
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        return on_.compare_exchange(version, value);
+    }
+    result<std::int64_t, std::error_code> server_now() {
+        return bide::durable::unix_ms() + offset_ms_->load();
+    }
+
+private:
+    memory_slot on_;
+    std::atomic<std::int64_t>* offset_ms_;
+};
+
+constexpr std::int64_t hour_ms = 3'600'000;
+
+// Two locks of one store, whose clock differs by so much.
+struct clocked_pair {
+    memory_slot memory;
+    std::atomic<std::int64_t> offset{0};
+    durable_mutex first{slot_ref(clocked_memory(memory, offset)), with_lease(60s)};
+    durable_mutex second{slot_ref(clocked_memory(memory, offset)), with_lease(60s)};
+};
+
+// The store as a machine with a differing clock sees it: its own times come out right.
+class skewed_slot {
+public:
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
+
+    skewed_slot(memory_slot on, std::int64_t offset_ms)
+        : on_(std::move(on)), offset_ms_(offset_ms) {}
+
+    loaded load() {
+        auto there = on_.load();
+        if (there->version != 0) {
+            there->value = shifted(there->value, -offset_ms_);
+        }
+        return there;
+    }
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        cas_result swapped = on_.compare_exchange(version, shifted(value, offset_ms_));
+        swapped.current.reset();
+        return swapped;
+    }
+
+private:
+    static std::string shifted(std::string_view value, std::int64_t by_ms) {
+        bide::durable::record r = *bide::durable::decode(value);
+        for (auto& h : r.holders) {
+            h.expires_at += by_ms;
+        }
+        for (auto& w : r.waiters) {
+            w.expires_at += by_ms;
+        }
+        return bide::durable::encode(r);
+    }
+
+    memory_slot on_;
+    std::int64_t offset_ms_;
+};
+
 } // namespace
 
 TEST_CASE("durable locks: with lost replies, no two hold at once and no grant is left behind",
@@ -215,8 +287,6 @@ TEST_CASE("durable_guard: a release whose reply is lost counts as a release",
         CHECK(lock.try_acquire());
     }
 }
-
-// ---- a store that hangs
 
 TEST_CASE("durable_guard: if the store hangs, the guard is lost before another contender acquires "
           "the lock",
@@ -288,47 +358,6 @@ TEST_CASE(
     CHECK(lock.try_acquire().error() == durable_errc::storage_error);
 }
 
-// ---- clocks that are set
-
-namespace {
-
-// A memory_slot with a server's clock.
-class clocked_memory {
-public:
-    static constexpr slot_guarantees guarantees{true, true, lock_clock::server};
-
-    clocked_memory(memory_slot on, std::atomic<std::int64_t>& offset_ms)
-        : on_(std::move(on)), offset_ms_(&offset_ms) {}
-
-    loaded load() {
-        auto there = on_.load();
-        there->server_ms = *server_now();
-        return there;
-    }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
-        return on_.compare_exchange(version, value);
-    }
-    result<std::int64_t, std::error_code> server_now() {
-        return bide::durable::unix_ms() + offset_ms_->load();
-    }
-
-private:
-    memory_slot on_;
-    std::atomic<std::int64_t>* offset_ms_;
-};
-
-constexpr std::int64_t hour_ms = 3'600'000;
-
-// Two locks of one store, whose clock differs by so much.
-struct clocked_pair {
-    memory_slot memory;
-    std::atomic<std::int64_t> offset{0};
-    durable_mutex first{slot_ref(clocked_memory(memory, offset)), with_lease(60s)};
-    durable_mutex second{slot_ref(clocked_memory(memory, offset)), with_lease(60s)};
-};
-
-} // namespace
-
 TEST_CASE(
     "durable locks: if a server's clock leaps forward, leases expire and their tokens are old") {
     clocked_pair p;
@@ -370,47 +399,6 @@ TEST_CASE("durable locks: if a server's clock is set back, the holder keeps its 
     CHECK(held->release());
     CHECK(p.second.try_acquire(waiting)->acquired);
 }
-
-namespace {
-
-// The store as a machine with a differing clock sees it: its own times come out right.
-class skewed_slot {
-public:
-    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
-
-    skewed_slot(memory_slot on, std::int64_t offset_ms)
-        : on_(std::move(on)), offset_ms_(offset_ms) {}
-
-    loaded load() {
-        auto there = on_.load();
-        if (there->version != 0) {
-            there->value = shifted(there->value, -offset_ms_);
-        }
-        return there;
-    }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
-        cas_result swapped = on_.compare_exchange(version, shifted(value, offset_ms_));
-        swapped.current.reset();
-        return swapped;
-    }
-
-private:
-    static std::string shifted(std::string_view value, std::int64_t by_ms) {
-        bide::durable::record r = *bide::durable::decode(value);
-        for (auto& h : r.holders) {
-            h.expires_at += by_ms;
-        }
-        for (auto& w : r.waiters) {
-            w.expires_at += by_ms;
-        }
-        return bide::durable::encode(r);
-    }
-
-    memory_slot on_;
-    std::int64_t offset_ms_;
-};
-
-} // namespace
 
 TEST_CASE("durable locks: observed leases are exclusive between clocks that are an hour apart",
           "[promise.durable-clocks]") {

@@ -101,56 +101,6 @@ bool random_requests_keep_the_rate(unsigned seed, std::int64_t skew_ms, std::int
     return keep_the_rate(std::move(all), r.rate, extra_ms * 1'000'000 + 2); // times are whole ns
 }
 
-} // namespace
-
-TEST_CASE("durable_rate_limiter: random requests, reboots and cancellations keep the rate",
-          "[promise.durable-rate]") {
-    for (unsigned seed = 0; seed < 100; ++seed) {
-        REQUIRE(random_requests_keep_the_rate(seed, 0, 1'000, 0));
-        REQUIRE(random_requests_keep_the_rate(seed, 40, 1'000, 40)); // clocks that differ by 40 ms
-    }
-}
-
-TEST_CASE("durable_rate_limiter: the check finds clocks that differ by more than the tolerance") {
-    bool all_kept = true;
-    for (unsigned seed = 0; seed < 100 && all_kept; ++seed) {
-        all_kept = random_requests_keep_the_rate(seed, 40, 0, 40);
-    }
-    REQUIRE_FALSE(all_kept);
-}
-
-TEST_CASE("durable_rate_limiter: a clock that is set back makes no wait longer") {
-    const auto ms = std::make_shared<std::atomic<std::int64_t>>(10'000'000);
-    const memory_slot slot;
-    durable_rate_limiter limiter(slot, 1, 10ms, 2, on_clock(ms));
-    REQUIRE(*limiter.try_acquire(2));
-    REQUIRE_FALSE(*limiter.try_acquire());
-    *ms = 5'000'000;
-    REQUIRE_FALSE(*limiter.try_acquire()); // refused, and the record begins at the new time
-    *ms += 10;
-    REQUIRE(*limiter.try_acquire());
-    REQUIRE_FALSE(*limiter.try_acquire());
-    *ms -= 500; // a clock that is behind, within the tolerance
-    REQUIRE_FALSE(*limiter.try_acquire());
-    *ms += 510;
-    REQUIRE(*limiter.try_acquire());
-}
-
-TEST_CASE("durable_rate_limiter: tokens of the time of a reboot are there afterwards") {
-    rate_record r;
-    r.rate = *token_rate::make(1, 1'000'000'000, 5);
-    r.at = {lock_clock::boottime, 900'000, 5'000'000, "a"};
-    REQUIRE(r.take(5, 0, "one") == 0);
-    r.advance({lock_clock::boottime, 10, 5'002'000, "b"}, 1'000);
-    REQUIRE(r.rate.available(r.debt) == 2);
-    r.advance({lock_clock::boottime, 20, 4'000'000, "c"}, 1'000); // the system clock was set back
-    REQUIRE(r.rate.available(r.debt) == 2);
-    r.advance({lock_clock::boottime, 1'020, 4'001'000, "c"}, 1'000);
-    REQUIRE(r.rate.available(r.debt) == 3);
-}
-
-namespace {
-
 // A slot that stores without a look at the version.
 class blind_slot {
 public:
@@ -206,7 +156,78 @@ template <class Slot> std::int64_t taken_by_threads(const Slot& slot) {
     return failed ? -1 : taken.load();
 }
 
+// A memory_slot without a clock, as etcd, or with one failure.
+struct clockless_slot : memory_slot {
+    static constexpr slot_guarantees guarantees{true, true, lock_clock::observed};
+};
+struct relaxed_slot : memory_slot { // may lose values, as Redis
+    static constexpr slot_guarantees guarantees{false, true, lock_clock::boottime};
+};
+class unsure_slot {
+public:
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
+    explicit unsure_slot(memory_slot of) : of_(std::move(of)) {}
+    result<slot_snapshot, std::error_code> load() { return of_.load(); }
+    cas_result compare_exchange(slot_version version, std::string_view value) {
+        const auto done = of_.compare_exchange(version, value);
+        if (++calls_ % 2 == 1) { // stored, and the reply is lost
+            return {cas_status::indeterminate, 0, {}, std::make_error_code(std::errc::io_error)};
+        }
+        return done;
+    }
+
+private:
+    memory_slot of_;
+    int calls_ = 0;
+};
+
 } // namespace
+
+TEST_CASE("durable_rate_limiter: random requests, reboots and cancellations keep the rate",
+          "[promise.durable-rate]") {
+    for (unsigned seed = 0; seed < 100; ++seed) {
+        REQUIRE(random_requests_keep_the_rate(seed, 0, 1'000, 0));
+        REQUIRE(random_requests_keep_the_rate(seed, 40, 1'000, 40)); // clocks that differ by 40 ms
+    }
+}
+
+TEST_CASE("durable_rate_limiter: the check finds clocks that differ by more than the tolerance") {
+    bool all_kept = true;
+    for (unsigned seed = 0; seed < 100 && all_kept; ++seed) {
+        all_kept = random_requests_keep_the_rate(seed, 40, 0, 40);
+    }
+    REQUIRE_FALSE(all_kept);
+}
+
+TEST_CASE("durable_rate_limiter: a clock that is set back makes no wait longer") {
+    const auto ms = std::make_shared<std::atomic<std::int64_t>>(10'000'000);
+    const memory_slot slot;
+    durable_rate_limiter limiter(slot, 1, 10ms, 2, on_clock(ms));
+    REQUIRE(*limiter.try_acquire(2));
+    REQUIRE_FALSE(*limiter.try_acquire());
+    *ms = 5'000'000;
+    REQUIRE_FALSE(*limiter.try_acquire()); // refused, and the record begins at the new time
+    *ms += 10;
+    REQUIRE(*limiter.try_acquire());
+    REQUIRE_FALSE(*limiter.try_acquire());
+    *ms -= 500; // a clock that is behind, within the tolerance
+    REQUIRE_FALSE(*limiter.try_acquire());
+    *ms += 510;
+    REQUIRE(*limiter.try_acquire());
+}
+
+TEST_CASE("durable_rate_limiter: tokens of the time of a reboot are there afterwards") {
+    rate_record r;
+    r.rate = *token_rate::make(1, 1'000'000'000, 5);
+    r.at = {lock_clock::boottime, 900'000, 5'000'000, "a"};
+    REQUIRE(r.take(5, 0, "one") == 0);
+    r.advance({lock_clock::boottime, 10, 5'002'000, "b"}, 1'000);
+    REQUIRE(r.rate.available(r.debt) == 2);
+    r.advance({lock_clock::boottime, 20, 4'000'000, "c"}, 1'000); // the system clock was set back
+    REQUIRE(r.rate.available(r.debt) == 2);
+    r.advance({lock_clock::boottime, 1'020, 4'001'000, "c"}, 1'000);
+    REQUIRE(r.rate.available(r.debt) == 3);
+}
 
 TEST_CASE("durable_rate_limiter: threads get no more than the rate, and all of it",
           "[promise.durable-rate]") {
@@ -402,35 +423,6 @@ TEST_CASE("durable_rate_limiter: records of other kinds are refused and kept") {
     REQUIRE(durable_rate_limiter(rated, 1, 1h, 1, o).try_acquire().error() ==
             durable_errc::clock_mismatch);
 }
-
-namespace {
-
-// A memory_slot without a clock, as etcd, or with one failure.
-struct clockless_slot : memory_slot {
-    static constexpr slot_guarantees guarantees{true, true, lock_clock::observed};
-};
-struct relaxed_slot : memory_slot { // may lose values, as Redis
-    static constexpr slot_guarantees guarantees{false, true, lock_clock::boottime};
-};
-class unsure_slot {
-public:
-    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
-    explicit unsure_slot(memory_slot of) : of_(std::move(of)) {}
-    result<slot_snapshot, std::error_code> load() { return of_.load(); }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
-        const auto done = of_.compare_exchange(version, value);
-        if (++calls_ % 2 == 1) { // stored, and the reply is lost
-            return {cas_status::indeterminate, 0, {}, std::make_error_code(std::errc::io_error)};
-        }
-        return done;
-    }
-
-private:
-    memory_slot of_;
-    int calls_ = 0;
-};
-
-} // namespace
 
 TEST_CASE("durable_rate_limiter: a lost reply takes no token twice") {
     durable_rate_limiter limiter(unsure_slot(memory_slot()), 1, 1h, 4, unhurried());

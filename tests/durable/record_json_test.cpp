@@ -214,19 +214,6 @@ bool is_sound(const record& r) {
     return good;
 }
 
-} // namespace
-
-// ---- the format
-
-TEST_CASE("record_json: a record is written in, and read from, these bytes") {
-    REQUIRE(encode(example()) == example_text);
-    const auto r = decode(example_text);
-    REQUIRE(r);
-    REQUIRE(*r == example());
-}
-
-namespace {
-
 // A grant with a minimum hold time and a description, in a record of its own.
 record described_example() {
     record r;
@@ -260,7 +247,81 @@ constexpr std::string_view described_text =
     R"("holderId":"billing-9","labels":{"job":"report"},"nonce":"a1","refreshes":0,"ttlMs":30000,)"
     R"("weight":1}]})";
 
+enum class kind { number, name, list };
+
+// A field of the example; `is_required`: the record is corrupt without it.
+struct field {
+    std::string where;
+    kind is;
+    bool is_required;
+    std::int64_t least = 0; // of a number
+    std::int64_t most = largest_number;
+};
+
+std::vector<field> fields() {
+    std::vector<field> all = {{"/permits", kind::number, true, 1, largest_permits},
+                              {"/fence", kind::number, true, 42},
+                              {"/clock", kind::name, true},
+                              {"/holders", kind::list, true},
+                              {"/waiters", kind::list, true},
+                              {"/holders/0/fence", kind::number, true, 1, 41},
+                              {"/holders/0/lane", kind::number, true, 0, largest_permits},
+                              {"/holders/0/leaseMs", kind::number, true, 1, largest_duration},
+                              {"/holders/0/leaseExpiresAt", kind::number, true},
+                              {"/holders/0/renewals", kind::number, true},
+                              {"/waiters/0/ttlMs", kind::number, true, 1, largest_duration},
+                              {"/waiters/0/expiresAt", kind::number, true},
+                              {"/waiters/0/refreshes", kind::number, true}};
+    for (const std::string in : {"/holders/0/", "/waiters/0/"}) {
+        const field of_both[] = {{in + "holderId", kind::name, true},
+                                 {in + "nonce", kind::name, true},
+                                 {in + "weight", kind::number, true, 1, largest_permits},
+                                 {in + "host", kind::name, false},
+                                 {in + "boot", kind::name, false},
+                                 {in + "observed", kind::list, false},
+                                 {in + "observed/0/boot", kind::name, true},
+                                 {in + "observed/0/moves", kind::number, true},
+                                 {in + "observed/0/since", kind::number, true}};
+        all.insert(all.end(), std::begin(of_both), std::end(of_both));
+    }
+    return all;
+}
+
+// What is no number, no name, or no list of objects with the right fields.
+std::vector<json> not_of(const field& f) {
+    std::vector<json> wrong = {nullptr, true, json::object()};
+    if (f.is != kind::list) {
+        wrong.insert(wrong.end(), {json::array(), json(1.5)});
+    }
+    if (f.is == kind::number) {
+        wrong.insert(wrong.end(), {json("1"), json(1.0), json(-1), json(9'007'199'254'740'992),
+                                   json(18'446'744'073'709'551'615u), json(-9'007'199'254'740'992),
+                                   json(1e300)});
+    } else {
+        wrong.push_back(1);
+    }
+    if (f.is == kind::name) {
+        wrong.push_back(std::string(longest_name + 1, 'x'));
+    }
+    if (f.is == kind::list) {
+        for (const json& one : {json(1), json(nullptr), json::array(), json("x"), json::object()}) {
+            wrong.push_back(json::array({one, one}));
+        }
+    }
+    if (f.is_required || f.is == kind::list) {
+        wrong.push_back("");
+    }
+    return wrong;
+}
+
 } // namespace
+
+TEST_CASE("record_json: a record is written in, and read from, these bytes") {
+    REQUIRE(encode(example()) == example_text);
+    const auto r = decode(example_text);
+    REQUIRE(r);
+    REQUIRE(*r == example());
+}
 
 TEST_CASE("record_json: descriptions and minimum hold times are stored in these bytes") {
     REQUIRE(encode(described_example()) == described_text);
@@ -438,8 +499,6 @@ TEST_CASE("record_json: an admin's note may be of any length") {
     REQUIRE(comes_back(r));
 }
 
-// ---- unknown fields are kept
-
 TEST_CASE("record_json: unknown fields outlive a change of the record, at every level") {
     json object = example_json();
     const json unknown = {{"deep", {1, {{"er", nullptr}}}}, {"n", 1.5}, {"s", "\xc3\xa9\n"}};
@@ -481,8 +540,6 @@ TEST_CASE("record_json: unknown fields are written in alphabetical order, and kn
         REQUIRE(same(json::parse(encode(r)), json::parse(encode(fresh_record(terms{})))));
     }
 }
-
-// ---- an unreadable record is not an empty one
 
 TEST_CASE("record_json: a later format is refused") {
     for (const char* const v : {"2", "0", "-1", "9007199254740992", "18446744073709551615"}) {
@@ -529,77 +586,6 @@ TEST_CASE("record_json: a text that was cut off anywhere is corrupt") {
         REQUIRE(is_corrupt(example_text.substr(n + 1)));
     }
 }
-
-namespace {
-
-enum class kind { number, name, list };
-
-// A field of the example; `is_required`: the record is corrupt without it.
-struct field {
-    std::string where;
-    kind is;
-    bool is_required;
-    std::int64_t least = 0; // of a number
-    std::int64_t most = largest_number;
-};
-
-std::vector<field> fields() {
-    std::vector<field> all = {{"/permits", kind::number, true, 1, largest_permits},
-                              {"/fence", kind::number, true, 42},
-                              {"/clock", kind::name, true},
-                              {"/holders", kind::list, true},
-                              {"/waiters", kind::list, true},
-                              {"/holders/0/fence", kind::number, true, 1, 41},
-                              {"/holders/0/lane", kind::number, true, 0, largest_permits},
-                              {"/holders/0/leaseMs", kind::number, true, 1, largest_duration},
-                              {"/holders/0/leaseExpiresAt", kind::number, true},
-                              {"/holders/0/renewals", kind::number, true},
-                              {"/waiters/0/ttlMs", kind::number, true, 1, largest_duration},
-                              {"/waiters/0/expiresAt", kind::number, true},
-                              {"/waiters/0/refreshes", kind::number, true}};
-    for (const std::string in : {"/holders/0/", "/waiters/0/"}) {
-        const field of_both[] = {{in + "holderId", kind::name, true},
-                                 {in + "nonce", kind::name, true},
-                                 {in + "weight", kind::number, true, 1, largest_permits},
-                                 {in + "host", kind::name, false},
-                                 {in + "boot", kind::name, false},
-                                 {in + "observed", kind::list, false},
-                                 {in + "observed/0/boot", kind::name, true},
-                                 {in + "observed/0/moves", kind::number, true},
-                                 {in + "observed/0/since", kind::number, true}};
-        all.insert(all.end(), std::begin(of_both), std::end(of_both));
-    }
-    return all;
-}
-
-// What is no number, no name, or no list of objects with the right fields.
-std::vector<json> not_of(const field& f) {
-    std::vector<json> wrong = {nullptr, true, json::object()};
-    if (f.is != kind::list) {
-        wrong.insert(wrong.end(), {json::array(), json(1.5)});
-    }
-    if (f.is == kind::number) {
-        wrong.insert(wrong.end(), {json("1"), json(1.0), json(-1), json(9'007'199'254'740'992),
-                                   json(18'446'744'073'709'551'615u), json(-9'007'199'254'740'992),
-                                   json(1e300)});
-    } else {
-        wrong.push_back(1);
-    }
-    if (f.is == kind::name) {
-        wrong.push_back(std::string(longest_name + 1, 'x'));
-    }
-    if (f.is == kind::list) {
-        for (const json& one : {json(1), json(nullptr), json::array(), json("x"), json::object()}) {
-            wrong.push_back(json::array({one, one}));
-        }
-    }
-    if (f.is_required || f.is == kind::list) {
-        wrong.push_back("");
-    }
-    return wrong;
-}
-
-} // namespace
 
 TEST_CASE(
     "record_json: a field of another type, or a required one that is absent, makes the record "
@@ -759,8 +745,6 @@ TEST_CASE("record_json: text that is not UTF-8 is corrupt, and is never written"
     text.replace(text.find("billing-7"), 9, "\\ud800");
     REQUIRE(is_corrupt(text));
 }
-
-// ---- hostile input
 
 TEST_CASE("record_json: deep nesting is read or refused, and does not crash") {
     for (const std::size_t depth :

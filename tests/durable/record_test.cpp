@@ -11,12 +11,7 @@
 using namespace bide::durable;
 using namespace bide;
 
-using test::is;
-using test::is_refused;
-using test::table;
-using test::who;
-
-// ---- one permit
+using namespace test;
 
 TEST_CASE("record: the second and the third contender wait in the order of arrival",
           "[promise.durable-fifo]") {
@@ -38,8 +33,6 @@ TEST_CASE("record: the second and the third contender wait in the order of arriv
     REQUIRE(lock.r.waiters[1].ttl_ms == 90);
 }
 
-// ---- permits and weights
-
 TEST_CASE("record: when the tokens are used up, no contender is granted") {
     table lock;
     lock.r.fence = largest_number - 1;
@@ -49,8 +42,6 @@ TEST_CASE("record: when the tokens are used up, no contender is granted") {
     REQUIRE(lock.release("a", last.fence).changed);
     REQUIRE(is_refused(lock.acquire("b", 1001), durable_errc::corrupt_record));
 }
-
-// ---- waiting
 
 TEST_CASE("record: a waiter learns when the next lease expires, if that is known") {
     table lock(2);
@@ -78,8 +69,6 @@ TEST_CASE("record: a contender that moved stores its new origin in its grant and
     REQUIRE(lock.r.holders[0].from == now);
 }
 
-// ---- renewing
-
 TEST_CASE("record: counts of renewals and refreshes wrap to 0 at 2^53") {
     table lock;
     lock.t.lease_ms = 1000;
@@ -92,8 +81,6 @@ TEST_CASE("record: counts of renewals and refreshes wrap to 0 at 2^53") {
     REQUIRE(lock.r.holders[0].renewals == 0);
     REQUIRE(lock.r.waiters[0].refreshes == 0);
 }
-
-// ---- what is refused
 
 TEST_CASE("record: another number of permits is refused", "[promise.durable-permit-number]") {
     table lock(2);
@@ -188,8 +175,6 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
     REQUIRE(lock.r.holders[0].lease_ms <= largest_duration);
     REQUIRE(lock.r.holders[0].expires_at <= largest_number);
 }
-
-// ---- from outside
 
 TEST_CASE("record: unknown fields stay where they are") {
     table lock(2);
@@ -380,8 +365,6 @@ TEST_CASE("record: a release can spare one grant of its ticket") {
     REQUIRE(lock.release("a", 0, 1000, {.but = a.fence + 7}).status == release_status::released);
 }
 
-// ---- the minimum hold time
-
 TEST_CASE("record: a grant with a minimum hold time that is released early rests until then") {
     table lock;
     lock.t.at_least_ms = 250; // longer than the lease
@@ -431,8 +414,6 @@ TEST_CASE(
         REQUIRE(lock.r.holders[0].from == origin{.boot = "b2"});
     }
 }
-
-// ---- descriptions
 
 TEST_CASE("record: what a contender tells about itself goes from its place to its grant") {
     table lock;

@@ -28,6 +28,27 @@ void start_lease_monitor() {
     const auto g = m.acquire();
 }
 
+// A slot of a store that several locks share.
+struct sharing_slot : memory_slot {
+    std::string store() const { return "a store"; }
+    sharing_slot for_renewals() const { return *this; }
+};
+
+template <class Slot> void renews_without_its_lock() {
+    REQUIRE(test::in_some_time(100ms, [&](std::chrono::milliseconds lease) {
+        const Slot slot;
+        durable_mutex seen{memory_slot(slot)};
+        std::optional<durable_guard> held;
+        {
+            durable_mutex lock(slot, with_lease(lease));
+            auto got = lock.acquire();
+            held.emplace(std::move(*got));
+        }
+        test::eventually([&] { return renewals(seen) > 2 || !held->is_held(); });
+        return held->is_held();
+    }));
+}
+
 } // namespace
 
 TEST_CASE("renewer: no thread runs before the first renewal is due") {
@@ -87,31 +108,6 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
         return quick->is_held();
     }));
 }
-
-namespace {
-
-// A slot of a store that several locks share.
-struct sharing_slot : memory_slot {
-    std::string store() const { return "a store"; }
-    sharing_slot for_renewals() const { return *this; }
-};
-
-template <class Slot> void renews_without_its_lock() {
-    REQUIRE(test::in_some_time(100ms, [&](std::chrono::milliseconds lease) {
-        const Slot slot;
-        durable_mutex seen{memory_slot(slot)};
-        std::optional<durable_guard> held;
-        {
-            durable_mutex lock(slot, with_lease(lease));
-            auto got = lock.acquire();
-            held.emplace(std::move(*got));
-        }
-        test::eventually([&] { return renewals(seen) > 2 || !held->is_held(); });
-        return held->is_held();
-    }));
-}
-
-} // namespace
 
 TEST_CASE("renewer: a guard is renewed though its lock object has ended") {
     renews_without_its_lock<memory_slot>();

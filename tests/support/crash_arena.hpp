@@ -67,8 +67,6 @@ public:
     bool is_gated = true;             // the resource checks tokens
     bool lease_outlives_kill = false; // no other grant may come before a lease expires
 
-    // ---- for the parent
-
     // Returns a free cell for a new process, whose last process need not be remembered; -1: none is
     // free.
     int take_cell() noexcept {
@@ -86,8 +84,6 @@ public:
         }
         return -1;
     }
-
-    // ---- for a holder
 
     // The process was granted the lock. `newest_before` is newest_grant before it asked. `until` is
     // a time before the guard was asked, plus what remains.

@@ -141,8 +141,6 @@ struct crash_report {
     }
 };
 
-// ---- a process
-
 template <class Lock> class crash_worker {
 public:
     crash_worker(Lock& lock, crash_arena& arena, int me, const crash_options& o, std::uint32_t seed)
@@ -252,8 +250,6 @@ template <class Open, class F> void with_crash_lock(const Open& open, const cras
     }
 }
 
-// ---- the parent
-
 template <class Open> class crash_director {
 public:
     crash_director(Open open, const crash_options& o)
@@ -301,8 +297,6 @@ private:
         pid_t pid = 0;
         int cell = -1;
     };
-
-    // ---- helpers
 
     void fault(const std::string& what) { report_.faults.push_back(what); }
 
@@ -378,8 +372,6 @@ private:
             }
         });
     }
-
-    // ---- processes
 
     bool build_containers() {
 #if BIDE_TESTS_HAVE_CONTAINERS
@@ -466,8 +458,6 @@ private:
             await("nobody is inside any more", [&] { return arena_->stand_still > 0; });
         return obeyed ? in_cell(arena_->stand_still - 1) : nullptr;
     }
-
-    // ---- kills and pauses
 
     void next() {
         if (options_.kills + options_.pauses == 0) {

@@ -159,8 +159,6 @@ inline bool wakes_in_order(bide::driver& d, int rounds) {
 
 #if defined(__linux__)
 
-// ---- Files
-
 inline void close_file(int& fd) {
     if (fd >= 0) {
         ::close(std::exchange(fd, -1));

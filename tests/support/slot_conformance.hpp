@@ -90,8 +90,6 @@ private:
         }
     }
 
-    // ---- reports
-
     void begin(std::string_view part) {
         part_ = part;
         found_ = faults_.size();
@@ -133,8 +131,6 @@ private:
     }
 
     clock::time_point soon() const { return clock::now() + 4 * wait_; }
-
-    // ---- single steps with their checks
 
     bide::slot_snapshot load(slot& s) {
         auto read = s.load();
@@ -240,8 +236,6 @@ public:
         store_to(second, v3, "d", "assigned anew");
     }
 
-    // ---- arbitrary bytes
-
 private:
     static std::string some_bytes(std::size_t size, std::uint32_t seed) {
         jitter chance(seed);
@@ -311,8 +305,6 @@ public:
         refuse(store_to(s, 0, "small", "after one that was too large"), "small");
     }
 
-    // ---- versions
-
     void versions() {
         begin("versions");
         std::set<version> seen{0};
@@ -349,8 +341,6 @@ public:
             }
         }
     }
-
-    // ---- concurrency
 
 private:
     // Runs work(i, slot) for each member i, with a slot object of its own. Returns their reports.
@@ -486,8 +476,6 @@ public:
             expect_number(long(members) * each);
         }
     }
-
-    // ---- value and version from one read
 
 private:
     static std::uint64_t sum(std::string_view bytes) {
@@ -667,8 +655,6 @@ private:
         expect(last == total, std::to_string(last) + " of " + std::to_string(total) +
                                   " stores are in the last value");
     }
-
-    // ---- optional operations
 
 public:
     // Templates, so that they are compiled only for slots that have the operation.

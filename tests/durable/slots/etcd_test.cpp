@@ -123,6 +123,19 @@ std::string wrong(const std::string& status, const std::string& message) {
                 R"({"error":")" + message + R"(","message":")" + message + R"(","code":2})");
 }
 
+// Adds users and roles, and enables logins.
+void enable_logins(etcd_server& server) {
+    for (const auto& [what, body] :
+         {std::pair{"user/add", R"({"name":"root","password":"hid\"den"})"},
+          std::pair{"role/add", R"({"name":"root"})"},
+          std::pair{"user/grant", R"({"user":"root","role":"root"})"},
+          std::pair{"user/add", R"({"name":"visitor","password":"hid@den"})"},
+          std::pair{"enable", "{}"}}) {
+        REQUIRE(server.posts(std::string("/v3/auth/") + what, body).find("200 OK") !=
+                std::string::npos);
+    }
+}
+
 } // namespace
 
 // Replaces the system's function. Only addresses and "hangs.invalid" are looked up; no other name
@@ -392,23 +405,6 @@ TEST_CASE("etcd_slot: a value that the server finds too large is not stored") {
     }
     CHECK(slot.load()->version == 0);
 }
-
-namespace {
-
-// Adds users and roles, and enables logins.
-void enable_logins(etcd_server& server) {
-    for (const auto& [what, body] :
-         {std::pair{"user/add", R"({"name":"root","password":"hid\"den"})"},
-          std::pair{"role/add", R"({"name":"root"})"},
-          std::pair{"user/grant", R"({"user":"root","role":"root"})"},
-          std::pair{"user/add", R"({"name":"visitor","password":"hid@den"})"},
-          std::pair{"enable", "{}"}}) {
-        REQUIRE(server.posts(std::string("/v3/auth/") + what, body).find("200 OK") !=
-                std::string::npos);
-    }
-}
-
-} // namespace
 
 TEST_CASE("etcd_slot: accepts a user in its URL, and reports the server's text about a wrong one") {
     if (!etcd_server::available()) {

@@ -18,10 +18,8 @@
 #endif
 
 using namespace bide;
+using namespace test;
 using std::chrono::milliseconds;
-using test::is_readable;
-using test::put;
-using test::value_of;
 
 static_assert(cas_slot<file_slot> && cas_slot<relaxed_file_slot>);
 static_assert(locked_slot<file_slot> && locked_slot<relaxed_file_slot>);
@@ -96,6 +94,11 @@ void write_file(const std::string& path, const std::string& bytes) {
     std::fclose(file);
 }
 
+// The system calls, on an unreliable filesystem.
+struct remote_io : bide::detail::posix_io {
+    bool is_reliable(int) noexcept { return false; }
+};
+
 } // namespace
 
 TEST_CASE("file_slot: keeps the contract of slots",
@@ -108,8 +111,6 @@ TEST_CASE("file_slot: keeps the contract without syncs while the system runs") {
     file_store<relaxed_file_slot, 1> store;
     test::check_slot(store);
 }
-
-// ---- the files
 
 TEST_CASE("file_slot: makes no file before its first use, and the value's file only to store") {
     directory in;
@@ -158,8 +159,6 @@ TEST_CASE("file_slot: a file that grows keeps its mode, and other slots see the 
     REQUIRE(value_of(two) == "small again");
 }
 
-// ---- what the slot refuses
-
 TEST_CASE("file_slot: a path that names no file is refused, and so is a file of another program") {
     directory in;
     REQUIRE(is_refused("", durable_errc::invalid_argument));
@@ -181,15 +180,6 @@ TEST_CASE("file_slot: a file with two names is refused under both") {
     REQUIRE(::unlink((in / "hard").c_str()) == 0);
     REQUIRE(value_of(slot) == "x");
 }
-
-namespace {
-
-// The system calls, on an unreliable filesystem.
-struct remote_io : bide::detail::posix_io {
-    bool is_reliable(int) noexcept { return false; }
-};
-
-} // namespace
 
 TEST_CASE("file_slot: network filesystems are refused unless any_filesystem is set") {
     directory in;
@@ -321,8 +311,6 @@ TEST_CASE("file_slot: loads from a filesystem that became read-only") {
 
 #endif
 
-// ---- the lock
-
 TEST_CASE("file_slot: a use inside the slot's own update fails, and the update keeps the lock") {
     directory in;
     file_slot slot(in / "a");
@@ -385,8 +373,6 @@ TEST_CASE(
     REQUIRE(quiet == "x");
     REQUIRE(put(slot, "z") != 0); // the lock of a dead process is free
 }
-
-// ---- processes and threads
 
 TEST_CASE("file_slot: a child locks for itself, even if it was forked inside an update") {
     directory in;
@@ -453,8 +439,6 @@ TEST_CASE("file_slot: a claim belongs to one open file, and does not block the l
 }
 
 #endif
-
-// ---- watches
 
 #if defined(__linux__)
 

@@ -125,6 +125,112 @@ struct store {
     std::error_code no_server = postgres_error("08001");
 };
 
+bool has(const std::string& text, std::string_view part) {
+    const bool is_in = text.find(part) != std::string::npos;
+    if (!is_in) {
+        UNSCOPED_INFO("in: " << text << "\nthere is no: " << part);
+    }
+    return is_in;
+}
+
+// Creates a database for one case, in which no other case creates tables.
+std::string new_database(const test::postgres_server& s, const std::string& name) {
+    session admin(s.conninfo());
+    admin("CREATE DATABASE " + name);
+    for (const char* const role : {"alice", "bob"}) {
+        admin(std::string("CREATE ROLE ") + role + " LOGIN"); // fails if the role exists
+    }
+    return s.conninfo() + " dbname=" + name;
+}
+
+const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, value bytea "
+                            "NOT NULL)";
+
+// Drops a table that slots use, and creates it again.
+void check_another_table(test::postgres_server& s, const std::string& conninfo,
+                         const std::string& table) {
+    session admin(s.conninfo());
+    postgres_slot_options options{.table = table, .notify = true};
+    std::optional<postgres_slot> slot(std::in_place, conninfo, "key", options);
+    const cas_result first = slot->compare_exchange(0, "1");
+    REQUIRE(first.status == cas_status::stored);
+    postgres_slot renews = slot->for_renewals();
+    CHECK(renews.load().has_value());
+
+    admin("DROP TABLE " + table);
+    CHECK(slot->load().error() == postgres_error("42P01"));
+    CHECK(slot->load().error() == std::errc::no_such_file_or_directory);
+    CHECK(has(slot->explain(), "was dropped while this process used it"));
+    CHECK(slot->compare_exchange(0, "2").error == postgres_error("42P01"));
+    CHECK(slot->create_table() == postgres_error("42P01"));
+
+    admin("CREATE TABLE " + table + columns);
+    const auto is_refused = [&](postgres_slot& by) {
+        CHECK(by.load().error() == postgres_error("ZB001"));
+        CHECK(by.load().error() == std::errc::operation_not_permitted);
+        CHECK(has(by.explain(), "not the one that this process began with"));
+        CHECK(by.compare_exchange(0, "2").status != cas_status::stored);
+        CHECK(by.compare_exchange(first.version, "2").status != cas_status::stored);
+        CHECK(by.update_locked([](const auto&) { return std::string("2"); }).error ==
+              postgres_error("ZB001"));
+        session user(s.conninfo());
+        user("BEGIN");
+        CHECK(by.load_in(user.native()).error() == postgres_error("ZB001"));
+        CHECK(by.compare_exchange_in(user.native(), 0, "2").status != cas_status::stored);
+        user("COMMIT");
+    };
+    is_refused(*slot);
+    is_refused(renews);
+    {
+        postgres_slot later(conninfo, "another key", options);
+        is_refused(later);
+    }
+    admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+          "AND backend_type = 'client backend'");
+    CHECK(test::asks_until(10s, [&] { return slot->load().error() == postgres_error("ZB001"); }));
+    is_refused(*slot);
+    CHECK(admin("SELECT count(*) FROM " + table) == "0");
+
+    // After all slots are destroyed, a new slot accepts the new table.
+    slot.reset();
+    postgres_slot gone = std::move(renews);
+    {
+        const postgres_slot last = std::move(gone);
+    }
+    postgres_slot anew(conninfo, "key", options);
+    CHECK(anew.compare_exchange(0, "3").status == cas_status::stored);
+}
+
+// The error of a load. Checks that the error text names the server and quotes no password.
+struct refusal {
+    std::error_code error;
+    std::string words;
+    bool lasts = false;
+
+    explicit refusal(const std::string& conninfo, std::chrono::milliseconds patience = 20s) {
+        postgres_slot slot(conninfo, "key", patient_for(patience));
+        error = slot.load().error();
+        words = slot.explain();
+        const bool same = slot.compare_exchange(0, "x").status == cas_status::failed;
+        CHECK(same);
+        CHECK(has(words, "postgres"));
+        CHECK(words.find('\n') == std::string::npos);
+        CHECK(words.find("s3cr") == std::string::npos);
+        CHECK(slot.explain().find("s3cr") == std::string::npos);
+        CHECK(slot.last_message().find("s3cr") == std::string::npos);
+        lasts = test::lasts(error);
+    }
+};
+
+// Returns the bytes of a FATAL error, as a PostgreSQL server sends it.
+std::string fatal(const std::string& state, const std::string& words) {
+    const std::string fields = std::string("SFATAL\0", 7) + std::string("VFATAL\0", 7) + "C" +
+                               state + '\0' + "M" + words + '\0' + '\0';
+    std::string length(4, '\0');
+    length[3] = static_cast<char>(fields.size() + 4);
+    return "E" + length + fields;
+}
+
 } // namespace
 
 TEST_CASE("postgres_slot: keeps the contract of slots") {
@@ -613,33 +719,6 @@ TEST_CASE("postgres_slot: a watch reports changes of its own key only") {
     }
 }
 
-// ---- The table
-
-namespace {
-
-bool has(const std::string& text, std::string_view part) {
-    const bool is_in = text.find(part) != std::string::npos;
-    if (!is_in) {
-        UNSCOPED_INFO("in: " << text << "\nthere is no: " << part);
-    }
-    return is_in;
-}
-
-// Creates a database for one case, in which no other case creates tables.
-std::string new_database(const test::postgres_server& s, const std::string& name) {
-    session admin(s.conninfo());
-    admin("CREATE DATABASE " + name);
-    for (const char* const role : {"alice", "bob"}) {
-        admin(std::string("CREATE ROLE ") + role + " LOGIN"); // fails if the role exists
-    }
-    return s.conninfo() + " dbname=" + name;
-}
-
-const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, value bytea "
-                            "NOT NULL)";
-
-} // namespace
-
 TEST_CASE("postgres_slot: two roles with different search_paths use one table",
           "[promise.postgres-tables]") {
     if (test::postgres_server* const s = server()) {
@@ -751,65 +830,6 @@ TEST_CASE("postgres_slot: if a role may not create the table, the error says wha
     }
 }
 
-namespace {
-
-// Drops a table that slots use, and creates it again.
-void check_another_table(test::postgres_server& s, const std::string& conninfo,
-                         const std::string& table) {
-    session admin(s.conninfo());
-    postgres_slot_options options{.table = table, .notify = true};
-    std::optional<postgres_slot> slot(std::in_place, conninfo, "key", options);
-    const cas_result first = slot->compare_exchange(0, "1");
-    REQUIRE(first.status == cas_status::stored);
-    postgres_slot renews = slot->for_renewals();
-    CHECK(renews.load().has_value());
-
-    admin("DROP TABLE " + table);
-    CHECK(slot->load().error() == postgres_error("42P01"));
-    CHECK(slot->load().error() == std::errc::no_such_file_or_directory);
-    CHECK(has(slot->explain(), "was dropped while this process used it"));
-    CHECK(slot->compare_exchange(0, "2").error == postgres_error("42P01"));
-    CHECK(slot->create_table() == postgres_error("42P01"));
-
-    admin("CREATE TABLE " + table + columns);
-    const auto is_refused = [&](postgres_slot& by) {
-        CHECK(by.load().error() == postgres_error("ZB001"));
-        CHECK(by.load().error() == std::errc::operation_not_permitted);
-        CHECK(has(by.explain(), "not the one that this process began with"));
-        CHECK(by.compare_exchange(0, "2").status != cas_status::stored);
-        CHECK(by.compare_exchange(first.version, "2").status != cas_status::stored);
-        CHECK(by.update_locked([](const auto&) { return std::string("2"); }).error ==
-              postgres_error("ZB001"));
-        session user(s.conninfo());
-        user("BEGIN");
-        CHECK(by.load_in(user.native()).error() == postgres_error("ZB001"));
-        CHECK(by.compare_exchange_in(user.native(), 0, "2").status != cas_status::stored);
-        user("COMMIT");
-    };
-    is_refused(*slot);
-    is_refused(renews);
-    {
-        postgres_slot later(conninfo, "another key", options);
-        is_refused(later);
-    }
-    admin("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
-          "AND backend_type = 'client backend'");
-    CHECK(test::asks_until(10s, [&] { return slot->load().error() == postgres_error("ZB001"); }));
-    is_refused(*slot);
-    CHECK(admin("SELECT count(*) FROM " + table) == "0");
-
-    // After all slots are destroyed, a new slot accepts the new table.
-    slot.reset();
-    postgres_slot gone = std::move(renews);
-    {
-        const postgres_slot last = std::move(gone);
-    }
-    postgres_slot anew(conninfo, "key", options);
-    CHECK(anew.compare_exchange(0, "3").status == cas_status::stored);
-}
-
-} // namespace
-
 TEST_CASE("postgres_slot: refuses a table that was dropped and created again",
           "[promise.postgres-tables]") {
     if (test::postgres_server* const s = server()) {
@@ -828,8 +848,6 @@ TEST_CASE("postgres_slot: refuses a table that was dropped and created again",
         }
     }
 }
-
-// ---- Connections that the slots of a process share
 
 TEST_CASE("postgres_slot: all slots of a process share connections to a server") {
     if (test::postgres_server* const s = server()) {
@@ -933,42 +951,6 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
         CHECK(r.status == cas_status::stored);
     }
 }
-
-// ---- Errors
-
-namespace {
-
-// The error of a load. Checks that the error text names the server and quotes no password.
-struct refusal {
-    std::error_code error;
-    std::string words;
-    bool lasts = false;
-
-    explicit refusal(const std::string& conninfo, std::chrono::milliseconds patience = 20s) {
-        postgres_slot slot(conninfo, "key", patient_for(patience));
-        error = slot.load().error();
-        words = slot.explain();
-        const bool same = slot.compare_exchange(0, "x").status == cas_status::failed;
-        CHECK(same);
-        CHECK(has(words, "postgres"));
-        CHECK(words.find('\n') == std::string::npos);
-        CHECK(words.find("s3cr") == std::string::npos);
-        CHECK(slot.explain().find("s3cr") == std::string::npos);
-        CHECK(slot.last_message().find("s3cr") == std::string::npos);
-        lasts = test::lasts(error);
-    }
-};
-
-// Returns the bytes of a FATAL error, as a PostgreSQL server sends it.
-std::string fatal(const std::string& state, const std::string& words) {
-    const std::string fields = std::string("SFATAL\0", 7) + std::string("VFATAL\0", 7) + "C" +
-                               state + '\0' + "M" + words + '\0' + '\0';
-    std::string length(4, '\0');
-    length[3] = static_cast<char>(fields.size() + 4);
-    return "E" + length + fields;
-}
-
-} // namespace
 
 TEST_CASE(
     "postgres_slot: a permanent error is reported at once, with the place and the server's text",
@@ -1139,8 +1121,6 @@ TEST_CASE(
     CHECK(refused("query_wait_timeout") == "");
 }
 
-// ---- Round trips
-
 TEST_CASE("postgres_slot: an acquire and a release without contention take two round trips each") {
     if (test::postgres_server* const s = server()) {
         test::flaky_proxy net(s->port());
@@ -1181,8 +1161,6 @@ TEST_CASE("postgres_slot: an acquire and a release without contention take two r
         CHECK(requests() == 1);
     }
 }
-
-// ---- Many locks, and a server that hangs
 
 TEST_CASE("postgres_slot: 150 locks of a process live on a server of 20 connections, and a locked "
           "row costs no other lock its hold",

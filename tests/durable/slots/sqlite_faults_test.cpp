@@ -48,9 +48,24 @@ void copy(const std::string& from, const std::string& to) {
     std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
 }
 
-} // namespace
+// A process that stores these values and ends without a close: in WAL mode its log stays.
+slot_version stored_by_one_that_dies(const std::string& path, sqlite_journal journal, int values) {
+    test::shared_with_children<std::atomic<slot_version>> last;
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+        ::alarm(60);
+        sqlite_slot s(path, "k", in_mode(journal));
+        for (int i = 1; i <= values; ++i) {
+            *last = put(s, "value " + std::to_string(i));
+        }
+        ::kill(::getpid(), SIGKILL);
+    }
+    int status = 0;
+    ::waitpid(writer, &status, 0);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? last->load() : 0;
+}
 
-// ---- presences
+} // namespace
 
 #if defined(__linux__) && defined(F_OFD_SETLK)
 
@@ -199,8 +214,6 @@ TEST_CASE("sqlite_slot: a database that is mounted without its directory is refu
 
 #endif
 
-// ---- damaged rows
-
 TEST_CASE("sqlite_slot: a damaged row says what is wrong, and is replaced") {
     directory dir;
     sqlite_slot s(dir / "a.db", "the key");
@@ -317,29 +330,6 @@ TEST_CASE("sqlite_slot: a table with other columns is refused, and the error say
     CHECK(lasts(s.compare_exchange_in(in, 0, "x").error));
     CHECK(db.run("COMMIT") == SQLITE_OK);
 }
-
-// ---- losses
-
-namespace {
-
-// A process that stores these values and ends without a close: in WAL mode its log stays.
-slot_version stored_by_one_that_dies(const std::string& path, sqlite_journal journal, int values) {
-    test::shared_with_children<std::atomic<slot_version>> last;
-    const pid_t writer = ::fork();
-    if (writer == 0) {
-        ::alarm(60);
-        sqlite_slot s(path, "k", in_mode(journal));
-        for (int i = 1; i <= values; ++i) {
-            *last = put(s, "value " + std::to_string(i));
-        }
-        ::kill(::getpid(), SIGKILL);
-    }
-    int status = 0;
-    ::waitpid(writer, &status, 0);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? last->load() : 0;
-}
-
-} // namespace
 
 // SQLite takes damage for the end of the log, without an error.
 TEST_CASE("sqlite_slot: a log that lost its end or its beginning is reported as the loss of an "
@@ -576,8 +566,6 @@ TEST_CASE("sqlite_slot: concurrent changes are not reported as a loss") {
     }
 }
 
-// ---- invalid paths
-
 TEST_CASE(
     "sqlite_slot: a path that cannot be a database's is refused at once, and the error says why") {
     directory dir;
@@ -680,8 +668,6 @@ TEST_CASE("sqlite_slot: explain() is one line with the last failure") {
     CHECK(has(s.explain(), "no transaction"));
 }
 
-// ---- stopped processes
-
 // The test's own time limit is 120 s; the slot's retry time is 50 ms.
 TEST_CASE("sqlite_slot: a wait for a stopped process that locked the database times out") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
@@ -750,8 +736,6 @@ TEST_CASE("sqlite_slot: another program's change of the journal mode loses nothi
     CHECK(put(s, "again") != 0);
     CHECK_FALSE(s.load()->lost_acknowledged);
 }
-
-// ---- locks
 
 TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction has presences") {
     directory dir;

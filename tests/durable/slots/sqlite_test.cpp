@@ -15,11 +15,7 @@
 #endif
 
 using namespace bide;
-using test::exists;
-using test::in_mode;
-using test::put;
-using test::soon;
-using test::value_of;
+using namespace test;
 using database = test::sqlite_database;
 using directory = test::sqlite_directory;
 
@@ -78,6 +74,73 @@ std::error_code add_one(sqlite_slot& s) {
     }
 }
 
+// A layer between SQLite and the system. It counts writes that are not synced yet, and fails on
+// demand.
+struct faulty_disk {
+    static inline int fails_at = 0; // which write or sync from now on fails; 0: none
+    static inline int fails_with = SQLITE_IOERR;
+    static inline int calls = 0;
+    static inline std::vector<sqlite3_file*> unsynced{};
+    static inline sqlite3_vfs vfs{};
+    static inline sqlite3_vfs* real = nullptr;
+    static inline sqlite3_io_methods methods[2]{}; // for databases; for files that are not locked
+    static inline const sqlite3_io_methods* originals[2]{};
+
+    static const sqlite3_io_methods& original(sqlite3_file* f) {
+        return *originals[f->pMethods == &methods[0] ? 0 : 1];
+    }
+    static bool fails() { return ++calls == fails_at; }
+
+    static int open(sqlite3_vfs*, const char* name, sqlite3_file* f, int flags, int* out) {
+        const int code = real->xOpen(real, name, f, flags, out);
+        if (code == SQLITE_OK && f->pMethods != nullptr) {
+            const int kind = (flags & SQLITE_OPEN_MAIN_DB) != 0 ? 0 : 1;
+            originals[kind] = f->pMethods;
+            methods[kind] = *f->pMethods;
+            methods[kind].xWrite = &write;
+            methods[kind].xSync = &sync;
+            methods[kind].xClose = &close;
+            f->pMethods = &methods[kind];
+        }
+        return code;
+    }
+    static int write(sqlite3_file* f, const void* bytes, int n, sqlite3_int64 at) {
+        if (fails()) {
+            return fails_with;
+        }
+        unsynced.push_back(f);
+        return original(f).xWrite(f, bytes, n, at);
+    }
+    static int sync(sqlite3_file* f, int flags) {
+        if (fails()) {
+            return SQLITE_IOERR_FSYNC;
+        }
+        std::erase(unsynced, f);
+        return original(f).xSync(f, flags);
+    }
+    static int close(sqlite3_file* f) {
+        std::erase(unsynced, f);
+        return original(f).xClose(f);
+    }
+
+    faulty_disk() {
+        real = ::sqlite3_vfs_find(nullptr);
+        vfs = *real;
+        vfs.zName = "bide_faulty";
+        vfs.pNext = nullptr;
+        vfs.xOpen = &open;
+        ::sqlite3_vfs_register(&vfs, 1);
+        fails_at = calls = 0;
+        unsynced.clear();
+    }
+    faulty_disk(const faulty_disk&) = delete;
+    faulty_disk& operator=(const faulty_disk&) = delete;
+    ~faulty_disk() {
+        ::sqlite3_vfs_unregister(&vfs);
+        ::sqlite3_vfs_register(real, 1);
+    }
+};
+
 } // namespace
 
 TEST_CASE("sqlite_slot: keeps the contract of slots", "[promise.slot-contract]") {
@@ -94,8 +157,6 @@ TEST_CASE("sqlite_slot: a relaxed slot keeps the contract of slots") {
     sqlite_store<relaxed_sqlite_slot, sqlite_journal::persist> store;
     test::check_slot(store);
 }
-
-// ---- names
 
 TEST_CASE("sqlite_slot: refuses invalid paths, keys and table names") {
     using bide::detail::is_sqlite_name;
@@ -175,8 +236,6 @@ TEST_CASE("sqlite_slot: keys and tables are independent of each other") {
     CHECK(db.ask("SELECT value FROM bide_lock WHERE key = 'A'") == "4");
 }
 
-// ---- journal modes
-
 TEST_CASE("sqlite_slot: knows the versions in which WAL mode is safe") {
     using link = bide::detail::sqlite_connection;
     for (const int version :
@@ -234,8 +293,6 @@ TEST_CASE("sqlite_slot: an existing database keeps its journal mode") {
     CHECK(put(u, "x") != 0);
 }
 
-// ---- contention
-
 TEST_CASE("sqlite_slot: a commit that readers block is rolled back") {
     directory dir;
     sqlite_slot_options options = in_mode(sqlite_journal::persist);
@@ -261,8 +318,6 @@ TEST_CASE("sqlite_slot: no process starves among processes that store again at o
     const auto open = [&] { return sqlite_slot(dir / "a.db", "k", patient); };
     test::check_nobody_starves(8, 3, 3'000, open, add_one);
 }
-
-// ---- the caller's transaction
 
 TEST_CASE("sqlite_slot: the lock and the work are committed together or not at all") {
     directory dir;
@@ -332,8 +387,6 @@ TEST_CASE("sqlite_slot: a transaction on another database is refused") {
     CHECK(s.load_in(in).error() == durable_errc::invalid_argument);
     CHECK(db.run("COMMIT") == SQLITE_OK);
 }
-
-// ---- damaged databases
 
 TEST_CASE("sqlite_slot: error codes have messages and conditions") {
     const auto code = [](int c) { return std::error_code(c, sqlite_category()); };
@@ -410,79 +463,6 @@ TEST_CASE("sqlite_slot: on a full disk the old value stays") {
 }
 #endif
 
-// ---- crashes
-
-namespace {
-
-// A layer between SQLite and the system. It counts writes that are not synced yet, and fails on
-// demand.
-struct faulty_disk {
-    static inline int fails_at = 0; // which write or sync from now on fails; 0: none
-    static inline int fails_with = SQLITE_IOERR;
-    static inline int calls = 0;
-    static inline std::vector<sqlite3_file*> unsynced{};
-    static inline sqlite3_vfs vfs{};
-    static inline sqlite3_vfs* real = nullptr;
-    static inline sqlite3_io_methods methods[2]{}; // for databases; for files that are not locked
-    static inline const sqlite3_io_methods* originals[2]{};
-
-    static const sqlite3_io_methods& original(sqlite3_file* f) {
-        return *originals[f->pMethods == &methods[0] ? 0 : 1];
-    }
-    static bool fails() { return ++calls == fails_at; }
-
-    static int open(sqlite3_vfs*, const char* name, sqlite3_file* f, int flags, int* out) {
-        const int code = real->xOpen(real, name, f, flags, out);
-        if (code == SQLITE_OK && f->pMethods != nullptr) {
-            const int kind = (flags & SQLITE_OPEN_MAIN_DB) != 0 ? 0 : 1;
-            originals[kind] = f->pMethods;
-            methods[kind] = *f->pMethods;
-            methods[kind].xWrite = &write;
-            methods[kind].xSync = &sync;
-            methods[kind].xClose = &close;
-            f->pMethods = &methods[kind];
-        }
-        return code;
-    }
-    static int write(sqlite3_file* f, const void* bytes, int n, sqlite3_int64 at) {
-        if (fails()) {
-            return fails_with;
-        }
-        unsynced.push_back(f);
-        return original(f).xWrite(f, bytes, n, at);
-    }
-    static int sync(sqlite3_file* f, int flags) {
-        if (fails()) {
-            return SQLITE_IOERR_FSYNC;
-        }
-        std::erase(unsynced, f);
-        return original(f).xSync(f, flags);
-    }
-    static int close(sqlite3_file* f) {
-        std::erase(unsynced, f);
-        return original(f).xClose(f);
-    }
-
-    faulty_disk() {
-        real = ::sqlite3_vfs_find(nullptr);
-        vfs = *real;
-        vfs.zName = "bide_faulty";
-        vfs.pNext = nullptr;
-        vfs.xOpen = &open;
-        ::sqlite3_vfs_register(&vfs, 1);
-        fails_at = calls = 0;
-        unsynced.clear();
-    }
-    faulty_disk(const faulty_disk&) = delete;
-    faulty_disk& operator=(const faulty_disk&) = delete;
-    ~faulty_disk() {
-        ::sqlite3_vfs_unregister(&vfs);
-        ::sqlite3_vfs_register(real, 1);
-    }
-};
-
-} // namespace
-
 TEST_CASE("sqlite_slot: a value is synced before it is acknowledged") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
     directory dir;
@@ -546,8 +526,6 @@ TEST_CASE("sqlite_slot: the result is correct wherever the disk fails") {
     CHECK(seen[static_cast<int>(cas_status::indeterminate)] >= 1);
     CHECK((error != SQLITE_FULL || seen[static_cast<int>(cas_status::failed)] >= 1));
 }
-
-// ---- files and processes
 
 TEST_CASE("sqlite_slot: uses the file that the path names now") {
     const auto journal = GENERATE(sqlite_journal::persist, sqlite_journal::wal);
