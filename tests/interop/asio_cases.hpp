@@ -113,6 +113,38 @@ struct frugal_handler {
     void operator()(error_code, const bide::permit&) const { *left = of->live; }
 };
 
+bide::task<std::thread::id> thread_after_wait(bide::semaphore& s) {
+    const bide::permit p = co_await s.async_acquire();
+    co_return std::this_thread::get_id();
+}
+bide::task<int> add_up(bide::semaphore& s) {
+    const auto both = co_await bide::when_all(thread_after_wait(s), thread_after_wait(s));
+    co_return std::get<0>(both) == std::get<1>(both) ? 2 : 0;
+}
+
+using timer = net::steady_timer;
+
+bide::task<bool> wait_here(timer& t) {
+    co_await t.async_wait(use_bide);
+    co_return true;
+}
+bide::task<std::string> read_of_closed(net::io_context& io) {
+    tcp::socket closed(io);
+    std::array<char, 8> room{};
+    std::string what;
+    try {
+        co_await closed.async_read_some(net::buffer(room), use_bide);
+    } catch (const system_error& e) {
+        what = e.code() == net::error::bad_descriptor ? "bad descriptor" : "other";
+    }
+    co_return what;
+}
+
+net::awaitable<void> hold_and_wait(bide::semaphore& held, bide::semaphore& none) {
+    const bide::permit p = co_await async_await(held.async_acquire(), net::use_awaitable);
+    const bide::permit q = co_await async_await(none.async_acquire(), net::use_awaitable);
+}
+
 } // namespace
 
 TEST_CASE("asio: an operation that completes at once calls its handler later, on its executor",
@@ -193,19 +225,6 @@ TEST_CASE("asio: an error is a code of bide, and a result says it without a code
 
 // ---- Tasks on executors of Asio
 
-namespace {
-
-bide::task<std::thread::id> thread_after_wait(bide::semaphore& s) {
-    const bide::permit p = co_await s.async_acquire();
-    co_return std::this_thread::get_id();
-}
-bide::task<int> add_up(bide::semaphore& s) {
-    const auto both = co_await bide::when_all(thread_after_wait(s), thread_after_wait(s));
-    co_return std::get<0>(both) == std::get<1>(both) ? 2 : 0;
-}
-
-} // namespace
-
 TEST_CASE("asio: a task and its children run on the executor, and its value goes to the handler") {
     net::io_context io;
     bide::semaphore none(0);
@@ -235,28 +254,6 @@ TEST_CASE("asio: an executor of Asio is an executor of bide") {
 
 // ---- Operations of Asio in tasks
 
-namespace {
-
-using timer = net::steady_timer;
-
-bide::task<bool> wait_here(timer& t) {
-    co_await t.async_wait(use_bide);
-    co_return true;
-}
-bide::task<std::string> read_of_closed(net::io_context& io) {
-    tcp::socket closed(io);
-    std::array<char, 8> room{};
-    std::string what;
-    try {
-        co_await closed.async_read_some(net::buffer(room), use_bide);
-    } catch (const system_error& e) {
-        what = e.code() == net::error::bad_descriptor ? "bad descriptor" : "other";
-    }
-    co_return what;
-}
-
-} // namespace
-
 TEST_CASE("asio: a task awaits operations of Asio, and gets their errors as exceptions") {
     net::io_context io;
     timer soon(io, 1ms);
@@ -270,15 +267,6 @@ TEST_CASE("asio: a task awaits operations of Asio, and gets their errors as exce
 }
 
 // ---- The end of the context
-
-namespace {
-
-net::awaitable<void> hold_and_wait(bide::semaphore& held, bide::semaphore& none) {
-    const bide::permit p = co_await async_await(held.async_acquire(), net::use_awaitable);
-    const bide::permit q = co_await async_await(none.async_acquire(), net::use_awaitable);
-}
-
-} // namespace
 
 TEST_CASE("asio: the end of the context ends its waits, and calls no handler",
           "[promise.asio-context-end]") {
