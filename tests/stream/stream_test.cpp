@@ -18,9 +18,7 @@ using bide::scheduler;
 using bide::sync_wait;
 using bide::take_until;
 using bide::task;
-using test::consume;
-using test::numbers;
-using test::numbers_then_failure;
+using namespace test;
 
 namespace {
 
@@ -51,9 +49,23 @@ private:
     int next_ = 0;
 };
 
-} // namespace
+// A clock that shows a late time to `late_for` reads, from the read `late_at` on, and is set back then.
+struct set_back {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<set_back>;
+    static constexpr bool is_steady = false;
 
-// ---- Streams
+    static time_point now() noexcept {
+        const int read = ++reads;
+        return time_point(read >= late_at && read < late_at + late_for ? 2h : 0h);
+    }
+
+    inline static std::atomic<int> reads{0}, late_at{0}, late_for{0};
+};
+
+} // namespace
 
 TEST_CASE("stream: generators, channels, receivers and what has next() are streams") {
     STATIC_REQUIRE(bide::stream<async_generator<int>>);
@@ -73,8 +85,6 @@ TEST_CASE("stream: generators, channels, receivers and what has next() are strea
     STATIC_REQUIRE(std::is_same_v<bide::stream_item_t<bide::channel<int>*>, int>);
     STATIC_REQUIRE(std::is_same_v<bide::stream_item_t<table>, const int&>);
 }
-
-// ---- map and filter
 
 TEST_CASE("stream: map and filter take the items of any stream in order") {
     CHECK(items_of(map(numbers(0, 4), doubled)) == std::vector{0, 2, 4, 6});
@@ -214,8 +224,6 @@ TEST_CASE("stream: 200,000 items go through operators on a bounded stack") {
               sum(map(filter(numbers(0, 200'000), [](int n) { return n == 199'999; }), one))) == 1);
 }
 
-// ---- take_until
-
 TEST_CASE("take_until: a stop ends a wait for an item, and takes none",
           "[promise.stream-keeps-items]") {
     scheduler on(test::workers(2));
@@ -261,26 +269,6 @@ TEST_CASE("take_until: a point in time ends it, at the latest at the next item")
     CHECK(items_of(take_until(numbers(0, 3), clock::now() + 1h)) == std::vector{0, 1, 2});
     CHECK(items_of(take_until(numbers(0, 3), clock::now() - 1h)).empty());
 }
-
-namespace {
-
-// A clock that shows a late time to `late_for` reads, from the read `late_at` on, and is set back then.
-struct set_back {
-    using duration = std::chrono::nanoseconds;
-    using rep = duration::rep;
-    using period = duration::period;
-    using time_point = std::chrono::time_point<set_back>;
-    static constexpr bool is_steady = false;
-
-    static time_point now() noexcept {
-        const int read = ++reads;
-        return time_point(read >= late_at && read < late_at + late_for ? 2h : 0h);
-    }
-
-    inline static std::atomic<int> reads{0}, late_at{0}, late_for{0};
-};
-
-} // namespace
 
 TEST_CASE("take_until: a clock that is set back when the time is over does not make it throw") {
     // The third read and the next ones end the wait: 1 to 3 of them show the late time.
