@@ -41,27 +41,6 @@ task<> withdraw(account& from, int amount) {
     }
 }
 
-} // namespace
-
-TEST_CASE("test scheduler: another task runs between two operations that need not wait",
-          "[promise.simulation-orders]") {
-    for (const task_order order : {task_order::random, task_order::priorities, task_order::fifo}) {
-        int overdrawn = 0;
-        for (std::uint64_t seed = 0; seed < 200; ++seed) {
-            account a;
-            scheduler s(seeded(seed, order));
-            s.spawn(withdraw(a, 80)).detach();
-            s.spawn(withdraw(a, 80)).detach();
-            REQUIRE(s.run().all_ended());
-            overdrawn += a.balance < 0 ? 1 : 0;
-        }
-        REQUIRE((overdrawn > 0) == (order != task_order::fifo));
-        REQUIRE(overdrawn < 200);
-    }
-}
-
-namespace {
-
 // The bug needs two switches: away from `last` before its last line, and later away from `middle` before
 // its last line. After these `middle` has to go on before `last`, which has waited longer.
 struct relay {
@@ -95,6 +74,23 @@ task<> first(relay& r) {
 }
 
 } // namespace
+
+TEST_CASE("test scheduler: another task runs between two operations that need not wait",
+          "[promise.simulation-orders]") {
+    for (const task_order order : {task_order::random, task_order::priorities, task_order::fifo}) {
+        int overdrawn = 0;
+        for (std::uint64_t seed = 0; seed < 200; ++seed) {
+            account a;
+            scheduler s(seeded(seed, order));
+            s.spawn(withdraw(a, 80)).detach();
+            s.spawn(withdraw(a, 80)).detach();
+            REQUIRE(s.run().all_ended());
+            overdrawn += a.balance < 0 ? 1 : 0;
+        }
+        REQUIRE((overdrawn > 0) == (order != task_order::fifo));
+        REQUIRE(overdrawn < 200);
+    }
+}
 
 TEST_CASE("test scheduler: of two tasks that lost their priority, either one goes on first",
           "[promise.simulation-orders]") {
@@ -172,8 +168,6 @@ TEST_CASE("test scheduler: a loop that polls, by ready operations or by yielding
         }
     }
 }
-
-// ---- Timers
 
 TEST_CASE("test scheduler: a timer that was armed last can fire before a time-out of its moment",
           "[promise.simulation-orders]") {

@@ -70,9 +70,29 @@ run_record record_of(const simulation_options& how) {
 }
 std::string journal_of(const simulation_options& how) { return record_of(how).journal; }
 
-} // namespace
+struct shared_state {
+    bide::mutex m;
+    bide::channel<int> c{1};
+    int sum = 0;
+    int inside = 0;
+    bool was_together = false;
+};
+task<> add(shared_state& at) {
+    for (int i = 0; i < 2; ++i) {
+        auto lock = co_await at.m.async_lock();
+        at.was_together = at.was_together || ++at.inside > 1;
+        struct leaves {
+            int& inside;
+            ~leaves() { --inside; }
+        } on_end{at.inside};
+        ++at.sum;
+        co_await sleep_for(1ms);
+    }
+    static_cast<void>(co_await at.c.async_send(1));
+}
+task<> receive(shared_state& from) { static_cast<void>(co_await from.c.async_recv()); }
 
-// ---- The order
+} // namespace
 
 TEST_CASE("test scheduler: the same seed makes the same run, byte for byte",
           "[promise.simulation-repeats]") {
@@ -122,8 +142,6 @@ TEST_CASE("test scheduler: fifo keeps the order, and the other orders find other
         REQUIRE(found.size() == (order == task_order::fifo ? 1U : 6U));
     }
 }
-
-// ---- Time
 
 TEST_CASE("test scheduler: days pass at once, and in the right order",
           "[promise.simulation-repeats]") {
@@ -230,8 +248,6 @@ TEST_CASE("test scheduler: after its end the thread has its own clock again") {
     REQUIRE(after - before < 3'600'000'000'000);
 }
 
-// ---- What races
-
 TEST_CASE("test scheduler: a stall lets a time-out end before a runnable task grants") {
     const auto acquire = [](bide::semaphore& from) -> task<bool> {
         co_return (co_await from.async_acquire().with_timeout(1h)).has_value();
@@ -312,34 +328,6 @@ TEST_CASE("test scheduler: a wait on a strand is simulated, too") {
     REQUIRE_FALSE(s.run_until(std::move(on_strand)));
     REQUIRE(s.now() == 2h);
 }
-
-// ---- Faults
-
-namespace {
-
-struct shared_state {
-    bide::mutex m;
-    bide::channel<int> c{1};
-    int sum = 0;
-    int inside = 0;
-    bool was_together = false;
-};
-task<> add(shared_state& at) {
-    for (int i = 0; i < 2; ++i) {
-        auto lock = co_await at.m.async_lock();
-        at.was_together = at.was_together || ++at.inside > 1;
-        struct leaves {
-            int& inside;
-            ~leaves() { --inside; }
-        } on_end{at.inside};
-        ++at.sum;
-        co_await sleep_for(1ms);
-    }
-    static_cast<void>(co_await at.c.async_send(1));
-}
-task<> receive(shared_state& from) { static_cast<void>(co_await from.c.async_recv()); }
-
-} // namespace
 
 TEST_CASE("test scheduler: a task is cancelled at each of its points") {
     int cancelled = 0;
@@ -459,8 +447,6 @@ TEST_CASE("test scheduler: fault points, choices and notes stand in the journal"
         REQUIRE(s.journal().find(line) != std::string::npos);
     }
 }
-
-// ---- The end
 
 TEST_CASE("test scheduler: a run names the tasks that wait for ever",
           "[promise.simulation-repeats]") {
