@@ -1,4 +1,4 @@
-// Coroutines that wait: where they resume, and chains of them.
+// Coroutines that ask for nothing, and what one may do that is resumed.
 
 #include "support/channel_waits.hpp"
 #include "support/test.hpp"
@@ -72,56 +72,5 @@ TEST_CASE("channel: a coroutine that is resumed may send, receive, close and des
         channel& here = *ch;
         CHECK(here.close());
         CHECK(ch == nullptr);
-    }
-}
-
-TEST_CASE("channel: a sieve of coroutines finds the primes") {
-    const std::size_t capacity = GENERATE(0u, 1u, 5u);
-    std::deque<channel> between;
-    between.emplace_back(capacity);
-    [](channel& to) -> test::detached {
-        for (int i = 2;; ++i) {
-            const auto went = co_await to.async_send(i);
-            if (!went) {
-                co_return;
-            }
-        }
-    }(between.back());
-    ints primes;
-    for (int i = 0; i < 60; ++i) {
-        channel& last = between.back();
-        const auto prime = last.try_recv(); // there is one: every coroutine has run until it waits
-        REQUIRE(prime);
-        primes.push_back(*prime);
-        channel& next = between.emplace_back(capacity);
-        [](channel& from, channel& to, int by) -> test::detached {
-            for (;;) {
-                const std::optional<int> got = co_await from.async_recv();
-                if (!got) {
-                    to.close();
-                    co_return;
-                }
-                if (*got % by == 0) {
-                    continue;
-                }
-                const auto went = co_await to.async_send(*got);
-                if (!went) {
-                    from.close();
-                    co_return;
-                }
-            }
-        }(last, next, *prime);
-    }
-    between.back().close(); // which closes all, one after the other
-    between.front().close();
-    ints expected;
-    for (int n = 2; expected.size() < primes.size(); ++n) {
-        if (std::none_of(expected.begin(), expected.end(), [n](int p) { return n % p == 0; })) {
-            expected.push_back(n);
-        }
-    }
-    CHECK(primes == expected);
-    for (channel& ch : between) {
-        take_all(ch); // and no coroutine waits in any
     }
 }
