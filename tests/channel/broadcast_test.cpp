@@ -50,9 +50,39 @@ test::held take_on(test::manual_executor& on, Subscriber& from, int& out) {
     const auto got = co_await from.async_recv().resume_on(on);
     out = number(got);
 }
-} // namespace
 
-// ---- Values
+struct fragile {
+    explicit fragile(int v, int& fails) noexcept : value(v), failures(&fails) {}
+    fragile(const fragile& other) : value(other.value), failures(other.failures) {
+        if (*failures > 0) {
+            --*failures;
+            throw std::runtime_error("no copy today");
+        }
+    }
+    fragile(fragile&&) noexcept = default;
+    int value;
+    int* failures;
+};
+
+// Comes back when it is copied and when it is destroyed.
+struct reentrant {
+    explicit reentrant(bide::broadcast<reentrant>*& to, int& calls) noexcept
+        : of(&to), called(&calls) {}
+    reentrant(const reentrant& other) noexcept : of(other.of), called(other.called) { call(); }
+    reentrant(reentrant&& other) noexcept
+        : of(std::exchange(other.of, nullptr)), called(other.called) {}
+    ~reentrant() { call(); }
+    void call() const noexcept {
+        if (of != nullptr && *of != nullptr) {
+            auto mine = (*of)->subscribe();
+            *called += mine.try_recv() ? 100 : 1;
+        }
+    }
+    bide::broadcast<reentrant>** of;
+    int* called;
+};
+
+} // namespace
 
 TEST_CASE("broadcast: each subscriber receives all that is sent after it subscribed, in order") {
     broadcast b(4);
@@ -157,8 +187,6 @@ TEST_CASE("broadcast: a capacity of 0 is refused") {
     CHECK_THROWS_AS(broadcast(0), std::invalid_argument);
 }
 
-// ---- Waiting
-
 TEST_CASE("broadcast: a waiter that resumes late lags like every other subscriber") {
     broadcast b(1);
     auto s = b.subscribe();
@@ -172,8 +200,6 @@ TEST_CASE("broadcast: a waiter that resumes late lags like every other subscribe
     CHECK(got == -static_cast<int>(errc::lagged));
     CHECK(number(s.try_recv()) == 2);
 }
-
-// ---- Close
 
 TEST_CASE("broadcast: after close() subscribers receive the values that are left, then closed") {
     std::optional<broadcast> b(std::in_place, 3u);
@@ -200,8 +226,6 @@ TEST_CASE("broadcast: after close() subscribers receive the values that are left
     CHECK(number(other.recv()) == 3);
 }
 
-// ---- Elements
-
 TEST_CASE("broadcast: a send makes no copy, a receive makes one, and each value is destroyed") {
     test::tally count;
     {
@@ -222,41 +246,6 @@ TEST_CASE("broadcast: a send makes no copy, a receive makes one, and each value 
     }
     CHECK(count.alive() == 0);
 }
-
-namespace {
-
-struct fragile {
-    explicit fragile(int v, int& fails) noexcept : value(v), failures(&fails) {}
-    fragile(const fragile& other) : value(other.value), failures(other.failures) {
-        if (*failures > 0) {
-            --*failures;
-            throw std::runtime_error("no copy today");
-        }
-    }
-    fragile(fragile&&) noexcept = default;
-    int value;
-    int* failures;
-};
-
-// Comes back when it is copied and when it is destroyed.
-struct reentrant {
-    explicit reentrant(bide::broadcast<reentrant>*& to, int& calls) noexcept
-        : of(&to), called(&calls) {}
-    reentrant(const reentrant& other) noexcept : of(other.of), called(other.called) { call(); }
-    reentrant(reentrant&& other) noexcept
-        : of(std::exchange(other.of, nullptr)), called(other.called) {}
-    ~reentrant() { call(); }
-    void call() const noexcept {
-        if (of != nullptr && *of != nullptr) {
-            auto mine = (*of)->subscribe();
-            *called += mine.try_recv() ? 100 : 1;
-        }
-    }
-    bide::broadcast<reentrant>** of;
-    int* called;
-};
-
-} // namespace
 
 TEST_CASE("broadcast: a value whose copy throws is not received yet") {
     int failures = 0;
@@ -289,8 +278,6 @@ TEST_CASE("broadcast: the copy constructor and the destructor of a value may use
     self = nullptr;
 }
 
-// ---- Allocation, destruction
-
 TEST_CASE("broadcast: no wait and no receive allocates") {
     bide::timer_service<watched>(); // its thread, once
     broadcast b(4);
@@ -311,5 +298,3 @@ TEST_CASE("broadcast: no wait and no receive allocates") {
     b.send(3);
     CHECK(got == 3);
 }
-
-// ---- Storm

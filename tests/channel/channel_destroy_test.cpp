@@ -101,6 +101,18 @@ template <class Op> bide::task<void> let_be(Op op) {
     static_cast<void>(got);
 }
 
+template <class Channel> struct last_words {
+    Channel* in = nullptr;
+    Channel* out = nullptr;
+    ~last_words() {
+        if (in != nullptr) {
+            const auto got = in->recv();
+            static_cast<void>(out->send(got.value_or(-1) + 1));
+            static_cast<void>(in->try_recv_for(1ms));
+        }
+    }
+};
+
 } // namespace
 
 TEST_CASE("channel: no step of a send comes after its item can be received and the channel freed",
@@ -209,24 +221,6 @@ TEST_CASE(
         }
     }
 }
-
-// ---- The end of a thread
-
-namespace {
-
-template <class Channel> struct last_words {
-    Channel* in = nullptr;
-    Channel* out = nullptr;
-    ~last_words() {
-        if (in != nullptr) {
-            const auto got = in->recv();
-            static_cast<void>(out->send(got.value_or(-1) + 1));
-            static_cast<void>(in->try_recv_for(1ms));
-        }
-    }
-};
-
-} // namespace
 
 TEST_CASE("channel: a thread may wait in the destructor of a thread_local") {
     using platform = test::observing<test::native>;

@@ -107,6 +107,40 @@ template <class T> void check_forms(const std::vector<row<T>>& rows, T (*what)()
             #before " co_await " #op                                                               \
     }
 
+template <class T> using bounded = test::forms::bounded<T, test::native>;
+template <class T> using unbounded = test::forms::unbounded<T, test::native>;
+template <class T> using handles = test::forms::bounded_handles<T, test::native>;
+
+// Refuses to be made of 0.
+class picky {
+public:
+    explicit picky(int number) : number_(number) {
+        if (number == 0) {
+            throw std::invalid_argument("0");
+        }
+    }
+    int number() const noexcept { return number_; }
+
+private:
+    int number_;
+};
+
+template <class Sender, class... Args>
+concept can_emplace = requires(Sender& to, Args... args) {
+    to.emplace(args...);
+    to.try_emplace(args...);
+    to.try_emplace_for(1s, args...);
+    to.try_emplace_until(std::chrono::steady_clock::now(), args...);
+    to.async_emplace(args...);
+};
+
+static_assert(can_emplace<channel<item>, int, const char*>);
+static_assert(!can_emplace<channel<item>, const char*, int>);
+static_assert(!can_emplace<channel<only>, only>); // an lvalue
+static_assert(can_emplace<channel<std::vector<int>>, std::size_t, int>);
+static_assert(std::same_as<decltype(std::declval<channel<item>&>().async_emplace(1, "x")),
+                           decltype(std::declval<channel<item>&>().async_send(make_item()))>);
+
 } // namespace
 
 TEST_CASE("async_emplace: an item that is made in the co_await expression is destroyed once, "
@@ -248,46 +282,6 @@ TEST_CASE("async_send: takes of an aggregate what a parameter by value takes, an
         CHECK(texts.copies() == 1);
     }
 }
-
-// ---- emplace, try_emplace and so on, of everything that sends
-
-namespace {
-
-template <class T> using bounded = test::forms::bounded<T, test::native>;
-template <class T> using unbounded = test::forms::unbounded<T, test::native>;
-template <class T> using handles = test::forms::bounded_handles<T, test::native>;
-
-// Refuses to be made of 0.
-class picky {
-public:
-    explicit picky(int number) : number_(number) {
-        if (number == 0) {
-            throw std::invalid_argument("0");
-        }
-    }
-    int number() const noexcept { return number_; }
-
-private:
-    int number_;
-};
-
-template <class Sender, class... Args>
-concept can_emplace = requires(Sender& to, Args... args) {
-    to.emplace(args...);
-    to.try_emplace(args...);
-    to.try_emplace_for(1s, args...);
-    to.try_emplace_until(std::chrono::steady_clock::now(), args...);
-    to.async_emplace(args...);
-};
-
-static_assert(can_emplace<channel<item>, int, const char*>);
-static_assert(!can_emplace<channel<item>, const char*, int>);
-static_assert(!can_emplace<channel<only>, only>); // an lvalue
-static_assert(can_emplace<channel<std::vector<int>>, std::size_t, int>);
-static_assert(std::same_as<decltype(std::declval<channel<item>&>().async_emplace(1, "x")),
-                           decltype(std::declval<channel<item>&>().async_send(make_item()))>);
-
-} // namespace
 
 TEMPLATE_TEST_CASE("emplace: every form makes the item of its arguments and sends it", "",
                    bounded<item>, unbounded<item>, handles<item>) {

@@ -45,6 +45,85 @@ using unbounded_handles = on<forms::unbounded_handles, test::native>;
 #define BIDE_EACH_KIND bounded, unbounded, priority, sliding
 #define BIDE_EACH_HANDLE bounded_handles, unbounded_handles
 
+// Ends the first of three waits, in one of the ways there are. Says whether it ended with `why`.
+enum class way { stopped, late, destroyed, withdrawn };
+
+template <class Op> bool leaves(way how, Op op, std::function<void()> others_come, errc& why) {
+    test::journal turns;
+    std::stop_source stop = test::new_stop();
+    const auto note = [&why](auto& end) {
+        if (!test::eventually([&] { return end.done.load(); })) {
+            return false;
+        }
+        test::service_thread<watched>(); // it has left the coroutine
+        if constexpr (std::is_same_v<decltype(end.out->error()), errc&>) {
+            why = end.out->error();
+        } else {
+            why = end.out->error().code;
+        }
+        return !end.out->has_value();
+    };
+    switch (how) {
+    case way::stopped: {
+        auto limited = std::move(op).with_stop(stop.get_token());
+        test::channel_waits::ending_of<decltype(limited)> end;
+        const held frame = forms::start(std::move(limited), end);
+        others_come();
+        stop.request_stop();
+        return note(end);
+    }
+    case way::late: {
+        auto limited = std::move(op).with_timeout(1ms);
+        test::channel_waits::ending_of<decltype(limited)> end;
+        const held frame = forms::start(std::move(limited), end);
+        others_come();
+        return note(end);
+    }
+    case way::destroyed: {
+        test::channel_waits::ending_of<Op> end;
+        held frame = forms::start(std::move(op), end);
+        others_come();
+        frame.destroy();
+        return !end.done;
+    }
+    default: { // an event loop's
+        test::foreign_wait foreign(std::move(op).as_case(), turns, 1);
+        const bool waits = !foreign.start();
+        others_come();
+        return waits && foreign.cancel() && turns.size() == 0;
+    }
+    }
+}
+
+// Its destructor uses the channel that it was in: all that does not wait, and, when it is closed, all.
+template <class Kind> class meddler {
+public:
+    using home = typename Kind::template of<meddler>;
+
+    explicit meddler(home* at, int& died) noexcept : home_(at), died_(&died) {}
+    meddler(meddler&& other) noexcept
+        : home_(std::exchange(other.home_, nullptr)), died_(std::exchange(other.died_, nullptr)) {}
+    ~meddler() {
+        if (died_ != nullptr) {
+            ++*died_;
+        }
+        if (home_ != nullptr) {
+            auto& c = home_->c;
+            static_cast<void>(c.size());
+            static_cast<void>(c.is_closed());
+            static_cast<void>(c.try_recv());
+            static_cast<void>(c.try_send(meddler(nullptr, *died_)));
+            c.close();
+            static_cast<void>(c.try_send_for(meddler(nullptr, *died_), 1h));
+            static_cast<void>(c.try_recv_for(1h));
+        }
+    }
+
+private:
+    home* home_;
+    int* died_;
+};
+
 } // namespace
 
 TEMPLATE_TEST_CASE("channels: in each form, what can complete at once does, though a stop is "
@@ -88,8 +167,6 @@ TEMPLATE_TEST_CASE("channels: a handle that was moved from is one of a closed ch
     CHECK(c.tx().send(parcel(7)));
     CHECK(c.rx().recv()->n == 7);
 }
-
-// ---- Waiters
 
 TEMPLATE_TEST_CASE("channels: receivers that wait, threads and coroutines in each form, are served "
                    "in the order in which they came",
@@ -141,60 +218,6 @@ TEST_CASE("channels: where the system has no futex, an item, room and a close wa
     late.join();
     CHECK(back);
 }
-
-namespace {
-
-// Ends the first of three waits, in one of the ways there are. Says whether it ended with `why`.
-enum class way { stopped, late, destroyed, withdrawn };
-
-template <class Op> bool leaves(way how, Op op, std::function<void()> others_come, errc& why) {
-    test::journal turns;
-    std::stop_source stop = test::new_stop();
-    const auto note = [&why](auto& end) {
-        if (!test::eventually([&] { return end.done.load(); })) {
-            return false;
-        }
-        test::service_thread<watched>(); // it has left the coroutine
-        if constexpr (std::is_same_v<decltype(end.out->error()), errc&>) {
-            why = end.out->error();
-        } else {
-            why = end.out->error().code;
-        }
-        return !end.out->has_value();
-    };
-    switch (how) {
-    case way::stopped: {
-        auto limited = std::move(op).with_stop(stop.get_token());
-        test::channel_waits::ending_of<decltype(limited)> end;
-        const held frame = forms::start(std::move(limited), end);
-        others_come();
-        stop.request_stop();
-        return note(end);
-    }
-    case way::late: {
-        auto limited = std::move(op).with_timeout(1ms);
-        test::channel_waits::ending_of<decltype(limited)> end;
-        const held frame = forms::start(std::move(limited), end);
-        others_come();
-        return note(end);
-    }
-    case way::destroyed: {
-        test::channel_waits::ending_of<Op> end;
-        held frame = forms::start(std::move(op), end);
-        others_come();
-        frame.destroy();
-        return !end.done;
-    }
-    default: { // an event loop's
-        test::foreign_wait foreign(std::move(op).as_case(), turns, 1);
-        const bool waits = !foreign.start();
-        others_come();
-        return waits && foreign.cancel() && turns.size() == 0;
-    }
-    }
-}
-
-} // namespace
 
 TEMPLATE_TEST_CASE("channels: a wait that ends early has no effect on the waits behind it", "",
                    BIDE_EACH_KIND) {
@@ -332,41 +355,6 @@ TEMPLATE_TEST_CASE("channels: no wait allocates", "[promise.no-wait-allocates]",
         CHECK(std::accumulate(made, made + 5, std::size_t{0}) == 0);
     }
 }
-
-// ---- Lifetimes
-
-namespace {
-
-// Its destructor uses the channel that it was in: all that does not wait, and, when it is closed, all.
-template <class Kind> class meddler {
-public:
-    using home = typename Kind::template of<meddler>;
-
-    explicit meddler(home* at, int& died) noexcept : home_(at), died_(&died) {}
-    meddler(meddler&& other) noexcept
-        : home_(std::exchange(other.home_, nullptr)), died_(std::exchange(other.died_, nullptr)) {}
-    ~meddler() {
-        if (died_ != nullptr) {
-            ++*died_;
-        }
-        if (home_ != nullptr) {
-            auto& c = home_->c;
-            static_cast<void>(c.size());
-            static_cast<void>(c.is_closed());
-            static_cast<void>(c.try_recv());
-            static_cast<void>(c.try_send(meddler(nullptr, *died_)));
-            c.close();
-            static_cast<void>(c.try_send_for(meddler(nullptr, *died_), 1h));
-            static_cast<void>(c.try_recv_for(1h));
-        }
-    }
-
-private:
-    home* home_;
-    int* died_;
-};
-
-} // namespace
 
 TEMPLATE_TEST_CASE("channels: the destructor of an item may use its channel, also the dying one",
                    "", BIDE_EACH_KIND) {

@@ -56,6 +56,76 @@ struct unbounded {
     }
 };
 
+// Waits with the operation alone: the handle is gone by then.
+template <class Receiver>
+test::held recv_without_handle(test::manual_executor& on, Receiver from, ints* out = nullptr) {
+    auto op = from.async_recv().resume_on(on);
+    {
+        const auto gone = std::move(from);
+    }
+    const auto got = co_await std::move(op);
+    if constexpr (std::is_same_v<typename Receiver::value_type, int>) {
+        out->push_back(got.value_or(-1));
+    }
+}
+
+using mortal = test::observing<test::mortal>;
+
+// wait(ends, form) on a thread that is still inside of it when the last handle goes.
+template <class Ends, class Wait> void stays_while_a_thread_waits(Ends made, int form, Wait wait) {
+    std::optional<Ends> ends(std::move(made));
+    CAPTURE(form);
+    test::mortal::gone = 0;
+    test::mortal::holds = true;
+    test::team waiting(1, [form, wait, at = &*ends](int) { wait(*at, form); });
+    REQUIRE(test::are_asleep<test::mortal>(1));
+    ends.reset(); // ends the wait
+    const bool stayed = test::mortal::gone == 0;
+    test::mortal::holds = false;
+    waiting.join();
+    REQUIRE(stayed);
+    CHECK(test::mortal::gone > 0);
+}
+
+// The same of a coroutine that waits with the operation that make(ends) returns.
+template <class Ends, class Make> void stays_while_a_coroutine_waits(Ends made, Make make) {
+    test::manual_executor later;
+    std::optional<Ends> ends(std::move(made));
+    test::mortal::gone = 0;
+    auto waiting = test::await_op(make(*ends).resume_on(later));
+    waiting.start();
+    CHECK_FALSE(waiting.done());
+    ends.reset();
+    REQUIRE(test::mortal::gone == 0);
+    CHECK(later.run_all() == 1);
+    CHECK(waiting.done());
+    waiting.destroy();
+    CHECK(test::mortal::gone > 0);
+}
+
+// An item that holds its own channel's sender, and uses it when it is destroyed.
+struct cyclic {
+    cyclic(bide::unbounded_sender<cyclic> to, int& count) noexcept
+        : home(std::move(to)), destroyed(&count) {}
+    cyclic(cyclic&& other) noexcept
+        : home(std::move(other.home)), destroyed(std::exchange(other.destroyed, nullptr)) {}
+    ~cyclic() {
+        if (destroyed != nullptr) {
+            *destroyed += home.is_closed() ? 1 : 1'000;
+            home.close();
+            static_cast<void>(home.size());
+        }
+    }
+    bide::unbounded_sender<cyclic> home;
+    int* destroyed;
+};
+
+// Waits with a receiver of its own, and is not to go on.
+template <class Receiver> test::held recv_holding(test::manual_executor& on, Receiver from) {
+    const auto got = co_await from.async_recv().resume_on(on);
+    static_cast<void>(got);
+}
+
 } // namespace
 
 TEST_CASE("handles: a channel has the capacity that was asked for") {
@@ -106,8 +176,6 @@ TEST_CASE("handles: the channel and its counts are one allocation, and a copy is
     const auto bounded_copy = bounded_pair;
     CHECK(test::allocations_here() == before + 3);
 }
-
-// ---- The last one
 
 TEMPLATE_TEST_CASE(
     "handles: if the last sender is destroyed, the channel is closed and receivers drain it",
@@ -164,8 +232,6 @@ TEMPLATE_TEST_CASE(
     CHECK(t.copied == 0);
 }
 
-// ---- Moved from, assigned
-
 TEST_CASE("handles: an assignment gives up one handle and takes another") {
     auto [tx, rx] = make_unbounded_channel<int>();
     auto [tx2, rx2] = make_unbounded_channel<int>();
@@ -184,25 +250,6 @@ TEST_CASE("handles: an assignment gives up one handle and takes another") {
     std::swap(rx, rx2);
     CHECK_FALSE(rx.recv());
 }
-
-// ---- Operations inside
-
-namespace {
-
-// Waits with the operation alone: the handle is gone by then.
-template <class Receiver>
-test::held recv_without_handle(test::manual_executor& on, Receiver from, ints* out = nullptr) {
-    auto op = from.async_recv().resume_on(on);
-    {
-        const auto gone = std::move(from);
-    }
-    const auto got = co_await std::move(op);
-    if constexpr (std::is_same_v<typename Receiver::value_type, int>) {
-        out->push_back(got.value_or(-1));
-    }
-}
-
-} // namespace
 
 TEMPLATE_TEST_CASE("handles: an operation that waits keeps the channel's memory when all handles "
                    "are gone",
@@ -233,44 +280,6 @@ TEMPLATE_TEST_CASE("handles: an operation that waits keeps the channel's memory 
     }
     CHECK(told == ints{-1, 4});
 }
-
-namespace {
-
-using mortal = test::observing<test::mortal>;
-
-// wait(ends, form) on a thread that is still inside of it when the last handle goes.
-template <class Ends, class Wait> void stays_while_a_thread_waits(Ends made, int form, Wait wait) {
-    std::optional<Ends> ends(std::move(made));
-    CAPTURE(form);
-    test::mortal::gone = 0;
-    test::mortal::holds = true;
-    test::team waiting(1, [form, wait, at = &*ends](int) { wait(*at, form); });
-    REQUIRE(test::are_asleep<test::mortal>(1));
-    ends.reset(); // ends the wait
-    const bool stayed = test::mortal::gone == 0;
-    test::mortal::holds = false;
-    waiting.join();
-    REQUIRE(stayed);
-    CHECK(test::mortal::gone > 0);
-}
-
-// The same of a coroutine that waits with the operation that make(ends) returns.
-template <class Ends, class Make> void stays_while_a_coroutine_waits(Ends made, Make make) {
-    test::manual_executor later;
-    std::optional<Ends> ends(std::move(made));
-    test::mortal::gone = 0;
-    auto waiting = test::await_op(make(*ends).resume_on(later));
-    waiting.start();
-    CHECK_FALSE(waiting.done());
-    ends.reset();
-    REQUIRE(test::mortal::gone == 0);
-    CHECK(later.run_all() == 1);
-    CHECK(waiting.done());
-    waiting.destroy();
-    CHECK(test::mortal::gone > 0);
-}
-
-} // namespace
 
 TEST_CASE("handles: the channel's memory stays until the last receiver's wait is over") {
     const auto make = [] { return make_channel<int, mortal>(0); };
@@ -316,27 +325,6 @@ TEST_CASE("handles: the channel's memory stays until the last sender's wait is o
     });
 }
 
-namespace {
-
-// An item that holds its own channel's sender, and uses it when it is destroyed.
-struct cyclic {
-    cyclic(bide::unbounded_sender<cyclic> to, int& count) noexcept
-        : home(std::move(to)), destroyed(&count) {}
-    cyclic(cyclic&& other) noexcept
-        : home(std::move(other.home)), destroyed(std::exchange(other.destroyed, nullptr)) {}
-    ~cyclic() {
-        if (destroyed != nullptr) {
-            *destroyed += home.is_closed() ? 1 : 1'000;
-            home.close();
-            static_cast<void>(home.size());
-        }
-    }
-    bide::unbounded_sender<cyclic> home;
-    int* destroyed;
-};
-
-} // namespace
-
 TEST_CASE("handles: an item may hold a sender of the channel that it is in") {
     int destroyed = 0;
     {
@@ -349,16 +337,6 @@ TEST_CASE("handles: an item may hold a sender of the channel that it is in") {
     }
     CHECK(destroyed == 100);
 }
-
-namespace {
-
-// Waits with a receiver of its own, and is not to go on.
-template <class Receiver> test::held recv_holding(test::manual_executor& on, Receiver from) {
-    const auto got = co_await from.async_recv().resume_on(on);
-    static_cast<void>(got);
-}
-
-} // namespace
 
 TEMPLATE_TEST_CASE("handles: an item that came to a destroyed coroutine goes back as long as there "
                    "is a receiver",

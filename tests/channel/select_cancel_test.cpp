@@ -13,16 +13,17 @@
 namespace {
 
 using namespace bide;
+using namespace test;
 using int_channel = bide::channel<int>;
-using test::each_kind;
-using test::is_left_alone;
-using test::waiting;
 
 template <class R> bool is(const R& got, errc why) { return !got && got.error() == why; }
 
-} // namespace
+test::held select_either(int_channel& ch, bide::semaphore& s, bool& ran) {
+    const auto got = co_await bide::async_select(on_recv(ch), on_acquire(s));
+    ran = got.index() < 2;
+}
 
-// ---- Time-outs
+} // namespace
 
 TEST_CASE("select: zero, negative and past times and NaN mean one attempt") {
     using std::chrono::duration;
@@ -190,8 +191,6 @@ TEST_CASE("select: a clock that stands still does not keep another one's time-ou
     CHECK(w.got().index() == 2);
 }
 
-// ---- Limits of the whole, and where it goes on
-
 TEST_CASE("select: a stop or a time-out after the grant changes nothing") {
     struct tag;
     using clock = test::fake_clock<tag>;
@@ -266,8 +265,6 @@ TEST_CASE("select: a stop resumes no coroutine on the thread that requests it") 
         });
     }
 }
-
-// ---- Destruction
 
 TEST_CASE("select: a coroutine that is destroyed while it waits leaves nothing behind") {
     std::optional<each_kind> all(std::in_place);
@@ -450,17 +447,6 @@ TEST_CASE("select: destroying a channel that a select waits on terminates") {
 }
 
 #endif
-
-// ---- Several waiters of one release
-
-namespace {
-
-test::held select_either(int_channel& ch, bide::semaphore& s, bool& ran) {
-    const auto got = co_await bide::async_select(on_recv(ch), on_acquire(s));
-    ran = got.index() < 2;
-}
-
-} // namespace
 
 TEST_CASE("select: a waker may destroy a select that its release has decided",
           "[promise.decided-before-wakers]") {

@@ -15,15 +15,10 @@
 namespace {
 
 using namespace bide;
+using namespace test;
 using ints = std::vector<int>;
 using int_channel = bide::channel<int>;
 using other_clock = test::fake_clock<struct other_clock_tag>;
-using test::each_kind;
-using test::is_left_alone;
-using test::select_by;
-using test::waiting;
-
-// ---- The face
 
 struct any {
     static int_channel& c() noexcept;
@@ -60,26 +55,6 @@ static_assert(!std::is_copy_constructible_v<decltype(on_recv(any::c()))>);
 
 template <class R> bool is(const R& got, errc why) { return !got && got.error() == why; }
 
-} // namespace
-
-// ---- What can happen at once
-
-TEST_CASE("select: each case that can happen at once does, alone, in every form") {
-    const int how = GENERATE(range(0, test::all_forms));
-    for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
-        INFO("kind " << kind);
-        each_kind all;
-        for (int round = 0; round < (kind < each_kind::latch ? 3 : 1); ++round) {
-            all.make_happen(kind);
-            auto got = all.run(how);
-            REQUIRE(got.has_value());
-            CHECK(all.is_right(kind, *got));
-        }
-    }
-}
-
-namespace {
-
 // How often each of N cases was chosen; the ready ones are given as bits.
 template <std::size_t N> ints shares(int how, unsigned ready, int rounds) {
     std::array<bide::event, N> events;
@@ -103,7 +78,77 @@ template <std::size_t N> bool is_uniform(int how, unsigned ready) {
     return test::is_uniform(shares<N>(how, ready, rounds), ready);
 }
 
+// Two selects wait for `first` and then for `other`, another wait for `behind`. The selects are
+// chosen for by `other` and have not gone on when `act` does what `behind` waits for.
+template <class Make, class Behind, class Act> void pass_over(Make first, Behind behind, Act act) {
+    int_channel other(2);
+    test::manual_executor on;
+    waiting left(bide::async_select(first(), on_recv(other)).resume_on(on));
+    waiting left_too(bide::async_select_biased(first(), on_recv(other)).resume_on(on));
+    waiting next(behind());
+    REQUIRE(other.try_send(1));
+    REQUIRE(other.try_send(2));
+    REQUIRE(on.size() == 2);
+    REQUIRE_FALSE(next.is_over());
+    act();
+    CHECK(next.is_over());
+    CHECK(on.run_all() == 2);
+    CHECK(left.got().index() == 1);
+    CHECK(left_too.got().index() == 1);
+}
+
+template <class Mutex> using lock_case = decltype(on_lock(std::declval<Mutex&>()));
+static_assert(is_case<lock_case<bide::mutex>, std::unique_lock<bide::mutex>>);
+static_assert(is_case<lock_case<bide::adaptive_mutex>, std::unique_lock<bide::adaptive_mutex>>);
+static_assert(is_case<lock_case<bide::shared_mutex>, std::unique_lock<bide::shared_mutex>>);
+static_assert(
+    is_case<decltype(on_lock(std::declval<bide::mutex*>())), std::unique_lock<bide::mutex>>);
+static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex&>())),
+                      std::shared_lock<bide::shared_mutex>>);
+static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex*>())),
+                      std::shared_lock<bide::shared_mutex>>);
+
+// A clock that acts right after it was looked at, so that something happens between two cases.
+struct acting_clock {
+    using duration = std::chrono::nanoseconds;
+    using rep = duration::rep;
+    using period = duration::period;
+    using time_point = std::chrono::time_point<acting_clock>;
+
+    static time_point now() noexcept {
+        const time_point seen = at;
+        if (act != nullptr) {
+            act(looks++);
+        }
+        return seen;
+    }
+    // From now on, act(0) after the first look, and so on.
+    static void begin(void (*what)(int look)) noexcept {
+        act = what;
+        looks = 0;
+    }
+
+    inline static time_point at;
+    inline static void (*act)(int look) = nullptr;
+    inline static int looks = 0;
+    inline static int_channel* ch = nullptr;
+};
+
 } // namespace
+
+TEST_CASE("select: each case that can happen at once does, alone, in every form") {
+    const int how = GENERATE(range(0, test::all_forms));
+    for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
+        INFO("kind " << kind);
+        each_kind all;
+        for (int round = 0; round < (kind < each_kind::latch ? 3 : 1); ++round) {
+            all.make_happen(kind);
+            auto got = all.run(how);
+            REQUIRE(got.has_value());
+            CHECK(all.is_right(kind, *got));
+        }
+    }
+}
 
 TEST_CASE("select: the ready cases have equal shares, wherever the quiet ones stand",
           "[promise.select-fair]") {
@@ -171,8 +216,6 @@ TEST_CASE("select: where all cases are disabled it waits until it is ended") {
     waiting dropped(bide::async_select(on_recv(none)));
     CHECK_FALSE(dropped.is_over());
 }
-
-// ---- Waits
 
 TEST_CASE("select: each case ends the wait of a coroutine, and only that one happens") {
     for (std::size_t kind = 0; kind < each_kind::kinds; ++kind) {
@@ -258,8 +301,6 @@ TEST_CASE("select: which of two waits on one channel is served is a matter of ch
     CHECK(hits[1] > 0);
 }
 
-// ---- What is not chosen leaves no trace
-
 TEST_CASE("select: what a case that is not chosen had in part goes to the waiters behind it",
           "[promise.select-one-case]") {
     bide::semaphore s(2);
@@ -311,29 +352,6 @@ TEST_CASE("select: a case that lost to another of the same semaphore frees what 
     CHECK(s.available() == 1);
 }
 
-namespace {
-
-// Two selects wait for `first` and then for `other`, another wait for `behind`. The selects are
-// chosen for by `other` and have not gone on when `act` does what `behind` waits for.
-template <class Make, class Behind, class Act> void pass_over(Make first, Behind behind, Act act) {
-    int_channel other(2);
-    test::manual_executor on;
-    waiting left(bide::async_select(first(), on_recv(other)).resume_on(on));
-    waiting left_too(bide::async_select_biased(first(), on_recv(other)).resume_on(on));
-    waiting next(behind());
-    REQUIRE(other.try_send(1));
-    REQUIRE(other.try_send(2));
-    REQUIRE(on.size() == 2);
-    REQUIRE_FALSE(next.is_over());
-    act();
-    CHECK(next.is_over());
-    CHECK(on.run_all() == 2);
-    CHECK(left.got().index() == 1);
-    CHECK(left_too.got().index() == 1);
-}
-
-} // namespace
-
 TEST_CASE("select: a grant passes over selects that have ended, to the next waiter") {
     bide::unbounded_channel<int> ch;
     const auto receive = [&] { return on_recv(ch); };
@@ -345,8 +363,6 @@ TEST_CASE("select: a grant passes over selects that have ended, to the next wait
         pass_over(receive, behind, [&] { ch.close(); });
     }
 }
-
-// ---- Operands
 
 TEST_CASE("select: each operand is evaluated once, in every form") {
     const int how = GENERATE(range(0, test::all_forms));
@@ -397,23 +413,6 @@ TEST_CASE("select: an async_select that is never awaited has no effect") {
     CHECK(all.in.size() == 1);
     CHECK(all.value == 7);
 }
-
-// ---- Locks
-
-namespace {
-
-template <class Mutex> using lock_case = decltype(on_lock(std::declval<Mutex&>()));
-static_assert(is_case<lock_case<bide::mutex>, std::unique_lock<bide::mutex>>);
-static_assert(is_case<lock_case<bide::adaptive_mutex>, std::unique_lock<bide::adaptive_mutex>>);
-static_assert(is_case<lock_case<bide::shared_mutex>, std::unique_lock<bide::shared_mutex>>);
-static_assert(
-    is_case<decltype(on_lock(std::declval<bide::mutex*>())), std::unique_lock<bide::mutex>>);
-static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex&>())),
-                      std::shared_lock<bide::shared_mutex>>);
-static_assert(is_case<decltype(on_lock_shared(std::declval<bide::shared_mutex*>())),
-                      std::shared_lock<bide::shared_mutex>>);
-
-} // namespace
 
 #define BIDE_EACH_MUTEX bide::mutex, bide::adaptive_mutex, bide::shared_mutex
 
@@ -523,8 +522,6 @@ TEMPLATE_TEST_CASE("select: a synchronized_value is locked with its value", "", 
     CHECK(v.try_lock());
 }
 
-// ---- Other channels
-
 TEST_CASE("select: a send to an unbounded channel has decided before its receiver goes on") {
     using platform = bide::native_platform;
     using bide::detail::side;
@@ -552,8 +549,6 @@ TEST_CASE("select: a send to an unbounded channel has decided before its receive
     CHECK(got == 3);
     CHECK(seen.was_decided);
 }
-
-// ---- Allocations
 
 TEST_CASE("select: no form allocates, with few cases or many", "[promise.no-wait-allocates]") {
     std::stop_source stop = test::new_stop();
@@ -623,8 +618,6 @@ TEST_CASE("select: no form allocates, with few cases or many", "[promise.no-wait
     CHECK(threads_use == 0);
 }
 
-// ---- At every instant
-
 TEST_CASE("select: it does not say that nothing can happen while at every instant "
           "something can",
           "[promise.attempt-fails-rightly]") {
@@ -663,36 +656,6 @@ TEST_CASE("select: it does not say that nothing can happen while at every instan
     });
     CHECK(blind == 0);
 }
-
-namespace {
-
-// A clock that acts right after it was looked at, so that something happens between two cases.
-struct acting_clock {
-    using duration = std::chrono::nanoseconds;
-    using rep = duration::rep;
-    using period = duration::period;
-    using time_point = std::chrono::time_point<acting_clock>;
-
-    static time_point now() noexcept {
-        const time_point seen = at;
-        if (act != nullptr) {
-            act(looks++);
-        }
-        return seen;
-    }
-    // From now on, act(0) after the first look, and so on.
-    static void begin(void (*what)(int look)) noexcept {
-        act = what;
-        looks = 0;
-    }
-
-    inline static time_point at;
-    inline static void (*act)(int look) = nullptr;
-    inline static int looks = 0;
-    inline static int_channel* ch = nullptr;
-};
-
-} // namespace
 
 TEST_CASE("select: of the same for a deadline that passes before an item goes") {
     const int how = GENERATE(range(0, test::all_forms));
@@ -739,8 +702,6 @@ TEST_CASE("select: a send that finds room while the receive of its channel is qu
     REQUIRE(ch.try_send(3)); // to no receiver
     CHECK(ch.size() == 1);
 }
-
-// ---- Threads
 
 TEST_CASE("select: 44 threads that each offer to send and to receive pair up exactly",
           "[promise.select-meets-once]") {

@@ -38,9 +38,13 @@ test::held ignore_many(test::manual_executor& on, bide::unbounded_channel<T>& ch
     const std::size_t got = co_await ch.async_recv_n(out, 5).resume_on(on);
     static_cast<void>(got);
 }
-} // namespace
 
-// ---- In and out
+// Larger than a thread's stack.
+struct huge {
+    std::array<std::byte, (std::size_t{16} << 20)> bytes;
+};
+
+} // namespace
 
 TEST_CASE("unbounded_channel: first in, first out, over many segments and again") {
     channel ch;
@@ -85,15 +89,6 @@ TEST_CASE("unbounded_channel: its capacity is the largest, and it is never full"
     CHECK(ch.empty());
 }
 
-namespace {
-
-// Larger than a thread's stack.
-struct huge {
-    std::array<std::byte, (std::size_t{16} << 20)> bytes;
-};
-
-} // namespace
-
 TEST_CASE("unbounded_channel: an item larger than the stack does not go over the stack") {
     bide::unbounded_channel<huge> ch;
     {
@@ -133,8 +128,6 @@ TEST_CASE("unbounded_channel: where sends and receives keep up, nothing is alloc
     CHECK(good);
     CHECK(test::allocations_here() == before + 2);
 }
-
-// ---- Waiting
 
 TEST_CASE("unbounded_channel: an item that came to a destroyed receiver goes back unless closed or "
           "out of memory",
@@ -194,8 +187,6 @@ TEST_CASE("unbounded_channel: an item that came to a destroyed receiver goes bac
     CHECK(t.alive() == 0);
     CHECK(t.copied == 0);
 }
-
-// ---- Many
 
 TEST_CASE("unbounded_channel: a thread that has sent can receive at once, beside other threads") {
     channel ch;

@@ -30,9 +30,58 @@ test::held note_on(test::manual_executor& on, Receiver& r, std::atomic<what>& ou
     const auto got = co_await r.async_changed().resume_on(on);
     out = of(got);
 }
-} // namespace
 
-// ---- Versions
+// Its copies fail when it is told so.
+struct fragile {
+    explicit fragile(int v) noexcept : n(v) {}
+    fragile(const fragile& other) : n(other.n) {
+        if (fails) {
+            throw std::runtime_error("no");
+        }
+    }
+    fragile(fragile&& other) noexcept : n(other.n) {}
+    int n;
+    inline static bool fails = false;
+};
+
+// Comes back when it is copied and when it is destroyed.
+struct reentrant {
+    explicit reentrant(bide::watch<reentrant>*& to, int& calls) noexcept
+        : of(&to), called(&calls) {}
+    reentrant(const reentrant& other) noexcept : of(other.of), called(other.called) { call(); }
+    reentrant(reentrant&& other) noexcept
+        : of(std::exchange(other.of, nullptr)), called(other.called) {}
+    ~reentrant() { call(); }
+    void call() const noexcept {
+        if (of != nullptr && *of != nullptr) {
+            *called += static_cast<int>((*of)->receivers());
+        }
+    }
+    bide::watch<reentrant>** of;
+    int* called;
+};
+
+// Sends a newer one while it is copied, once.
+struct outdated {
+    outdated(bide::watch<outdated>*& to, int v) noexcept : of(&to), n(v) {}
+    outdated(const outdated& other) noexcept : of(other.of), n(other.n) {
+        if (*of != nullptr) {
+            auto& w = *std::exchange(*of, nullptr);
+            w.send(outdated(*of, n + 1));
+        }
+    }
+    outdated(outdated&& other) noexcept = default;
+    bide::watch<outdated>** of;
+    int n;
+};
+
+test::held send_when_changed(bide::watch<int>& w, bool& sent) {
+    auto r = w.subscribe();
+    const auto changed = co_await r.async_changed();
+    sent = changed.has_value() || w.send(7) || w.is_closed();
+}
+
+} // namespace
 
 TEST_CASE("watch: a receiver has seen the version that it subscribed to, and no later one") {
     watch w(1);
@@ -213,23 +262,6 @@ TEST_CASE("watch: a function that modify() runs may read it and subscribe") {
     CHECK(r->see() == 2);
 }
 
-namespace {
-
-// Its copies fail when it is told so.
-struct fragile {
-    explicit fragile(int v) noexcept : n(v) {}
-    fragile(const fragile& other) : n(other.n) {
-        if (fails) {
-            throw std::runtime_error("no");
-        }
-    }
-    fragile(fragile&& other) noexcept : n(other.n) {}
-    int n;
-    inline static bool fails = false;
-};
-
-} // namespace
-
 TEST_CASE("watch: a copy that throws in modify() changes nothing and gives the turn back") {
     bide::watch<fragile> w(fragile(1));
     auto r = w.subscribe();
@@ -248,8 +280,6 @@ TEST_CASE("watch: a copy that throws in modify() changes nothing and gives the t
     CHECK(r.see().n == 2);
 }
 
-// ---- Waiting
-
 TEST_CASE("watch: a change that was granted stays one, whatever comes after") {
     watch w;
     auto r = w.subscribe();
@@ -265,8 +295,6 @@ TEST_CASE("watch: a change that was granted stays one, whatever comes after") {
     CHECK(r.get() == 2);
     CHECK(is(r.changed(), errc::closed)); // the second was seen with the first
 }
-
-// ---- Close
 
 TEST_CASE("watch: the last version is seen after the end, then changed() says closed") {
     std::optional<watch> w(std::in_place, 1);
@@ -294,8 +322,6 @@ TEST_CASE("watch: the last version is seen after the end, then changed() says cl
     CHECK(copy.see() == 2);
 }
 
-// ---- Elements
-
 TEST_CASE("watch: one value is kept, and each get() makes a copy") {
     test::tally count;
     {
@@ -313,27 +339,6 @@ TEST_CASE("watch: one value is kept, and each get() makes a copy") {
     CHECK(count.alive() == 0);
 }
 
-namespace {
-
-// Comes back when it is copied and when it is destroyed.
-struct reentrant {
-    explicit reentrant(bide::watch<reentrant>*& to, int& calls) noexcept
-        : of(&to), called(&calls) {}
-    reentrant(const reentrant& other) noexcept : of(other.of), called(other.called) { call(); }
-    reentrant(reentrant&& other) noexcept
-        : of(std::exchange(other.of, nullptr)), called(other.called) {}
-    ~reentrant() { call(); }
-    void call() const noexcept {
-        if (of != nullptr && *of != nullptr) {
-            *called += static_cast<int>((*of)->receivers());
-        }
-    }
-    bide::watch<reentrant>** of;
-    int* called;
-};
-
-} // namespace
-
 TEST_CASE("watch: a value may use it when it is copied and when it is destroyed") {
     int calls = 0;
     bide::watch<reentrant>* self = nullptr;
@@ -350,24 +355,6 @@ TEST_CASE("watch: a value may use it when it is copied and when it is destroyed"
     self = nullptr;
 }
 
-namespace {
-
-// Sends a newer one while it is copied, once.
-struct outdated {
-    outdated(bide::watch<outdated>*& to, int v) noexcept : of(&to), n(v) {}
-    outdated(const outdated& other) noexcept : of(other.of), n(other.n) {
-        if (*of != nullptr) {
-            auto& w = *std::exchange(*of, nullptr);
-            w.send(outdated(*of, n + 1));
-        }
-    }
-    outdated(outdated&& other) noexcept = default;
-    bide::watch<outdated>** of;
-    int n;
-};
-
-} // namespace
-
 TEST_CASE("watch: a version that comes while see() copies the one before it is still new") {
     bide::watch<outdated>* sends = nullptr;
     bide::watch<outdated> w(outdated(sends, 1));
@@ -379,8 +366,6 @@ TEST_CASE("watch: a version that comes while see() copies the one before it is s
     CHECK(r.see().n == 3);
     CHECK_FALSE(r.has_changed());
 }
-
-// ---- Allocation, destruction
 
 TEST_CASE("watch: no wait and no look allocates") {
     bide::timer_service<watched>(); // its thread, once
@@ -421,16 +406,6 @@ TEST_CASE("watch: a function that modify() runs must not write to the watch or d
 }
 
 #endif
-
-namespace {
-
-test::held send_when_changed(bide::watch<int>& w, bool& sent) {
-    auto r = w.subscribe();
-    const auto changed = co_await r.async_changed();
-    sent = changed.has_value() || w.send(7) || w.is_closed();
-}
-
-} // namespace
 
 TEST_CASE("watch: a coroutine that a modify()'s function resumes may send, after the turn") {
     bide::watch<int> w;

@@ -32,8 +32,6 @@ template <class T> struct element {
 template <class T> T make(int n) { return element<T>::make(n); }
 template <class T> bool is(const T& value, int n) { return element<T>::is(value, n); }
 
-// ---- The kinds of channels, each with both ends
-
 template <class Channel> Channel made(std::size_t capacity) {
     if constexpr (std::is_constructible_v<Channel, std::size_t>) {
         return Channel(capacity);
@@ -103,8 +101,6 @@ template <class Op> held start(Op op, channel_waits::ending_of<Op>& to) {
     return frame;
 }
 
-// ---- Sends
-
 inline constexpr int waiting_sends = 5; // those of a thread that waits; all others come after them
 inline constexpr int all_sends = 12;
 
@@ -165,8 +161,6 @@ bool comes_back(int form, S& to, int n, errc why, std::stop_token stop = std::st
     const auto failed = send_by(form, to, item, std::move(stop));
     return failed && (*failed == why || form == 8) && item && is<T>(*item, n);
 }
-
-// ---- Receives
 
 inline constexpr int waiting_takes = 8; // those of a thread that waits; all others come after them
 inline constexpr int all_takes = 17;
