@@ -141,6 +141,24 @@ struct scarce_thread : os_thread {
     }
 };
 
+// A thread-local object of a pool's thread with a slow destructor.
+struct belongings {
+    inline static std::atomic<int> alive{0};
+    inline static std::atomic<std::uint32_t> made{0};
+    test::jitter chance{test::run_seed() + ++made};
+    belongings() noexcept { ++alive; }
+    ~belongings() {
+        chance.dawdle(20);
+        --alive;
+    }
+};
+
+struct furnishing : runnable {
+    furnishing() noexcept {
+        run = waker([](void*) noexcept { static thread_local belongings mine; }, nullptr);
+    }
+};
+
 } // namespace
 
 TEST_CASE("blocking_pool: work runs once, on a thread of the pool") {
@@ -354,28 +372,6 @@ TEST_CASE("blocking_pool: finish() runs what is queued, and refuses more") {
     CHECK_FALSE(pool.try_run(refused));
     CHECK(refused.started == 0);
 }
-
-namespace {
-
-// A thread-local object of a pool's thread with a slow destructor.
-struct belongings {
-    inline static std::atomic<int> alive{0};
-    inline static std::atomic<std::uint32_t> made{0};
-    test::jitter chance{test::run_seed() + ++made};
-    belongings() noexcept { ++alive; }
-    ~belongings() {
-        chance.dawdle(20);
-        --alive;
-    }
-};
-
-struct furnishing : runnable {
-    furnishing() noexcept {
-        run = waker([](void*) noexcept { static thread_local belongings mine; }, nullptr);
-    }
-};
-
-} // namespace
 
 TEST_CASE(
     "blocking_pool: when finish() returns, all threads have ended, also those that left before") {
