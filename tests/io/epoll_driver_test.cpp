@@ -11,13 +11,7 @@
 #include <unistd.h>
 
 using namespace bide;
-using test::await;
-using test::ends;
-using test::file_outcome;
-using test::held;
-using test::look;
-using test::readable;
-using test::writable;
+using namespace test;
 
 static_assert(std::is_same_v<decltype(std::declval<epoll_driver&>().async_wait_writable(0)),
                              async_op<io_done>>);
@@ -80,11 +74,35 @@ struct attached_driver {
     driver::attachment attached{d};
 };
 
+// Another pipe, with this descriptor as the end that is read.
+ends in_place_of(int number) {
+    const bool is_closed = ::fcntl(number, F_GETFD) < 0;
+    ends next = ends::pipe();
+    if (next.in != number) {
+        REQUIRE(next.out != number);
+        REQUIRE(::dup2(next.in, number) == number);
+        ::close(std::exchange(next.in, number));
+    }
+    REQUIRE(is_closed);
+    return next;
+}
+
+// Returns "" if it was let through.
+held await_by_value(epoll_driver& d, int fd, std::string& said, std::error_code& why) {
+    try {
+        const auto done = co_await d.async_wait_readable(fd);
+        done.value();
+        said = done && done.has_value() ? "" : "no value"; // as of a result
+    } catch (const closed_error& error) {
+        said = "closed";
+        why = error.code();
+    } catch (const std::system_error& error) {
+        said = "failed";
+        why = error.code();
+    }
+}
+
 } // namespace
-
-// ---- What is ready
-
-// ---- What one wait() hands over
 
 TEST_CASE_METHOD(attached_driver,
                  "epoll_driver: one wait() hands over at most max_completions, the oldest first") {
@@ -147,8 +165,6 @@ TEST_CASE_METHOD(
     CHECK(readers.granted() == 10 * most);
 }
 
-// ---- Files that are closed
-
 TEST_CASE("epoll_driver: forget() removes a file from the kernel's set") {
     const int set = lowest_free_fd();
     epoll_driver d;
@@ -170,23 +186,6 @@ TEST_CASE("epoll_driver: forget() removes a file from the kernel's set") {
     d.forget(e.in);
     CHECK(size() == empty);
 }
-
-namespace {
-
-// Another pipe, with this descriptor as the end that is read.
-ends in_place_of(int number) {
-    const bool is_closed = ::fcntl(number, F_GETFD) < 0;
-    ends next = ends::pipe();
-    if (next.in != number) {
-        REQUIRE(next.out != number);
-        REQUIRE(::dup2(next.in, number) == number);
-        ::close(std::exchange(next.in, number));
-    }
-    REQUIRE(is_closed);
-    return next;
-}
-
-} // namespace
 
 TEST_CASE_METHOD(attached_driver,
                  "epoll_driver: a descriptor that was closed and reused refers to the new file") {
@@ -257,8 +256,6 @@ TEST_CASE_METHOD(attached_driver,
     CHECK(both.said() == "granted closed");
 }
 
-// ---- Waits that end without an event
-
 TEST_CASE_METHOD(attached_driver,
                  "epoll_driver: a cancelled wait does not end a wait in the other direction") {
     ends e = ends::full_sockets();
@@ -273,27 +270,6 @@ TEST_CASE_METHOD(attached_driver,
     CHECK(look(d) == 1);
     CHECK(both.said() == "waits granted");
 }
-
-// ---- Without a scheduler
-
-namespace {
-
-// Returns "" if it was let through.
-held await_by_value(epoll_driver& d, int fd, std::string& said, std::error_code& why) {
-    try {
-        const auto done = co_await d.async_wait_readable(fd);
-        done.value();
-        said = done && done.has_value() ? "" : "no value"; // as of a result
-    } catch (const closed_error& error) {
-        said = "closed";
-        why = error.code();
-    } catch (const std::system_error& error) {
-        said = "failed";
-        why = error.code();
-    }
-}
-
-} // namespace
 
 TEST_CASE("epoll_driver: a wait without as_result throws the error") {
     epoll_driver d;
@@ -321,8 +297,6 @@ TEST_CASE("epoll_driver: a wait without as_result throws the error") {
     CHECK(ready.done());
     CHECK(said.empty());
 }
-
-// ---- Wakes and time-outs
 
 TEST_CASE_METHOD(attached_driver, "epoll_driver: a wait() without events uses no processor time") {
     std::atomic<bool> woken{false};
