@@ -16,12 +16,7 @@
 #include <support/file_waits.hpp>
 
 using namespace bide;
-using test::ends;
-using test::file_outcome;
-using test::file_waits;
-using test::look;
-using test::readable;
-using test::writable;
+using namespace test;
 
 namespace {
 
@@ -59,9 +54,55 @@ template <class F> void on_each_driver(F f) {
     });
 }
 
-} // namespace
+constexpr unsigned char mix(unsigned n) {
+    return static_cast<unsigned char>((n * 2'654'435'769u) >> 24);
+}
 
-// ---- Waits that an event ends
+// What several readers of one file have read together. They run on one thread.
+struct received {
+    unsigned total = 0;
+    bool good = true;
+    std::atomic<int> readers{0};
+};
+
+template <class Driver> test::detached receive(Driver& d, int fd, received& sum) {
+    std::array<unsigned char, 300> bytes;
+    for (ssize_t n; (n = ::read(fd, bytes.data(), bytes.size())) != 0;) {
+        if (n < 0 && errno == EAGAIN) {
+            const auto got = co_await readable(d, fd);
+            sum.good = sum.good && got.has_value();
+        }
+        for (ssize_t i = 0; i < n; ++i, ++sum.total) {
+            sum.good = sum.good && bytes[static_cast<std::size_t>(i)] == mix(sum.total);
+        }
+    }
+    --sum.readers;
+}
+
+// Writes `total` bytes, the n-th of them mix(n), and then closes.
+template <class Driver>
+test::held_on<test::thread_executor> send(test::thread_executor&, Driver& d, int fd, unsigned total,
+                                          file_outcome& out) {
+    std::array<unsigned char, 700> bytes;
+    io_result last;
+    for (unsigned sent = 0; sent < total && last;) {
+        const unsigned n = std::min(total - sent, 1 + 2u * mix(sent));
+        for (unsigned i = 0; i < n; ++i) {
+            bytes[i] = mix(sent + i);
+        }
+        const ssize_t written = ::write(fd, bytes.data(), n);
+        if (written > 0) {
+            sent += static_cast<unsigned>(written);
+        } else if (errno == EAGAIN) {
+            const auto got = co_await writable(d, fd);
+            last = got;
+        }
+    }
+    ::shutdown(fd, SHUT_WR);
+    out.note(last);
+}
+
+} // namespace
 
 TEST_CASE("file driver: the next wait() after a file became ready ends its waits, of one direction "
           "only") {
@@ -133,8 +174,6 @@ TEST_CASE("file driver: a wait for a ready file succeeds at once, even with a st
         CHECK(look(d) == 0);
     });
 }
-
-// ---- Waits that end without an event
 
 TEST_CASE("file driver: a wait for a number that is no file ends with the system's error") {
     on_each_driver([](auto& d) {
@@ -261,8 +300,6 @@ TEST_CASE("file driver: the end of an attachment ends all waits, and a second at
     });
 }
 
-// ---- Limits
-
 TEST_CASE("file driver: a first wait without memory fails, and later ones allocate nothing") {
     if (!test::counts_allocations()) {
         return;
@@ -346,8 +383,6 @@ TEST_CASE("file driver: destroyed with waiters, it terminates with their number"
         CHECK(test::contains(said, "destroyed with 2 waiting"));
     });
 }
-
-// ---- Wakes and time-outs of wait()
 
 TEST_CASE("file driver: wakes before a wait() end that one, and no later one") {
     on_each_driver([](auto& d) {
@@ -461,60 +496,6 @@ TEST_CASE("file driver: of many wakes at the same time none is lost") {
         CHECK(taken == wakers * each);
     });
 }
-
-// ---- Load
-
-namespace {
-
-constexpr unsigned char mix(unsigned n) {
-    return static_cast<unsigned char>((n * 2'654'435'769u) >> 24);
-}
-
-// What several readers of one file have read together. They run on one thread.
-struct received {
-    unsigned total = 0;
-    bool good = true;
-    std::atomic<int> readers{0};
-};
-
-template <class Driver> test::detached receive(Driver& d, int fd, received& sum) {
-    std::array<unsigned char, 300> bytes;
-    for (ssize_t n; (n = ::read(fd, bytes.data(), bytes.size())) != 0;) {
-        if (n < 0 && errno == EAGAIN) {
-            const auto got = co_await readable(d, fd);
-            sum.good = sum.good && got.has_value();
-        }
-        for (ssize_t i = 0; i < n; ++i, ++sum.total) {
-            sum.good = sum.good && bytes[static_cast<std::size_t>(i)] == mix(sum.total);
-        }
-    }
-    --sum.readers;
-}
-
-// Writes `total` bytes, the n-th of them mix(n), and then closes.
-template <class Driver>
-test::held_on<test::thread_executor> send(test::thread_executor&, Driver& d, int fd, unsigned total,
-                                          file_outcome& out) {
-    std::array<unsigned char, 700> bytes;
-    io_result last;
-    for (unsigned sent = 0; sent < total && last;) {
-        const unsigned n = std::min(total - sent, 1 + 2u * mix(sent));
-        for (unsigned i = 0; i < n; ++i) {
-            bytes[i] = mix(sent + i);
-        }
-        const ssize_t written = ::write(fd, bytes.data(), n);
-        if (written > 0) {
-            sent += static_cast<unsigned>(written);
-        } else if (errno == EAGAIN) {
-            const auto got = co_await writable(d, fd);
-            last = got;
-        }
-    }
-    ::shutdown(fd, SHUT_WR);
-    out.note(last);
-}
-
-} // namespace
 
 TEST_CASE("file driver: under load each byte arrives once, in order") {
     on_each_driver([](auto& d) {
