@@ -4,9 +4,7 @@
 #include <support/sched.hpp>
 
 using namespace bide;
-using test::eventually;
-using test::spin_until;
-using test::with;
+using namespace test;
 
 TEST_CASE("for_each_worker: calls the function once on each worker's own thread",
           "[promise.each-worker]") {
