@@ -110,6 +110,26 @@ template <class Deque> void play(const story& told) {
     }
 }
 
+// Counts what is done to words that threads share.
+struct tallied : test::native {
+    inline static int loads = 0;
+    inline static int changes = 0;
+
+    template <class T> struct atomic : std::atomic<T> {
+        using base = std::atomic<T>;
+        using order = std::memory_order;
+        using base::base;
+
+        T load(order o) const noexcept { return ++loads, base::load(o); }
+        void store(T value, order o) noexcept { ++changes, base::store(value, o); }
+        T exchange(T value, order o) noexcept { return ++changes, base::exchange(value, o); }
+        T fetch_add(T value, order o) noexcept { return ++changes, base::fetch_add(value, o); }
+        bool compare_exchange_weak(T& seen, T value, order o, order failed) noexcept {
+            return ++changes, base::compare_exchange_weak(seen, value, o, failed);
+        }
+    };
+};
+
 } // namespace
 
 TEST_CASE("fork_deque: owner and thief get their jobs, and the oldest ones are public") {
@@ -167,30 +187,6 @@ TEST_CASE("fork_deque: as many jobs are public as are wanted, and at least two")
     }
 }
 
-namespace {
-
-// Counts what is done to words that threads share.
-struct tallied : test::native {
-    inline static int loads = 0;
-    inline static int changes = 0;
-
-    template <class T> struct atomic : std::atomic<T> {
-        using base = std::atomic<T>;
-        using order = std::memory_order;
-        using base::base;
-
-        T load(order o) const noexcept { return ++loads, base::load(o); }
-        void store(T value, order o) noexcept { ++changes, base::store(value, o); }
-        T exchange(T value, order o) noexcept { return ++changes, base::exchange(value, o); }
-        T fetch_add(T value, order o) noexcept { return ++changes, base::fetch_add(value, o); }
-        bool compare_exchange_weak(T& seen, T value, order o, order failed) noexcept {
-            return ++changes, base::compare_exchange_weak(seen, value, o, failed);
-        }
-    };
-};
-
-} // namespace
-
 TEST_CASE(
     "fork_deque: a private fork loads three words and changes one, before and after a theft") {
     basic_fork_deque<tallied, job> d;
@@ -227,8 +223,6 @@ TEST_CASE(
     d.push(all[1]);
     require_private(2);
 }
-
-// ---- Memory
 
 TEST_CASE("fork_deque: the first push allocates, and so does one that needs a larger buffer") {
     const std::size_t before = test::allocations_here();
