@@ -52,9 +52,55 @@ struct leaving {
     static void wake(void*) noexcept { std::exit(3); }
 };
 
-} // namespace
+task<bool> is_stopped(semaphore& none, std::stop_token stop) {
+    const auto got = co_await none.async_acquire().with_stop(stop);
+    co_return !got && got.error() == errc::stopped;
+}
 
-// ---- Statics
+// What a process does with bide. Returns the number of the first check that fails, or 0.
+int use_all() {
+    semaphore none(0);
+    if (none.try_acquire_for(1ms)) {
+        return 1;
+    }
+    if (!sync_wait(times_out())) {
+        return 2;
+    }
+    std::stop_source stop = test::new_stop();
+    std::jthread stops([&] {
+        test::eventually([&] { return none.waiters() == 1; });
+        stop.request_stop();
+    });
+    if (!sync_wait(is_stopped(none, stop.get_token()))) {
+        return 3;
+    }
+    scheduler s(with(2, true));
+    if (!s.spawn(times_out()).join()) {
+        return 4;
+    }
+    const auto [one, two] = join(s, [] { return 1; }, [] { return 2; });
+    if (one + two != 3) {
+        return 5;
+    }
+    if (scheduler::shared().spawn([] { return 6; }).join() != 6) {
+        return 6;
+    }
+    return scheduler::shared().spawn(times_out()).join() ? 0 : 7;
+}
+
+// Acquires every lock of bide again and again.
+void churn(semaphore& some, channel<int>& numbers, scheduler& s, const std::atomic<bool>& over) {
+    while (!over) {
+        const permit held(some);
+        static_cast<void>(numbers.try_send(1));
+        static_cast<void>(numbers.try_recv_for(10us));
+        static_cast<void>(sync_wait(times_out()));
+        s.spawn(nap()).join();
+        scheduler::shared().spawn(nap()).detach();
+    }
+}
+
+} // namespace
 
 TEST_CASE("program end: tasks of a static scheduler may wait for static objects made before it",
           "[promise.static-objects-wait]") {
@@ -176,8 +222,6 @@ TEST_CASE("program end: tasks of the shared scheduler do not delay the end") {
     CHECK(end.text() == "[exit 0] ");
 }
 
-// ---- exit()
-
 TEST_CASE("program end: quick_exit() ends the program while schedulers run tasks",
           "[promise.program-ends]") {
     const auto end = test::run_child([] {
@@ -267,48 +311,6 @@ TEST_CASE(
     CHECK(on_resumer.text() == "[exit 3] [farewell]");
 }
 
-// ---- fork()
-
-namespace {
-
-task<bool> is_stopped(semaphore& none, std::stop_token stop) {
-    const auto got = co_await none.async_acquire().with_stop(stop);
-    co_return !got && got.error() == errc::stopped;
-}
-
-// What a process does with bide. Returns the number of the first check that fails, or 0.
-int use_all() {
-    semaphore none(0);
-    if (none.try_acquire_for(1ms)) {
-        return 1;
-    }
-    if (!sync_wait(times_out())) {
-        return 2;
-    }
-    std::stop_source stop = test::new_stop();
-    std::jthread stops([&] {
-        test::eventually([&] { return none.waiters() == 1; });
-        stop.request_stop();
-    });
-    if (!sync_wait(is_stopped(none, stop.get_token()))) {
-        return 3;
-    }
-    scheduler s(with(2, true));
-    if (!s.spawn(times_out()).join()) {
-        return 4;
-    }
-    const auto [one, two] = join(s, [] { return 1; }, [] { return 2; });
-    if (one + two != 3) {
-        return 5;
-    }
-    if (scheduler::shared().spawn([] { return 6; }).join() != 6) {
-        return 6;
-    }
-    return scheduler::shared().spawn(times_out()).join() ? 0 : 7;
-}
-
-} // namespace
-
 TEST_CASE("program end: a child of fork() uses time-outs, stops, and the shared scheduler anew",
           "[promise.fork-child]") {
     const auto end = test::run_child([] { // the service and the scheduler have started in it
@@ -328,22 +330,6 @@ TEST_CASE("program end: a child of fork() uses time-outs, stops, and the shared 
     });
     CHECK(end.text() == "[exit 0] ");
 }
-
-namespace {
-
-// Acquires every lock of bide again and again.
-void churn(semaphore& some, channel<int>& numbers, scheduler& s, const std::atomic<bool>& over) {
-    while (!over) {
-        const permit held(some);
-        static_cast<void>(numbers.try_send(1));
-        static_cast<void>(numbers.try_recv_for(10us));
-        static_cast<void>(sync_wait(times_out()));
-        s.spawn(nap()).join();
-        scheduler::shared().spawn(nap()).detach();
-    }
-}
-
-} // namespace
 
 TEST_CASE("program end: a child of fork() works although its parent's threads hold locks",
           "[promise.fork-child]") {
