@@ -44,9 +44,27 @@ struct on_loop {
     run_loop loop;
 };
 
-} // namespace
+// Counts the events. A loop has one thread.
+struct recorder final : trace_sink {
+    void ran(unsigned worker, const char* task, task_tag tag, std::int64_t begin,
+             std::int64_t end) noexcept override {
+        ok = ok && worker == 0 && begin <= end;
+        names.push_back(task != nullptr ? task : "");
+        tags.push_back(tag);
+    }
+    void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept override {
+        ok = ok && worker == 0 && begin <= end;
+        ++sleeps;
+    }
+    void stole(unsigned, unsigned, std::int64_t) noexcept override { ok = false; }
 
-// ---- What it runs
+    bool ok = true;
+    int sleeps = 0;
+    std::vector<std::string> names;
+    std::vector<task_tag> tags;
+};
+
+} // namespace
 
 TEST_CASE_METHOD(on_loop,
                  "run_loop: runs coroutines, functions, and functions that return coroutines, here",
@@ -143,8 +161,6 @@ TEST_CASE_METHOD(
     loop.run();
     CHECK(rounds > 0);
 }
-
-// ---- When its functions return
 
 TEST_CASE_METHOD(
     on_loop,
@@ -433,8 +449,6 @@ TEST_CASE("run_loop: a scheduler's task that runs a loop stays off the worker th
     std::move(churns).join();
 }
 
-// ---- Waits
-
 #if defined(__linux__)
 TEST_CASE("run_loop: waits for files in its driver, and is woken there") {
     epoll_driver io;
@@ -463,8 +477,6 @@ TEST_CASE("run_loop: waits for files in its driver, and is woken there") {
     CHECK_THROWS_AS(run_loop({.io = &io}), std::system_error);
 }
 #endif
-
-// ---- The end
 
 TEST_CASE("run_loop: its destructor cancels the tasks that wait, and those that have not begun",
           "[promise.run-loop-destructor]") {
@@ -509,30 +521,6 @@ TEST_CASE("run_loop: dump() shows the number of tasks and the names of those tha
     loop.poll();
     CHECK(test::contains(in_task, "state: awake"));
 }
-
-namespace {
-
-// Counts the events. A loop has one thread.
-struct recorder final : trace_sink {
-    void ran(unsigned worker, const char* task, task_tag tag, std::int64_t begin,
-             std::int64_t end) noexcept override {
-        ok = ok && worker == 0 && begin <= end;
-        names.push_back(task != nullptr ? task : "");
-        tags.push_back(tag);
-    }
-    void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept override {
-        ok = ok && worker == 0 && begin <= end;
-        ++sleeps;
-    }
-    void stole(unsigned, unsigned, std::int64_t) noexcept override { ok = false; }
-
-    bool ok = true;
-    int sleeps = 0;
-    std::vector<std::string> names;
-    std::vector<task_tag> tags;
-};
-
-} // namespace
 
 TEST_CASE("run_loop: a trace gets its runs with the names of the tasks, and its sleeps",
           "[promise.run-loop-reports]") {
