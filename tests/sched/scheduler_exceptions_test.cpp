@@ -22,39 +22,6 @@ task<> throws_number() {
     co_return;
 }
 
-} // namespace
-
-TEST_CASE("scheduler: an exception that nothing handles ends the program with its type and text",
-          "[promise.unhandled-exception]") {
-    const auto dies_with = [](const char* text, void (*fail)(scheduler&)) {
-        const std::string said = test::dies([fail] {
-            scheduler s(test::with(1, false));
-            fail(s);
-        });
-        CAPTURE(said);
-        CHECK(test::contains(said, "own_error"));
-        CHECK(test::contains(said, text));
-        CHECK(said.find('\n') == said.size() - 1);
-    };
-    dies_with("from a task", [](scheduler& s) { s.spawn(lets_through()).detach(); });
-    dies_with("from a function",
-              [](scheduler& s) { s.spawn([] { throw own_error("from a function"); }).detach(); });
-    dies_with("from what blocks", [](scheduler& s) {
-        s.spawn_blocking([] { throw own_error("from what blocks"); }).detach();
-    });
-    dies_with("asked for by nothing", [](scheduler& s) {
-        auto h = s.spawn([] { throw own_error("asked for by nothing"); });
-        s.shutdown();
-    });
-    const std::string number = test::dies([] {
-        scheduler s(test::with(1, false));
-        s.spawn(throws_number()).detach();
-    });
-    CHECK(test::contains(number, "threw int\n"));
-}
-
-namespace {
-
 // Writes what it finds to stderr, as the terminate handler of a program.
 [[noreturn]] void report() {
     try {
@@ -97,6 +64,35 @@ std::string dies_detached(void (*change)(scheduler_options&), std::terminate_han
 }
 
 } // namespace
+
+TEST_CASE("scheduler: an exception that nothing handles ends the program with its type and text",
+          "[promise.unhandled-exception]") {
+    const auto dies_with = [](const char* text, void (*fail)(scheduler&)) {
+        const std::string said = test::dies([fail] {
+            scheduler s(test::with(1, false));
+            fail(s);
+        });
+        CAPTURE(said);
+        CHECK(test::contains(said, "own_error"));
+        CHECK(test::contains(said, text));
+        CHECK(said.find('\n') == said.size() - 1);
+    };
+    dies_with("from a task", [](scheduler& s) { s.spawn(lets_through()).detach(); });
+    dies_with("from a function",
+              [](scheduler& s) { s.spawn([] { throw own_error("from a function"); }).detach(); });
+    dies_with("from what blocks", [](scheduler& s) {
+        s.spawn_blocking([] { throw own_error("from what blocks"); }).detach();
+    });
+    dies_with("asked for by nothing", [](scheduler& s) {
+        auto h = s.spawn([] { throw own_error("asked for by nothing"); });
+        s.shutdown();
+    });
+    const std::string number = test::dies([] {
+        scheduler s(test::with(1, false));
+        s.spawn(throws_number()).detach();
+    });
+    CHECK(test::contains(number, "threw int\n"));
+}
 
 TEST_CASE("scheduler: an exception of a callback ends the program and names the callback") {
     const struct {
