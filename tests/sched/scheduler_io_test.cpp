@@ -34,6 +34,11 @@ task<> yields_until(const std::atomic<bool>& over) {
     }
 }
 
+test::detached waits_apart(epoll_driver& io, int fd, std::atomic<int>& outcome) {
+    const io_result done = co_await io.async_wait_readable(fd).as_result();
+    outcome = done ? 1 : done.error() == errc::closed ? 2 : done.error() == errc::no_driver ? 3 : 4;
+}
+
 } // namespace
 
 TEST_CASE("scheduler: a worker that sleeps in the driver is woken for everything else") {
@@ -120,15 +125,6 @@ TEST_CASE("scheduler: waits for files end by cancel, time-out, and shutdown") {
         CHECK_FALSE(std::move(h).join());
     }
 }
-
-namespace {
-
-test::detached waits_apart(epoll_driver& io, int fd, std::atomic<int>& outcome) {
-    const io_result done = co_await io.async_wait_readable(fd).as_result();
-    outcome = done ? 1 : done.error() == errc::closed ? 2 : done.error() == errc::no_driver ? 3 : 4;
-}
-
-} // namespace
 
 TEST_CASE(
     "scheduler: the waits for files that are no task's end with the scheduler of their driver",
