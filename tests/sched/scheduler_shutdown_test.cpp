@@ -61,6 +61,20 @@ void go_on_for_ever(scheduler& s, std::atomic<int>& ran) {
     s.spawn([&s, &ran] { go_on_for_ever(s, ran); }).detach();
 }
 
+test::detached wait_elsewhere(semaphore& s, std::chrono::microseconds rest,
+                              test::thread_executor& there, std::atomic<int>& ended) {
+    auto got = co_await s.async_acquire().with_timeout(rest).resume_on(there);
+    if (got) {
+        got->forget();
+    }
+    ended = got ? 1 : 2; // the last touch
+}
+test::detached visit(scheduler& s, std::atomic<bool>& on_resumer, std::atomic<bool>& over) {
+    co_await s.schedule();
+    on_resumer = test::is_resumer();
+    over = true;
+}
+
 } // namespace
 
 TEST_CASE(
@@ -297,26 +311,6 @@ TEST_CASE("shutdown: a task that waits on another executor is cancelled there an
     CHECK(was_there);
 }
 
-// ---- What is not a task
-
-namespace {
-
-test::detached wait_elsewhere(semaphore& s, std::chrono::microseconds rest,
-                              test::thread_executor& there, std::atomic<int>& ended) {
-    auto got = co_await s.async_acquire().with_timeout(rest).resume_on(there);
-    if (got) {
-        got->forget();
-    }
-    ended = got ? 1 : 2; // the last touch
-}
-test::detached visit(scheduler& s, std::atomic<bool>& on_resumer, std::atomic<bool>& over) {
-    co_await s.schedule();
-    on_resumer = test::is_resumer();
-    over = true;
-}
-
-} // namespace
-
 TEST_CASE("shutdown: time-outs of coroutines of other executors outlive the scheduler") {
     semaphore permits(0);
     test::thread_executor there;
@@ -348,10 +342,6 @@ TEST_CASE("shutdown: a post afterwards runs on a resumer of the service") {
     CHECK(on_resumer);
     test::service_thread(); // it has left the coroutine
 }
-
-// ---- A thread that saw the end may destroy
-
-// ---- Where it is not allowed, and where it has no effect
 
 TEST_CASE("shutdown: has no effect in on_worker_stop") {
     const bool blocks = GENERATE(true, false);
