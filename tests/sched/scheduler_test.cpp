@@ -28,9 +28,112 @@ struct last_of_its_line final {
     task<int> operator()() const { return number(10); }
 };
 
-} // namespace
+// Each task spawns the next one, and polls for its end.
+bool nest(scheduler& s, unsigned left) {
+    if (left == 0) {
+        return true;
+    }
+    std::atomic<bool> told{false};
+    auto inner = s.spawn([&s, left, &told] {
+        const bool good = nest(s, left - 1);
+        told = true;
+        return good;
+    });
+    const bool in_time = test::spin_until(told);
+    return std::move(inner).join() && in_time;
+}
 
-// ---- What it runs
+test::detached ring_after(std::chrono::microseconds rest, std::atomic<bool>& rung) {
+    co_await this_task::sleep_for(rest);
+    rung = true;
+}
+test::detached ring_unless(semaphore& s, std::atomic<bool>& rung) {
+    const auto got = co_await s.async_acquire().with_timeout(500us);
+    rung = !got;
+}
+
+test::detached visit(scheduler& s, std::atomic<bool>& came) {
+    co_await s.schedule();
+    came = true;
+}
+
+// Everything that can wait for a worker while other tasks keep it busy.
+void all_get_their_turn(scheduler& s) {
+    CHECK(s.spawn(number(1)).join() == 1);
+    s.spawn([]() -> task<> { co_await this_task::sleep_for(1ms); }).join();
+    s.spawn([&]() -> task<> {
+         latch all(20);
+         for (int i = 0; i < 20; ++i) {
+             s.spawn([&] { all.count_down(); }).detach();
+         }
+         co_await all.async_wait();
+     }).join();
+    std::atomic<bool> came{false};
+    visit(s, came);
+    CHECK(test::eventually([&came] { return came.load(); }));
+}
+
+// Yields until it has had `turns` turns. Counts the tasks that have had so many.
+task<> take_turns(int turns, std::atomic<int>& had_all, const std::atomic<bool>& over) {
+    for (int i = 0; !over; ++i) {
+        co_await yield();
+        if (i + 1 == turns) {
+            ++had_all;
+        }
+    }
+}
+
+task<> hit(semaphore& mine, semaphore& other, const std::atomic<bool>& over) {
+    while (!over) {
+        auto permit = co_await mine.async_acquire();
+        permit.forget();
+        other.release();
+    }
+    other.release();
+}
+
+test::detached yield_once(std::atomic<int>& went_on) {
+    co_await yield();
+    ++went_on;
+}
+test::detached spend(semaphore& s, std::atomic<int>& went_on) {
+    for (int i = 0; i < 300; ++i) {
+        const auto permit = co_await s.async_acquire();
+    }
+    ++went_on;
+}
+
+using recorded = std::vector<scheduler*>;
+
+test::detached note_schedulers(semaphore& s, recorded& seen, std::atomic<bool>& over) {
+    seen.push_back(scheduler::current());
+    auto first = co_await s.async_acquire(); // the worker that it suspended on
+    first.forget();
+    seen.push_back(scheduler::current());
+    co_await yield();
+    seen.push_back(scheduler::current());
+    const auto none = co_await s.async_acquire().with_timeout(100us);
+    seen.push_back(scheduler::current());
+    over = true;
+}
+test::detached go_there(scheduler& there, semaphore& s, recorded& seen, std::atomic<bool>& over) {
+    auto first = co_await s.async_acquire().resume_on(there);
+    first.forget();
+    seen.push_back(scheduler::current());
+    over = true;
+}
+test::held_on<scheduler> belongs(scheduler&, semaphore& s, recorded& seen) {
+    co_await yield();
+    seen.push_back(scheduler::current());
+    auto first = co_await s.async_acquire();
+    first.forget();
+    seen.push_back(scheduler::current());
+    co_await this_task::sleep_for(100us);
+    seen.push_back(scheduler::current());
+    s.release();
+}
+
+} // namespace
 
 TEST_CASE("scheduler: runs coroutines, functions, and functions that return coroutines") {
     scheduler s(test::each_of({2}));
@@ -173,8 +276,6 @@ TEST_CASE("scheduler: stats() counts what happened") {
     CHECK(one.woken <= one.parked);
 }
 
-// ---- No task waits for a task that does not wait
-
 TEST_CASE("scheduler: tasks that a busy task has spawned or woken run on other workers",
           "[promise.queued-task-runs]") {
     scheduler s(test::each_of({2, 3}));
@@ -219,34 +320,6 @@ TEST_CASE("scheduler: tasks that a busy task has spawned or woken run on other w
     }
     CHECK(stuck == 0);
 }
-
-namespace {
-
-// Each task spawns the next one, and polls for its end.
-bool nest(scheduler& s, unsigned left) {
-    if (left == 0) {
-        return true;
-    }
-    std::atomic<bool> told{false};
-    auto inner = s.spawn([&s, left, &told] {
-        const bool good = nest(s, left - 1);
-        told = true;
-        return good;
-    });
-    const bool in_time = test::spin_until(told);
-    return std::move(inner).join() && in_time;
-}
-
-test::detached ring_after(std::chrono::microseconds rest, std::atomic<bool>& rung) {
-    co_await this_task::sleep_for(rest);
-    rung = true;
-}
-test::detached ring_unless(semaphore& s, std::atomic<bool>& rung) {
-    const auto got = co_await s.async_acquire().with_timeout(500us);
-    rung = !got;
-}
-
-} // namespace
 
 TEST_CASE("scheduler: all workers but one may be busy with tasks that wait for a task of that one",
           "[promise.queued-task-runs]") {
@@ -294,63 +367,6 @@ TEST_CASE("scheduler: a time-out fires although the run in which it began does n
            }).join());
     CHECK(test::eventually([&] { return rung && gone; })); // before they are destroyed
 }
-
-// ---- Taking turns
-
-namespace {
-
-test::detached visit(scheduler& s, std::atomic<bool>& came) {
-    co_await s.schedule();
-    came = true;
-}
-
-// Everything that can wait for a worker while other tasks keep it busy.
-void all_get_their_turn(scheduler& s) {
-    CHECK(s.spawn(number(1)).join() == 1);
-    s.spawn([]() -> task<> { co_await this_task::sleep_for(1ms); }).join();
-    s.spawn([&]() -> task<> {
-         latch all(20);
-         for (int i = 0; i < 20; ++i) {
-             s.spawn([&] { all.count_down(); }).detach();
-         }
-         co_await all.async_wait();
-     }).join();
-    std::atomic<bool> came{false};
-    visit(s, came);
-    CHECK(test::eventually([&came] { return came.load(); }));
-}
-
-// Yields until it has had `turns` turns. Counts the tasks that have had so many.
-task<> take_turns(int turns, std::atomic<int>& had_all, const std::atomic<bool>& over) {
-    for (int i = 0; !over; ++i) {
-        co_await yield();
-        if (i + 1 == turns) {
-            ++had_all;
-        }
-    }
-}
-
-task<> hit(semaphore& mine, semaphore& other, const std::atomic<bool>& over) {
-    while (!over) {
-        auto permit = co_await mine.async_acquire();
-        permit.forget();
-        other.release();
-    }
-    other.release();
-}
-
-test::detached yield_once(std::atomic<int>& went_on) {
-    co_await yield();
-    ++went_on;
-}
-test::detached spend(semaphore& s, std::atomic<int>& went_on) {
-    for (int i = 0; i < 300; ++i) {
-        const auto permit = co_await s.async_acquire();
-    }
-    ++went_on;
-}
-
-} // namespace
 
 TEST_CASE("scheduler: all of very many tasks that yield for ever get their turns",
           "[promise.task-fairness]") {
@@ -475,8 +491,6 @@ TEST_CASE("scheduler: a task that yields goes behind what is queued") {
     CHECK(order[0] == 5); // the task that became runnable last runs first
     CHECK(order[5] == 0);
 }
-
-// ---- Blocking
 
 TEST_CASE(
     "scheduler: more tasks than workers may block their threads until other tasks release them",
@@ -611,42 +625,6 @@ TEST_CASE("scheduler: without blocking threads, spawn_blocking() throws, and blo
     std::move(blocked).join();
 }
 
-// ---- Where coroutines resume
-
-namespace {
-
-using recorded = std::vector<scheduler*>;
-
-test::detached note_schedulers(semaphore& s, recorded& seen, std::atomic<bool>& over) {
-    seen.push_back(scheduler::current());
-    auto first = co_await s.async_acquire(); // the worker that it suspended on
-    first.forget();
-    seen.push_back(scheduler::current());
-    co_await yield();
-    seen.push_back(scheduler::current());
-    const auto none = co_await s.async_acquire().with_timeout(100us);
-    seen.push_back(scheduler::current());
-    over = true;
-}
-test::detached go_there(scheduler& there, semaphore& s, recorded& seen, std::atomic<bool>& over) {
-    auto first = co_await s.async_acquire().resume_on(there);
-    first.forget();
-    seen.push_back(scheduler::current());
-    over = true;
-}
-test::held_on<scheduler> belongs(scheduler&, semaphore& s, recorded& seen) {
-    co_await yield();
-    seen.push_back(scheduler::current());
-    auto first = co_await s.async_acquire();
-    first.forget();
-    seen.push_back(scheduler::current());
-    co_await this_task::sleep_for(100us);
-    seen.push_back(scheduler::current());
-    s.release();
-}
-
-} // namespace
-
 TEST_CASE("scheduler: a coroutine of any type that waits on a worker resumes on a worker") {
     semaphore permits(0);
     recorded seen;
@@ -718,8 +696,6 @@ TEST_CASE("scheduler: a task may resume on another executor and returns for its 
     CHECK(other.spawned == 0);
 }
 
-// ---- Several schedulers
-
 TEST_CASE("scheduler: tasks may have schedulers of their own, and wait for each other's tasks") {
     scheduler outer(test::each_of({1}));
     const int sum = outer
@@ -734,8 +710,6 @@ TEST_CASE("scheduler: tasks may have schedulers of their own, and wait for each 
                         .join();
     CHECK(sum == 11);
 }
-
-// ---- What it costs
 
 TEST_CASE("scheduler: waits of tasks allocate nothing", "[promise.no-wait-allocates]") {
     if (!test::counts_allocations()) {
