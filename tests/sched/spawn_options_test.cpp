@@ -78,9 +78,62 @@ task<> yields(log_book& book, task_priority mine, int times) {
     }
 }
 
-} // namespace
+// Counts how often its owner runs on another thread than at first, or beside another owner of it.
+class one_thread {
+public:
+    void visit() {
+        const int before = inside_++; // a data race, if two threads come
+        wrong_ += before != 0 || (first_ && *first_ != std::this_thread::get_id()) ? 1 : 0;
+        first_ = std::this_thread::get_id();
+        ++visits_;
+        --inside_;
+    }
+    int wrong() const { return wrong_; }
+    int visits() const { return visits_; }
+    std::optional<std::thread::id> id() const { return first_; }
 
-// ---- Classes
+private:
+    int inside_ = 0, wrong_ = 0, visits_ = 0;
+    std::optional<std::thread::id> first_;
+};
+
+struct visits_when_destroyed {
+    explicit visits_when_destroyed(one_thread& of) noexcept : it(&of) {}
+    visits_when_destroyed(visits_when_destroyed&& other) noexcept
+        : it(std::exchange(other.it, nullptr)) {}
+    ~visits_when_destroyed() {
+        if (it != nullptr) {
+            it->visit();
+        }
+    }
+    one_thread* it;
+};
+
+task<> wander(one_thread& here, semaphore& some) {
+    here.visit();
+    co_await yield();
+    here.visit();
+    co_await sleep_for(100us);
+    here.visit();
+    static_cast<void>(co_await some.async_acquire().with_timeout(100us));
+    here.visit();
+}
+
+// When the thread of worker 0 has been woken, spawns a task there before the worker looks for one.
+struct spawns_when_woken final : trace_sink {
+    std::atomic<bool> armed{false};
+    std::function<void()> task;
+
+    void ran(unsigned, const char*, task_tag, std::int64_t, std::int64_t) noexcept override {}
+    void parked(unsigned worker, std::int64_t, std::int64_t) noexcept override {
+        if (worker == 0 && armed.exchange(false)) {
+            scheduler::current()->spawn_local(task).detach();
+        }
+    }
+    void stole(unsigned, unsigned, std::int64_t) noexcept override {}
+};
+
+} // namespace
 
 TEST_CASE("priority: of any 16 tasks that a worker takes, 12 are high, 3 normal and 1 low",
           "[promise.priority-classes]") {
@@ -224,53 +277,6 @@ TEST_CASE(
     CHECK_THROWS_AS(std::move(cancelled).join(), stopped_error);
 }
 
-// ---- Pinned tasks
-
-namespace {
-
-// Counts how often its owner runs on another thread than at first, or beside another owner of it.
-class one_thread {
-public:
-    void visit() {
-        const int before = inside_++; // a data race, if two threads come
-        wrong_ += before != 0 || (first_ && *first_ != std::this_thread::get_id()) ? 1 : 0;
-        first_ = std::this_thread::get_id();
-        ++visits_;
-        --inside_;
-    }
-    int wrong() const { return wrong_; }
-    int visits() const { return visits_; }
-    std::optional<std::thread::id> id() const { return first_; }
-
-private:
-    int inside_ = 0, wrong_ = 0, visits_ = 0;
-    std::optional<std::thread::id> first_;
-};
-
-struct visits_when_destroyed {
-    explicit visits_when_destroyed(one_thread& of) noexcept : it(&of) {}
-    visits_when_destroyed(visits_when_destroyed&& other) noexcept
-        : it(std::exchange(other.it, nullptr)) {}
-    ~visits_when_destroyed() {
-        if (it != nullptr) {
-            it->visit();
-        }
-    }
-    one_thread* it;
-};
-
-task<> wander(one_thread& here, semaphore& some) {
-    here.visit();
-    co_await yield();
-    here.visit();
-    co_await sleep_for(100us);
-    here.visit();
-    static_cast<void>(co_await some.async_acquire().with_timeout(100us));
-    here.visit();
-}
-
-} // namespace
-
 TEST_CASE("pinned task: each of its steps, and its end, are on the thread of its worker",
           "[promise.pinned-tasks]") {
     scheduler_options wanted = test::each_of({1, 2, 4});
@@ -333,24 +339,6 @@ TEST_CASE("pinned task: is never stolen, and waits while its thread is busy",
     test::join_all(pinned);
     CHECK(ran == 100);
 }
-
-namespace {
-
-// When the thread of worker 0 has been woken, spawns a task there before the worker looks for one.
-struct spawns_when_woken final : trace_sink {
-    std::atomic<bool> armed{false};
-    std::function<void()> task;
-
-    void ran(unsigned, const char*, task_tag, std::int64_t, std::int64_t) noexcept override {}
-    void parked(unsigned worker, std::int64_t, std::int64_t) noexcept override {
-        if (worker == 0 && armed.exchange(false)) {
-            scheduler::current()->spawn_local(task).detach();
-        }
-    }
-    void stole(unsigned, unsigned, std::int64_t) noexcept override {}
-};
-
-} // namespace
 
 TEST_CASE("pinned task: a worker that was woken for another task passes that wake on",
           "[promise.pinned-tasks]") {
@@ -547,8 +535,6 @@ TEST_CASE("spawn_options: a wrong worker, and a worker with a priority, are refu
     CHECK_FALSE(other.spawn([&] { return s.this_worker(); }).join());
     CHECK_FALSE(s.spawn_blocking([&] { return s.this_worker(); }).join());
 }
-
-// ---- The end
 
 TEST_CASE("spawn_options: tasks of each kind run, or are stopped, when the scheduler ends") {
     const unsigned workers = GENERATE(1u, 3u);
