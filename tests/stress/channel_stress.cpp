@@ -16,8 +16,6 @@ constexpr std::size_t capacities[] = {0, 1, 2, 3, 5, 6, 7, 64, 1'000};
 
 constexpr std::uint32_t levels = 3; // of priority
 
-// ---- The books
-
 // A number of a sender's. It shows when half of one was mixed with half of another, and some take
 // their time to move, which widens the windows between claiming a slot and publishing it.
 class parcel {
@@ -107,8 +105,6 @@ struct receiver {
         }
     }
 };
-
-// ---- One operation
 
 template <class Channel> task<void> send_in_task(Channel& ch, sender& s, test::jitter& chance) {
     auto op = ch.async_send(s.make());
@@ -317,8 +313,6 @@ test::detached recv_all(Channel& ch, receiver& r, int n, bool elsewhere,
     running.fetch_sub(1);
 }
 
-// ---- A storm
-
 struct crowd {
     int senders; // threads of each kind
     int receivers;
@@ -496,46 +490,6 @@ using jittery_priority = basic_priority_channel<parcel, parcel::less, test::jitt
 using native_sliding = sliding_channel<parcel>;
 using jittery_sliding = basic_sliding_channel<parcel, test::jittery>;
 
-} // namespace
-
-TEMPLATE_TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutines",
-                   "[promise.item-once][promise.callback-grants]", native_channel,
-                   native_unbounded) {
-    storms<TestType>({2, 2, 2, 60});
-}
-
-TEMPLATE_TEST_CASE(
-    "channel: nothing is lost or doubled in storms with random delays and spurious wakes", "",
-    jittery_channel, jittery_unbounded) {
-    storms<TestType>({2, 2, 2, 30});
-}
-
-TEST_CASE("channel: nothing is lost or doubled with many more threads than processors",
-          "[promise.item-once]") {
-    storms<native_channel>({32, 32, 4, 10});
-}
-
-TEMPLATE_TEST_CASE("channel: nothing is lost or doubled on a single processor",
-                   "[promise.item-once]", native_channel, native_unbounded) {
-    const test::on_one_processor one;
-    storms<TestType>({3, 3, 2, 40});
-}
-
-TEMPLATE_TEST_CASE(
-    "priority_channel: no item is lost, doubled or overtaken by an equal one in storms",
-    "[promise.priority-order]", native_priority, jittery_priority) {
-    storms<TestType>({2, 2, 2, 40});
-}
-
-TEMPLATE_TEST_CASE("sliding_channel: each item is received or displaced once in storms",
-                   "[promise.sliding-displaces]", native_sliding, jittery_sliding) {
-    storms<TestType>({3, 3, 2, 60});
-}
-
-// ---- Handles
-
-namespace {
-
 template <class Make> void handle_storm(Make make) {
     const test::stress_time time;
     const int before = parcel::alive;
@@ -587,89 +541,6 @@ template <class Make> void handle_storm(Make make) {
     INFO("seed " << test::run_seed() << ", rounds " << rounds);
     CHECK(wrong == 0);
 }
-
-} // namespace
-
-TEST_CASE("handles: copied, used and dropped in a storm, they lose no item and no channel") {
-    handle_storm([](std::size_t) { return make_unbounded_channel<parcel, test::jittery>(); });
-    handle_storm([](std::size_t n) { return make_channel<parcel, test::jittery>(n - 1); });
-}
-
-// ---- crossbeam-channel's
-
-// No other thread comes that could wake a waiter that a lost wakeup left asleep.
-TEMPLATE_TEST_CASE("channel: every request gets its reply, by a thread or by a coroutine", "",
-                   test::native, test::jittery) {
-    using any_channel = basic_channel<parcel, TestType>;
-    const test::stress_time time;
-    do {
-        for (const std::size_t capacity : {0u, 1u, 3u, 16u}) {
-            any_channel there(capacity);
-            any_channel back(capacity);
-            std::atomic<int> running{0};
-            const bool by_thread = capacity % 2 == 1;
-            if (!by_thread) {
-                running = 1;
-                [](any_channel& in, any_channel& out, std::atomic<int>& left) -> test::detached {
-                    for (bool open = true; open;) {
-                        std::optional<parcel> got = co_await in.async_recv();
-                        open = got.has_value();
-                        if (got) {
-                            const auto went = co_await out.async_send(std::move(*got));
-                            open = went.has_value();
-                        }
-                    }
-                    left.fetch_sub(1);
-                }(there, back, running);
-            }
-            constexpr std::uint32_t n = 500;
-            std::uint32_t answered = 0;
-            test::run_threads(by_thread ? 2 : 1, [&](int i) {
-                if (i == 0) {
-                    for (std::uint32_t k = 0; k < n; ++k) {
-                        const bool asked = there.send(parcel(1, k)).has_value();
-                        const std::optional<parcel> answer = back.recv();
-                        answered += asked && answer && answer->number() == k ? 1 : 0;
-                    }
-                    there.close();
-                } else {
-                    for (parcel p : there) {
-                        static_cast<void>(back.send(std::move(p)));
-                    }
-                }
-            });
-            REQUIRE(test::eventually([&] { return running == 0; }));
-            REQUIRE(answered == n);
-        }
-    } while (time.is_left());
-}
-
-TEMPLATE_TEST_CASE(
-    "channel: a thread that has sent finds it not empty, and has something to receive",
-    "[promise.attempt-fails-rightly]", test::native, test::jittery) {
-    const test::stress_time time;
-    constexpr int threads = 4;
-    do {
-        basic_channel<int, TestType, std::uint16_t> ch(threads);
-        std::array<bool, threads> good{};
-        good.fill(true);
-        test::run_threads(threads, [&](int i) {
-            bool& mine = good[static_cast<std::size_t>(i)];
-            for (int k = 0; k < 2'000; ++k) {
-                // Each takes one for each that it puts in: there is room, and one is left for it.
-                mine = mine && (k % 2 == 0 ? ch.send(k) : ch.try_send(k)).has_value();
-                mine = mine && !ch.empty() && ch.size() <= threads;
-                mine = mine && ch.try_recv().has_value();
-            }
-        });
-        REQUIRE(std::all_of(good.begin(), good.end(), [](bool g) { return g; }));
-        REQUIRE(ch.empty());
-    } while (time.is_left());
-}
-
-// ---- Coroutines that are destroyed with their items
-
-namespace {
 
 // What becomes of each number: received, or destroyed on the way.
 class ledger {
@@ -783,6 +654,115 @@ template <class Channel> std::size_t quitters(Channel& ch, std::uint32_t seed) {
 }
 
 } // namespace
+
+TEMPLATE_TEST_CASE("channel: nothing is lost or doubled in storms of threads and coroutines",
+                   "[promise.item-once][promise.callback-grants]", native_channel,
+                   native_unbounded) {
+    storms<TestType>({2, 2, 2, 60});
+}
+
+TEMPLATE_TEST_CASE(
+    "channel: nothing is lost or doubled in storms with random delays and spurious wakes", "",
+    jittery_channel, jittery_unbounded) {
+    storms<TestType>({2, 2, 2, 30});
+}
+
+TEST_CASE("channel: nothing is lost or doubled with many more threads than processors",
+          "[promise.item-once]") {
+    storms<native_channel>({32, 32, 4, 10});
+}
+
+TEMPLATE_TEST_CASE("channel: nothing is lost or doubled on a single processor",
+                   "[promise.item-once]", native_channel, native_unbounded) {
+    const test::on_one_processor one;
+    storms<TestType>({3, 3, 2, 40});
+}
+
+TEMPLATE_TEST_CASE(
+    "priority_channel: no item is lost, doubled or overtaken by an equal one in storms",
+    "[promise.priority-order]", native_priority, jittery_priority) {
+    storms<TestType>({2, 2, 2, 40});
+}
+
+TEMPLATE_TEST_CASE("sliding_channel: each item is received or displaced once in storms",
+                   "[promise.sliding-displaces]", native_sliding, jittery_sliding) {
+    storms<TestType>({3, 3, 2, 60});
+}
+
+TEST_CASE("handles: copied, used and dropped in a storm, they lose no item and no channel") {
+    handle_storm([](std::size_t) { return make_unbounded_channel<parcel, test::jittery>(); });
+    handle_storm([](std::size_t n) { return make_channel<parcel, test::jittery>(n - 1); });
+}
+
+// No other thread comes that could wake a waiter that a lost wakeup left asleep.
+TEMPLATE_TEST_CASE("channel: every request gets its reply, by a thread or by a coroutine", "",
+                   test::native, test::jittery) {
+    using any_channel = basic_channel<parcel, TestType>;
+    const test::stress_time time;
+    do {
+        for (const std::size_t capacity : {0u, 1u, 3u, 16u}) {
+            any_channel there(capacity);
+            any_channel back(capacity);
+            std::atomic<int> running{0};
+            const bool by_thread = capacity % 2 == 1;
+            if (!by_thread) {
+                running = 1;
+                [](any_channel& in, any_channel& out, std::atomic<int>& left) -> test::detached {
+                    for (bool open = true; open;) {
+                        std::optional<parcel> got = co_await in.async_recv();
+                        open = got.has_value();
+                        if (got) {
+                            const auto went = co_await out.async_send(std::move(*got));
+                            open = went.has_value();
+                        }
+                    }
+                    left.fetch_sub(1);
+                }(there, back, running);
+            }
+            constexpr std::uint32_t n = 500;
+            std::uint32_t answered = 0;
+            test::run_threads(by_thread ? 2 : 1, [&](int i) {
+                if (i == 0) {
+                    for (std::uint32_t k = 0; k < n; ++k) {
+                        const bool asked = there.send(parcel(1, k)).has_value();
+                        const std::optional<parcel> answer = back.recv();
+                        answered += asked && answer && answer->number() == k ? 1 : 0;
+                    }
+                    there.close();
+                } else {
+                    for (parcel p : there) {
+                        static_cast<void>(back.send(std::move(p)));
+                    }
+                }
+            });
+            REQUIRE(test::eventually([&] { return running == 0; }));
+            REQUIRE(answered == n);
+        }
+    } while (time.is_left());
+}
+
+TEMPLATE_TEST_CASE(
+    "channel: a thread that has sent finds it not empty, and has something to receive",
+    "[promise.attempt-fails-rightly]", test::native, test::jittery) {
+    const test::stress_time time;
+    constexpr int threads = 4;
+    do {
+        basic_channel<int, TestType, std::uint16_t> ch(threads);
+        std::array<bool, threads> good{};
+        good.fill(true);
+        test::run_threads(threads, [&](int i) {
+            bool& mine = good[static_cast<std::size_t>(i)];
+            for (int k = 0; k < 2'000; ++k) {
+                // Each takes one for each that it puts in: there is room, and one is left for it.
+                mine = mine && (k % 2 == 0 ? ch.send(k) : ch.try_send(k)).has_value();
+                mine = mine && !ch.empty() && ch.size() <= threads;
+                mine = mine && ch.try_recv().has_value();
+            }
+        });
+        REQUIRE(std::all_of(good.begin(), good.end(), [](bool g) { return g; }));
+        REQUIRE(ch.empty());
+    } while (time.is_left());
+}
 
 TEMPLATE_TEST_CASE("channel: coroutines that are destroyed lose no item for which there is room",
                    "", test::native, test::jittery) {

@@ -10,12 +10,9 @@
 #include <support/sched.hpp>
 
 using namespace bide;
+using namespace test;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
-using test::ended_by_stop;
-using test::rounds;
-using test::seed_of;
-using test::with;
 
 namespace {
 
@@ -31,8 +28,6 @@ template <class Channel> task<> drain(Channel& from, std::atomic<std::uint64_t>&
         sum += static_cast<std::uint64_t>(*got);
     }
 }
-
-// ---- Groups in groups
 
 struct forest {
     explicit forest(unsigned workers, bool naps, unsigned blocking = 512)
@@ -81,58 +76,6 @@ task<> grow(forest& in, int depth, std::uint32_t seed) {
     }
     co_await children.async_join();
 }
-
-} // namespace
-
-TEST_CASE("compositions: nested groups that share permits and a channel all end") {
-    rounds([](std::uint32_t round) {
-        forest in(1 + round % 4, round % 3 != 0);
-        std::atomic<std::uint64_t> by_thread{0};
-        test::run_threads(2, [&](int me) {
-            if (me == 0) {
-                in.s.spawn(grow(in, 3, seed_of(round))).join();
-                in.items.close();
-            } else {
-                auto receives = in.s.spawn(drain(in.items, in.received));
-                for (const int one : in.items) {
-                    by_thread += static_cast<std::uint64_t>(one);
-                }
-                std::move(receives).join();
-            }
-        });
-        REQUIRE(in.begun == 1 + 3 + 9 + 27);
-        REQUIRE(in.ended == in.begun);
-        REQUIRE(in.sent == 1 + 3 + 9 + 27);
-        REQUIRE(in.received + by_thread == in.sent);
-        REQUIRE(in.some.available() == permits);
-    });
-}
-
-TEST_CASE("compositions: nested groups end that are cancelled, or whose scheduler shuts down") {
-    rounds([](std::uint32_t round) {
-        forest in(1 + round % 3, round % 3 != 0, 1); // one thread for blocking functions
-        auto root = in.s.spawn(grow(in, 3, seed_of(round)));
-        auto receives = in.s.spawn(drain(in.items, in.received));
-        test::jitter chance(seed_of(round + 1));
-        chance.dawdle(18);
-        if (round % 2 == 0) {
-            root.cancel();
-        } else {
-            in.s.shutdown();
-        }
-        static_cast<void>(ended_by_stop(std::move(root)));
-        in.items.close();
-        static_cast<void>(ended_by_stop(std::move(receives)));
-        REQUIRE(in.begun == in.ended);
-        REQUIRE(in.received + in.items.size() == in.sent);
-        REQUIRE(in.some.available() == permits);
-        REQUIRE(in.some.waiters() == 0);
-    });
-}
-
-// ---- A server that is cancelled while it accepts
-
-namespace {
 
 struct connection {
     connection(test::tally& in, oneshot_sender<int> answer) noexcept
@@ -245,44 +188,6 @@ void connect_from_thread(service& in, int times, test::jitter& chance) {
     }
 }
 
-} // namespace
-
-TEST_CASE(
-    "compositions: a server that is cancelled while it accepts accounts for each connection") {
-    rounds([](std::uint32_t round) {
-        constexpr int times = 20;
-        service in(1 + round % 3, round % 4);
-        auto server = in.s.spawn(run_service(in, round % 2 == 0, seed_of(round)));
-        test::players(
-            4,
-            [&](int me, test::jitter& chance) {
-                switch (me) {
-                case 0:
-                    chance.dawdle(19);
-                    server.cancel();
-                    if (ended_by_stop(std::move(server))) { // the server never ran
-                        close(in);
-                    }
-                    break;
-                case 1: connect_from_thread(in, times, chance); break;
-                case 2: sync_wait(connect(in, times)); break;
-                default: in.s.spawn(connect(in, times)).join();
-                }
-            },
-            round);
-        REQUIRE(in.answered + in.closed + in.refused == 3 * times);
-        REQUIRE(in.answered == in.served);
-        REQUIRE(in.closed == in.dropped + in.unaccepted);
-        REQUIRE(in.accepted == in.served + in.dropped);
-        REQUIRE(in.connections.alive() == 0);
-        REQUIRE(in.slots.available() == 2);
-    });
-}
-
-// ---- A pipeline of threads and tasks, whose items carry permits
-
-namespace {
-
 struct parcel {
     parcel(test::tally& in, int number, permit space) noexcept
         : life(in, number), room(std::move(space)) {}
@@ -346,6 +251,84 @@ template <class From> task<> unload(belt& in, From& from) {
 }
 
 } // namespace
+
+TEST_CASE("compositions: nested groups that share permits and a channel all end") {
+    rounds([](std::uint32_t round) {
+        forest in(1 + round % 4, round % 3 != 0);
+        std::atomic<std::uint64_t> by_thread{0};
+        test::run_threads(2, [&](int me) {
+            if (me == 0) {
+                in.s.spawn(grow(in, 3, seed_of(round))).join();
+                in.items.close();
+            } else {
+                auto receives = in.s.spawn(drain(in.items, in.received));
+                for (const int one : in.items) {
+                    by_thread += static_cast<std::uint64_t>(one);
+                }
+                std::move(receives).join();
+            }
+        });
+        REQUIRE(in.begun == 1 + 3 + 9 + 27);
+        REQUIRE(in.ended == in.begun);
+        REQUIRE(in.sent == 1 + 3 + 9 + 27);
+        REQUIRE(in.received + by_thread == in.sent);
+        REQUIRE(in.some.available() == permits);
+    });
+}
+
+TEST_CASE("compositions: nested groups end that are cancelled, or whose scheduler shuts down") {
+    rounds([](std::uint32_t round) {
+        forest in(1 + round % 3, round % 3 != 0, 1); // one thread for blocking functions
+        auto root = in.s.spawn(grow(in, 3, seed_of(round)));
+        auto receives = in.s.spawn(drain(in.items, in.received));
+        test::jitter chance(seed_of(round + 1));
+        chance.dawdle(18);
+        if (round % 2 == 0) {
+            root.cancel();
+        } else {
+            in.s.shutdown();
+        }
+        static_cast<void>(ended_by_stop(std::move(root)));
+        in.items.close();
+        static_cast<void>(ended_by_stop(std::move(receives)));
+        REQUIRE(in.begun == in.ended);
+        REQUIRE(in.received + in.items.size() == in.sent);
+        REQUIRE(in.some.available() == permits);
+        REQUIRE(in.some.waiters() == 0);
+    });
+}
+
+TEST_CASE(
+    "compositions: a server that is cancelled while it accepts accounts for each connection") {
+    rounds([](std::uint32_t round) {
+        constexpr int times = 20;
+        service in(1 + round % 3, round % 4);
+        auto server = in.s.spawn(run_service(in, round % 2 == 0, seed_of(round)));
+        test::players(
+            4,
+            [&](int me, test::jitter& chance) {
+                switch (me) {
+                case 0:
+                    chance.dawdle(19);
+                    server.cancel();
+                    if (ended_by_stop(std::move(server))) { // the server never ran
+                        close(in);
+                    }
+                    break;
+                case 1: connect_from_thread(in, times, chance); break;
+                case 2: sync_wait(connect(in, times)); break;
+                default: in.s.spawn(connect(in, times)).join();
+                }
+            },
+            round);
+        REQUIRE(in.answered + in.closed + in.refused == 3 * times);
+        REQUIRE(in.answered == in.served);
+        REQUIRE(in.closed == in.dropped + in.unaccepted);
+        REQUIRE(in.accepted == in.served + in.dropped);
+        REQUIRE(in.connections.alive() == 0);
+        REQUIRE(in.slots.available() == 2);
+    });
+}
 
 TEST_CASE("compositions: all permits return that items carry through a pipeline") {
     rounds([](std::uint32_t round) {

@@ -84,42 +84,6 @@ private:
     }
 };
 
-} // namespace
-
-TEST_CASE("fork_join stress: external threads, tasks and blocking threads join random trees",
-          "[promise.fork-from-anywhere]") {
-    const unsigned workers = GENERATE(1U, 2U, 5U);
-    scheduler s(test::with(workers, workers != 2));
-    mutex locked;
-    std::atomic<long> spawned{0};
-    std::vector<long> wrong(6);
-    const test::stress_time time;
-    test::stress_threads(6, [&](int me) {
-        auto n = random_tree::mix(test::run_seed() + static_cast<std::uint64_t>(me));
-        while (time.is_left()) {
-            n = random_tree::mix(n);
-            const int depth = static_cast<int>(n >> 60);
-            const auto once = [&] {
-                try {
-                    const auto sum = forked_tree(s, locked, spawned).run(n, depth);
-                    return sum == random_tree::sum(n, depth);
-                } catch (const thrown&) {
-                    return random_tree::throws(n, depth);
-                }
-            };
-            const bool right = me < 2   ? once()
-                               : me < 4 ? s.spawn(once).join()
-                                        : s.spawn_blocking(once).join();
-            wrong[static_cast<std::size_t>(me)] += right ? 0 : 1;
-        }
-    });
-    for (const long w : wrong) {
-        CHECK(w == 0);
-    }
-}
-
-namespace {
-
 // A pool with its workers' threads, without a scheduler.
 template <class P> class grove final : bide::detail::basic_pool<P>::owner {
     using pool = bide::detail::basic_pool<P>;
@@ -195,6 +159,38 @@ private:
 };
 
 } // namespace
+
+TEST_CASE("fork_join stress: external threads, tasks and blocking threads join random trees",
+          "[promise.fork-from-anywhere]") {
+    const unsigned workers = GENERATE(1U, 2U, 5U);
+    scheduler s(test::with(workers, workers != 2));
+    mutex locked;
+    std::atomic<long> spawned{0};
+    std::vector<long> wrong(6);
+    const test::stress_time time;
+    test::stress_threads(6, [&](int me) {
+        auto n = random_tree::mix(test::run_seed() + static_cast<std::uint64_t>(me));
+        while (time.is_left()) {
+            n = random_tree::mix(n);
+            const int depth = static_cast<int>(n >> 60);
+            const auto once = [&] {
+                try {
+                    const auto sum = forked_tree(s, locked, spawned).run(n, depth);
+                    return sum == random_tree::sum(n, depth);
+                } catch (const thrown&) {
+                    return random_tree::throws(n, depth);
+                }
+            };
+            const bool right = me < 2   ? once()
+                               : me < 4 ? s.spawn(once).join()
+                                        : s.spawn_blocking(once).join();
+            wrong[static_cast<std::size_t>(me)] += right ? 0 : 1;
+        }
+    });
+    for (const long w : wrong) {
+        CHECK(w == 0);
+    }
+}
 
 TEST_CASE("fork_join stress: random trees with delays at every step") {
     const std::int64_t timed_sleep_ns = GENERATE(0, 100'000);

@@ -18,9 +18,7 @@
 #include <unistd.h>
 
 using namespace bide;
-using test::rounds;
-using test::seed_of;
-using test::with;
+using namespace test;
 
 namespace {
 
@@ -171,42 +169,6 @@ void receive(bench& in, std::uint64_t until) {
     }
 }
 
-} // namespace
-
-TEST_CASE("interrupted: no wait of a thread or task is lost, and none ends early",
-          "[promise.signal-handlers]") {
-    pest signals;
-    rounds([&signals](std::uint32_t round) {
-        constexpr int times = 20;
-        bench in;
-        scheduler s(signals.on_workers(with(1 + round % 3, round % 2 == 0)));
-        run_interrupted(signals, 6, [&](int me) {
-            test::jitter chance(seed_of(8 * round + static_cast<std::uint32_t>(me)));
-            switch (me) {
-            case 0: send(in, 10 * times); break;
-            case 1:
-            case 2: receive(in, 10 * times); break;
-            case 3: sync_wait(work_in_task(in, times, chance.below(1u << 30))); break;
-            case 4: s.spawn(work_in_task(in, times, chance.below(1u << 30))).join(); break;
-            default: work(in, times, chance);
-            }
-        });
-        const auto [left, right] =
-            join(s, [&] { return in.under_one; }, [&] { return in.under_quick; });
-        REQUIRE(left == 3 * times);
-        REQUIRE(right == times);
-        REQUIRE(in.wrong == 0);
-        REQUIRE(in.sent == 10 * times);
-        REQUIRE(in.received + in.numbers.size() == in.sent);
-        REQUIRE(in.some.available() == 2);
-    });
-    CHECK(interrupts > 0);
-}
-
-// ---- Files
-
-namespace {
-
 task<std::size_t> read_all(epoll_driver& io, int from, std::size_t bytes) {
     std::array<char, 4096> some{};
     std::size_t got = 0;
@@ -257,6 +219,36 @@ task<int> sleep_some(int times) {
 }
 
 } // namespace
+
+TEST_CASE("interrupted: no wait of a thread or task is lost, and none ends early",
+          "[promise.signal-handlers]") {
+    pest signals;
+    rounds([&signals](std::uint32_t round) {
+        constexpr int times = 20;
+        bench in;
+        scheduler s(signals.on_workers(with(1 + round % 3, round % 2 == 0)));
+        run_interrupted(signals, 6, [&](int me) {
+            test::jitter chance(seed_of(8 * round + static_cast<std::uint32_t>(me)));
+            switch (me) {
+            case 0: send(in, 10 * times); break;
+            case 1:
+            case 2: receive(in, 10 * times); break;
+            case 3: sync_wait(work_in_task(in, times, chance.below(1u << 30))); break;
+            case 4: s.spawn(work_in_task(in, times, chance.below(1u << 30))).join(); break;
+            default: work(in, times, chance);
+            }
+        });
+        const auto [left, right] =
+            join(s, [&] { return in.under_one; }, [&] { return in.under_quick; });
+        REQUIRE(left == 3 * times);
+        REQUIRE(right == times);
+        REQUIRE(in.wrong == 0);
+        REQUIRE(in.sent == 10 * times);
+        REQUIRE(in.received + in.numbers.size() == in.sent);
+        REQUIRE(in.some.available() == 2);
+    });
+    CHECK(interrupts > 0);
+}
 
 TEST_CASE("interrupted: a worker that sleeps in epoll gets its events and timers in time",
           "[promise.signal-handlers]") {

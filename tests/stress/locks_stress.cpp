@@ -14,13 +14,9 @@
 #include <support/sched.hpp>
 
 using namespace bide;
-using test::jittery;
-using test::native;
-using test::portable;
+using namespace test;
 
 namespace {
-
-// ---- The books
 
 // Counts the shares that are held, of which there are `all`. A thread that holds all of them writes plain
 // data, and a thread that holds fewer reads it: if both are inside, a sum is wrong and a sanitizer sees a race.
@@ -159,8 +155,6 @@ template <class Keyed> struct with_key {
     void give_back(test::jitter&) { held.unlock(); }
 };
 
-// ---- Ways to wait
-
 template <class How> task<> hold_in_task(How& how, microseconds rest, test::jitter& chance) {
     if (rest.count() == 0) {
         const auto held = co_await how.async_wait();
@@ -284,8 +278,6 @@ test::detached wander(How how, std::uint32_t seed, places& at, test::thread_exec
     --at.running;
 }
 
-// ---- Storms
-
 template <class P> struct of_permits {
     using platform = P;
     basic_semaphore<P> it{4};
@@ -403,31 +395,6 @@ template <class Locks> void storms(int threads, int turns) {
     of.check();
 }
 
-} // namespace
-
-TEMPLATE_TEST_CASE("locks: no share is lost or doubled in storms of every kind of waiter",
-                   "[promise.permits-conserved][promise.biased-as-shared][promise.keyed-mutex]"
-                   "[promise.callback-grants][promise.upgrade]",
-                   of_permits<native>, of_permits<portable>, of_permits<jittery>, of_plain<native>,
-                   of_plain<portable>, of_plain<jittery>, of_adaptive<native>,
-                   of_adaptive<portable>, of_adaptive<jittery>, of_shared<native>,
-                   of_shared<portable>, of_shared<jittery>, of_biased<native>, of_biased<portable>,
-                   of_biased<jittery>, of_keys<native>, of_keys<portable>, of_keys<jittery>) {
-    storms<TestType>(4, 50);
-}
-
-TEMPLATE_TEST_CASE("locks: the same with many more threads than processors, and on one processor",
-                   "[promise.permits-conserved]", of_permits<native>, of_plain<native>,
-                   of_adaptive<native>, of_shared<native>) {
-    storms<TestType>(32, 50);
-    const test::on_one_processor pinned;
-    storms<TestType>(6, 50);
-}
-
-// ---- Back and forth
-
-namespace {
-
 // The value is plain data: only the side that has the turn touches it.
 template <class S>
 test::detached answer(S& to, S& fro, int rounds, std::uint64_t& turns,
@@ -458,7 +425,55 @@ template <class S> void to_and_fro() {
     });
 }
 
+// Reads over a suspension, and so leaves on another worker than it came, at times.
+task<> read_and_wander(biased_shared_mutex& m, books& in, int times) {
+    test::jitter chance(test::run_seed());
+    for (int i = 0; i < times; ++i) {
+        const auto held = co_await m.async_lock_shared();
+        in.use(1, chance);
+        co_await this_task::yield();
+        in.use(1, chance);
+    }
+}
+task<> write_often(biased_shared_mutex& m, books& in, int times) {
+    test::jitter chance(test::run_seed());
+    for (int i = 0; i < times; ++i) {
+        {
+            const auto held = co_await m.async_lock();
+            in.use(in.all, chance);
+            co_await this_task::yield();
+        }
+        for (int n = 0; n < 100; ++n) { // meanwhile it is biased again
+            co_await this_task::yield();
+        }
+    }
+}
+
+template <class M> task<> lock_both(M& a, M& b, books& in, test::jitter& chance) {
+    const auto held = co_await async_lock_all(a, b);
+    in.use(1, chance);
+}
+
 } // namespace
+
+TEMPLATE_TEST_CASE("locks: no share is lost or doubled in storms of every kind of waiter",
+                   "[promise.permits-conserved][promise.biased-as-shared][promise.keyed-mutex]"
+                   "[promise.callback-grants][promise.upgrade]",
+                   of_permits<native>, of_permits<portable>, of_permits<jittery>, of_plain<native>,
+                   of_plain<portable>, of_plain<jittery>, of_adaptive<native>,
+                   of_adaptive<portable>, of_adaptive<jittery>, of_shared<native>,
+                   of_shared<portable>, of_shared<jittery>, of_biased<native>, of_biased<portable>,
+                   of_biased<jittery>, of_keys<native>, of_keys<portable>, of_keys<jittery>) {
+    storms<TestType>(4, 50);
+}
+
+TEMPLATE_TEST_CASE("locks: the same with many more threads than processors, and on one processor",
+                   "[promise.permits-conserved]", of_permits<native>, of_plain<native>,
+                   of_adaptive<native>, of_shared<native>) {
+    storms<TestType>(32, 50);
+    const test::on_one_processor pinned;
+    storms<TestType>(6, 50);
+}
 
 TEMPLATE_TEST_CASE("semaphore: a thread and a coroutine pass a permit back and forth", "", native,
                    portable, jittery) {
@@ -466,8 +481,6 @@ TEMPLATE_TEST_CASE("semaphore: a thread and a coroutine pass a permit back and f
     const test::on_one_processor here;
     to_and_fro<basic_semaphore<TestType>>();
 }
-
-// ---- The end of waits
 
 TEST_CASE("semaphore: closing in a storm fails the waiters and strands none",
           "[promise.close-semaphore]") {
@@ -493,36 +506,6 @@ TEST_CASE("semaphore: closing in a storm fails the waiters and strands none",
     });
 }
 
-// ---- Readers that move
-
-namespace {
-
-// Reads over a suspension, and so leaves on another worker than it came, at times.
-task<> read_and_wander(biased_shared_mutex& m, books& in, int times) {
-    test::jitter chance(test::run_seed());
-    for (int i = 0; i < times; ++i) {
-        const auto held = co_await m.async_lock_shared();
-        in.use(1, chance);
-        co_await this_task::yield();
-        in.use(1, chance);
-    }
-}
-task<> write_often(biased_shared_mutex& m, books& in, int times) {
-    test::jitter chance(test::run_seed());
-    for (int i = 0; i < times; ++i) {
-        {
-            const auto held = co_await m.async_lock();
-            in.use(in.all, chance);
-            co_await this_task::yield();
-        }
-        for (int n = 0; n < 100; ++n) { // meanwhile it is biased again
-            co_await this_task::yield();
-        }
-    }
-}
-
-} // namespace
-
 TEST_CASE("biased_shared_mutex: tasks that read on one worker and leave on another",
           "[promise.biased-reader-moves]") {
     scheduler s({.num_workers = 3});
@@ -541,17 +524,6 @@ TEST_CASE("biased_shared_mutex: tasks that read on one worker and leave on anoth
         REQUIRE(test::is_free(m));
     });
 }
-
-// ---- Several locks, and turns to initialise
-
-namespace {
-
-template <class M> task<> lock_both(M& a, M& b, books& in, test::jitter& chance) {
-    const auto held = co_await async_lock_all(a, b);
-    in.use(1, chance);
-}
-
-} // namespace
 
 TEMPLATE_TEST_CASE("scoped_lock: three mutexes by pairs, from threads and tasks, in any order", "",
                    mutex, adaptive_mutex) {

@@ -64,6 +64,35 @@ task<bool> borrow(Pool& p, std::uint32_t how, microseconds rest, test::jitter& c
     co_return held.has_value();
 }
 
+task<counted_object> connect(census& all, std::atomic<std::uint32_t>& calls) {
+    co_await this_task::yield();
+    if (++calls % 7 == 0) {
+        throw failure();
+    }
+    co_return counted_object(all);
+}
+task<std::uint64_t> borrow_often(object_pool<counted_object>& p, census& all,
+                                 std::atomic<std::uint32_t>& calls, std::uint32_t seed) {
+    test::jitter chance(seed);
+    const auto make = [&all, &calls] { return connect(all, calls); };
+    std::uint64_t borrowed = 0;
+    for (int turn = 0; turn < 100; ++turn) {
+        try {
+            auto held = co_await async_acquire_object(p, make);
+            held->use(chance);
+            if (turn % 5 == 0) {
+                co_await this_task::yield();
+            }
+            if (turn % 9 == 0) {
+                held.discard();
+            }
+            ++borrowed;
+        } catch (const failure&) {
+        }
+    }
+    co_return borrowed;
+}
+
 } // namespace
 
 TEMPLATE_TEST_CASE("object_pool: each object is made and destroyed once, and none is one too many",
@@ -166,39 +195,6 @@ TEMPLATE_TEST_CASE("object_pool: each object is made and destroyed once, and non
     }
     CHECK(total > 0);
 }
-
-namespace {
-
-task<counted_object> connect(census& all, std::atomic<std::uint32_t>& calls) {
-    co_await this_task::yield();
-    if (++calls % 7 == 0) {
-        throw failure();
-    }
-    co_return counted_object(all);
-}
-task<std::uint64_t> borrow_often(object_pool<counted_object>& p, census& all,
-                                 std::atomic<std::uint32_t>& calls, std::uint32_t seed) {
-    test::jitter chance(seed);
-    const auto make = [&all, &calls] { return connect(all, calls); };
-    std::uint64_t borrowed = 0;
-    for (int turn = 0; turn < 100; ++turn) {
-        try {
-            auto held = co_await async_acquire_object(p, make);
-            held->use(chance);
-            if (turn % 5 == 0) {
-                co_await this_task::yield();
-            }
-            if (turn % 9 == 0) {
-                held.discard();
-            }
-            ++borrowed;
-        } catch (const failure&) {
-        }
-    }
-    co_return borrowed;
-}
-
-} // namespace
 
 TEST_CASE("async_acquire_object: tasks make the objects, are cancelled, and lose no room") {
     const test::stress_time time;

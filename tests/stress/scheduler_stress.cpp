@@ -11,15 +11,11 @@
 #include <support/sched.hpp>
 
 using namespace bide;
+using namespace test;
 using bide::this_task::sleep_for;
 using bide::this_task::yield;
-using test::ended_by_stop;
-using test::seed_of;
-using test::with;
 
 namespace {
-
-// ---- Everything at once
 
 constexpr std::ptrdiff_t permits = 3;
 
@@ -289,6 +285,15 @@ void check_storm(unsigned workers, bool naps, bool early, std::uint32_t seed) {
     REQUIRE((test::is_free(in.one) && test::is_free(in.many)));
 }
 
+void grow(scheduler& s, int depth, latch& all) {
+    if (depth != 0) {
+        for (int i = 0; i < 10; ++i) {
+            s.spawn([&s, depth, &all] { grow(s, depth - 1, all); }).detach();
+        }
+    }
+    all.count_down();
+}
+
 } // namespace
 
 TEST_CASE("scheduler: under load of tasks, threads, cancels and time-outs nothing is lost") {
@@ -296,8 +301,6 @@ TEST_CASE("scheduler: under load of tasks, threads, cancels and time-outs nothin
         check_storm(1 + round % 4, round % 3 != 0, round % 2 == 1, seed_of(1'000 * round));
     });
 }
-
-// ---- Wakes
 
 TEST_CASE("scheduler: a task that comes while the workers go to sleep wakes one") {
     const test::stress_time time;
@@ -339,19 +342,6 @@ TEST_CASE("scheduler: a task that comes while the workers go to sleep wakes one"
     });
     CHECK(ran == spawned[0] + spawned[1]);
 }
-
-namespace {
-
-void grow(scheduler& s, int depth, latch& all) {
-    if (depth != 0) {
-        for (int i = 0; i < 10; ++i) {
-            s.spawn([&s, depth, &all] { grow(s, depth - 1, all); }).detach();
-        }
-    }
-    all.count_down();
-}
-
-} // namespace
 
 TEST_CASE("scheduler: runs a million tasks, if there is time for them") {
     const int depth = test::stress_time::length() < std::chrono::seconds(2) ? 4 : 6;

@@ -230,6 +230,23 @@ template <class Platform> void storm(std::size_t first, std::size_t second, std:
     CHECK(c.empty());
 }
 
+template <class Platform>
+task<std::size_t> permit_or_item(basic_semaphore<Platform>& s, std::ptrdiff_t n,
+                                 basic_channel<int, Platform>& ch, std::chrono::nanoseconds rest,
+                                 std::stop_token stop, std::atomic<std::ptrdiff_t>& held,
+                                 bool& too_many) {
+    auto any = async_select(on_acquire(s, n), on_recv(ch)).with_timeout(rest).with_stop(stop);
+    auto got = co_await std::move(any);
+    if (!got) {
+        co_return 2;
+    }
+    if (got->index() == 0) {
+        too_many = too_many || held.fetch_add(n) + n > 5;
+        held.fetch_sub(n);
+    }
+    co_return got->index();
+}
+
 } // namespace
 
 TEMPLATE_TEST_CASE("select: in a storm of selects, sends and receives, stops and time-outs each "
@@ -316,27 +333,6 @@ TEMPLATE_TEST_CASE(
     CHECK(total[2] == total[3]);
     CHECK_FALSE(any_self);
 }
-
-namespace {
-
-template <class Platform>
-task<std::size_t> permit_or_item(basic_semaphore<Platform>& s, std::ptrdiff_t n,
-                                 basic_channel<int, Platform>& ch, std::chrono::nanoseconds rest,
-                                 std::stop_token stop, std::atomic<std::ptrdiff_t>& held,
-                                 bool& too_many) {
-    auto any = async_select(on_acquire(s, n), on_recv(ch)).with_timeout(rest).with_stop(stop);
-    auto got = co_await std::move(any);
-    if (!got) {
-        co_return 2;
-    }
-    if (got->index() == 0) {
-        too_many = too_many || held.fetch_add(n) + n > 5;
-        held.fetch_sub(n);
-    }
-    co_return got->index();
-}
-
-} // namespace
 
 TEMPLATE_TEST_CASE("select: permits that are waited for beside items, times and stops are neither "
                    "lost nor doubled",

@@ -5,11 +5,8 @@
 #include <support/sched.hpp>
 
 using namespace bide;
+using namespace test;
 using bide::this_task::yield;
-using test::ended_by_stop;
-using test::rounds;
-using test::seed_of;
-using test::with;
 
 namespace {
 

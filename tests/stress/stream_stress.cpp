@@ -75,6 +75,45 @@ bool each_once(const std::vector<std::vector<int>>& parts) {
     return all.size() == senders * of_each;
 }
 
+async_generator<test::counted_once> counted_items(test::tally& t, int of, int n) {
+    for (int i = 0; i < n; ++i) {
+        if (i % 5 == 0) {
+            co_await this_task::yield();
+        }
+        co_yield test::counted_once(t, of * of_each + i);
+    }
+}
+task<int> late(int n) {
+    for (int i = n % 3; i > 0; --i) {
+        co_await this_task::yield();
+    }
+    co_return n;
+}
+
+// Takes up to `most` items, and returns their number.
+template <class Next> task<> take_some(Next next, std::vector<int>& to, std::size_t most) {
+    while (to.size() < most) {
+        auto item = co_await next();
+        if (!item) {
+            break;
+        }
+        to.push_back(*item);
+    }
+}
+
+// Runs a task, and maybe cancels it.
+void run_some(scheduler& on, test::jitter& chance, task<> t) {
+    auto some = on.spawn(std::move(t));
+    if (chance.below(3) == 0) {
+        chance.dawdle(15);
+        some.cancel();
+    }
+    try {
+        std::move(some).join();
+    } catch (const stopped_error&) {
+    }
+}
+
 } // namespace
 
 TEST_CASE("stream: operators lose and double nothing when their consumers are interrupted",
@@ -122,49 +161,6 @@ TEST_CASE("stream: operators lose and double nothing when their consumers are in
         REQUIRE(each_once(got));
     } while (time.is_left());
 }
-
-namespace {
-
-async_generator<test::counted_once> counted_items(test::tally& t, int of, int n) {
-    for (int i = 0; i < n; ++i) {
-        if (i % 5 == 0) {
-            co_await this_task::yield();
-        }
-        co_yield test::counted_once(t, of * of_each + i);
-    }
-}
-task<int> late(int n) {
-    for (int i = n % 3; i > 0; --i) {
-        co_await this_task::yield();
-    }
-    co_return n;
-}
-
-// Takes up to `most` items, and returns their number.
-template <class Next> task<> take_some(Next next, std::vector<int>& to, std::size_t most) {
-    while (to.size() < most) {
-        auto item = co_await next();
-        if (!item) {
-            break;
-        }
-        to.push_back(*item);
-    }
-}
-
-// Runs a task, and maybe cancels it.
-void run_some(scheduler& on, test::jitter& chance, task<> t) {
-    auto some = on.spawn(std::move(t));
-    if (chance.below(3) == 0) {
-        chance.dawdle(15);
-        some.cancel();
-    }
-    try {
-        std::move(some).join();
-    } catch (const stopped_error&) {
-    }
-}
-
-} // namespace
 
 TEST_CASE("stream: merged and buffered streams are in order and leak nothing, wherever they end") {
     const test::stress_time time;

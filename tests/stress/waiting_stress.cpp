@@ -49,8 +49,6 @@ template <class Waitable> void pass(Waitable& of, test::jitter& chance) {
     }
 }
 
-// ---- Each opening lets all waiters through
-
 template <class P> struct opens_event {
     static constexpr int openers = 1;
     basic_event<P> it;
@@ -147,27 +145,6 @@ template <class Gate> void openings(int waiters) {
     });
     CHECK(wrong == 0);
 }
-
-} // namespace
-
-TEMPLATE_TEST_CASE(
-    "waiting: an event, a latch and an event count let all waiters through, none before", "",
-    opens_event<native>, opens_event<portable>, opens_latch<native>, opens_latch<portable>,
-    opens_event_count<native>, opens_event_count<portable>, opens_event_count<jittery>) {
-    openings<TestType>(3);
-}
-
-TEMPLATE_TEST_CASE("waiting: one notification reaches one waiter that is about to sleep", "",
-                   opens_event_count<native>, opens_event_count<jittery>, opens_parker<native>,
-                   opens_parker<portable>, opens_parker<jittery>) {
-    openings<TestType>(1);
-    const test::on_one_processor pinned;
-    openings<TestType>(1);
-}
-
-// ---- A consumer that announces itself, looks and waits misses no item
-
-namespace {
 
 // For one consumer, which resets.
 template <class P> struct by_event {
@@ -268,31 +245,6 @@ template <class Signal> void items(int producers, int consumers, std::uint64_t a
     CHECK(stored > 0);
 }
 
-} // namespace
-
-TEMPLATE_TEST_CASE("waiting: an item stored before set() is found by a reset, a look and a wait",
-                   "", by_event<native>, by_event<portable>) {
-    items<TestType>(1, 1, 1);
-    items<TestType>(2, 1, 1);
-}
-
-TEMPLATE_TEST_CASE("waiting: consumers that listen, look and wait take every item at once", "",
-                   by_notify<native>, by_notify<portable>, by_notify<jittery>,
-                   by_event_count<native>, by_event_count<portable>, by_event_count<jittery>) {
-    items<TestType>(2, 3, 8);
-}
-
-TEMPLATE_TEST_CASE("waiting: the same by many consumers, and on one processor", "",
-                   by_event_count<native>, by_event_count<jittery>) {
-    items<TestType>(1, 16, 64);
-    const test::on_one_processor pinned;
-    items<TestType>(1, 2, 64);
-}
-
-// ---- A waiter that came through may destroy it before the last release returns
-
-namespace {
-
 struct lives_of_latch {
     static constexpr int releasers = 1;
     latch it{1};
@@ -331,7 +283,126 @@ template <class P> struct lives_of_ready_queue {
     void release() { it.post(posted); }
 };
 
+// A phase, to wait for after the arrival.
+template <class Barrier> struct phase {
+    Barrier& of;
+    typename Barrier::arrival_token token = of.arrive();
+
+    void wait() { of.wait(token); }
+    auto wait(std::stop_token stop) { return of.wait(stop, token); }
+    bool wait_for(microseconds rest) { return of.wait_for(token, rest); }
+    auto async_wait() { return of.async_wait(token); }
+};
+
+template <class Mutex, class P> struct lock_of {
+    using mutex = Mutex;
+    using condition = basic_condition_variable<P>;
+};
+template <class P> using with_mutex = lock_of<basic_mutex<P>, P>;
+template <class P> using with_adaptive_mutex = lock_of<basic_adaptive_mutex<P>, P>;
+template <class P> using with_shared_mutex = lock_of<basic_shared_mutex<P>, P>;
+
+// A wait of a condition variable for a condition.
+template <class Kind, class IsReady> struct condition_wait {
+    typename Kind::condition& changed;
+    std::unique_lock<typename Kind::mutex>& lock;
+    IsReady is_ready;
+
+    void wait() { changed.wait(lock, is_ready); }
+    auto wait(std::stop_token stop) { return changed.wait(lock, stop, is_ready); }
+    bool wait_for(microseconds rest) { return changed.wait_for(lock, rest, is_ready); }
+    auto async_wait() { return changed.async_wait(lock, is_ready); }
+};
+
+struct ball : runnable {
+    std::size_t poster = 0;
+    long number = 0;              // plain: the post publishes it
+    std::atomic<bool> out{false}; // the runnable is in the queue
+};
+
+// Each poster has a few runnables and posts each again when it was popped. The owner pops with and
+// without time-outs.
+template <class P> void posters_and_owner(int posters) {
+    constexpr std::size_t balls = 4;
+    basic_ready_queue<P> queue;
+    std::vector<std::deque<ball>> all(static_cast<std::size_t>(posters));
+    std::vector<long> posted(all.size());
+    std::vector<long> popped(all.size());
+    std::atomic<int> posting{posters};
+    long disorder = 0;
+    runnable end;
+    for (auto& mine : all) {
+        mine.resize(balls);
+    }
+    test::players(posters + 1, [&](int me, test::jitter& chance) {
+        if (me < posters) {
+            const auto mine = static_cast<std::size_t>(me);
+            for (const test::stress_time time; time.is_left();) {
+                ball& b = all[mine][static_cast<std::size_t>(posted[mine]) % balls];
+                while (b.out.load(std::memory_order_acquire)) {
+                    chance();
+                }
+                b.poster = mine;
+                b.number = posted[mine]++;
+                b.out.store(true, std::memory_order_relaxed);
+                queue.post(b);
+                chance();
+            }
+            if (--posting == 0) {
+                queue.post(end);
+            }
+            return;
+        }
+        for (runnable* r = nullptr; r != &end;) {
+            const bool endless = chance.below(2) == 0;
+            r = queue.pop(endless ? deadline::never() : deadline::after(chance.rest(15)));
+            if (r != nullptr && r != &end) {
+                auto& b = *static_cast<ball*>(r);
+                disorder += b.number == popped[b.poster]++ ? 0 : 1;
+                b.out.store(false, std::memory_order_release);
+            }
+        }
+    });
+    CHECK(disorder == 0);
+    CHECK(popped == posted);
+    CHECK(queue.pop(deadline::poll()) == nullptr);
+}
+
 } // namespace
+
+TEMPLATE_TEST_CASE(
+    "waiting: an event, a latch and an event count let all waiters through, none before", "",
+    opens_event<native>, opens_event<portable>, opens_latch<native>, opens_latch<portable>,
+    opens_event_count<native>, opens_event_count<portable>, opens_event_count<jittery>) {
+    openings<TestType>(3);
+}
+
+TEMPLATE_TEST_CASE("waiting: one notification reaches one waiter that is about to sleep", "",
+                   opens_event_count<native>, opens_event_count<jittery>, opens_parker<native>,
+                   opens_parker<portable>, opens_parker<jittery>) {
+    openings<TestType>(1);
+    const test::on_one_processor pinned;
+    openings<TestType>(1);
+}
+
+TEMPLATE_TEST_CASE("waiting: an item stored before set() is found by a reset, a look and a wait",
+                   "", by_event<native>, by_event<portable>) {
+    items<TestType>(1, 1, 1);
+    items<TestType>(2, 1, 1);
+}
+
+TEMPLATE_TEST_CASE("waiting: consumers that listen, look and wait take every item at once", "",
+                   by_notify<native>, by_notify<portable>, by_notify<jittery>,
+                   by_event_count<native>, by_event_count<portable>, by_event_count<jittery>) {
+    items<TestType>(2, 3, 8);
+}
+
+TEMPLATE_TEST_CASE("waiting: the same by many consumers, and on one processor", "",
+                   by_event_count<native>, by_event_count<jittery>) {
+    items<TestType>(1, 16, 64);
+    const test::on_one_processor pinned;
+    items<TestType>(1, 2, 64);
+}
 
 TEMPLATE_TEST_CASE("waiting: a thread that came through may destroy it before the releases return",
                    "", lives_of_latch, lives_of_barrier, lives_of_semaphore,
@@ -364,23 +435,6 @@ TEMPLATE_TEST_CASE("waiting: a thread that came through may destroy it before th
     });
     CHECK(rounds > 0);
 }
-
-// ---- Barriers
-
-namespace {
-
-// A phase, to wait for after the arrival.
-template <class Barrier> struct phase {
-    Barrier& of;
-    typename Barrier::arrival_token token = of.arrive();
-
-    void wait() { of.wait(token); }
-    auto wait(std::stop_token stop) { return of.wait(stop, token); }
-    bool wait_for(microseconds rest) { return of.wait_for(token, rest); }
-    auto async_wait() { return of.async_wait(token); }
-};
-
-} // namespace
 
 TEMPLATE_TEST_CASE("barrier: each phase of a storm has one last arrival, and all come through",
                    "[promise.barrier-phases]", native, portable, jittery) {
@@ -441,8 +495,6 @@ TEST_CASE("barrier: tasks meet, and those that drop out are not waited for") {
     });
 }
 
-// ---- Notifies
-
 TEMPLATE_TEST_CASE(
     "notify: each notify_one() lets exactly one wait through while there are waiters", "", native,
     jittery) {
@@ -483,32 +535,6 @@ TEMPLATE_TEST_CASE(
         REQUIRE_FALSE(n.try_wait());
     });
 }
-
-// ---- Condition variables
-
-namespace {
-
-template <class Mutex, class P> struct lock_of {
-    using mutex = Mutex;
-    using condition = basic_condition_variable<P>;
-};
-template <class P> using with_mutex = lock_of<basic_mutex<P>, P>;
-template <class P> using with_adaptive_mutex = lock_of<basic_adaptive_mutex<P>, P>;
-template <class P> using with_shared_mutex = lock_of<basic_shared_mutex<P>, P>;
-
-// A wait of a condition variable for a condition.
-template <class Kind, class IsReady> struct condition_wait {
-    typename Kind::condition& changed;
-    std::unique_lock<typename Kind::mutex>& lock;
-    IsReady is_ready;
-
-    void wait() { changed.wait(lock, is_ready); }
-    auto wait(std::stop_token stop) { return changed.wait(lock, stop, is_ready); }
-    bool wait_for(microseconds rest) { return changed.wait_for(lock, rest, is_ready); }
-    auto async_wait() { return changed.async_wait(lock, is_ready); }
-};
-
-} // namespace
 
 TEMPLATE_TEST_CASE("condition_variable: items pass through a small buffer, none lost or doubled",
                    "", with_mutex<native>, with_mutex<portable>, with_mutex<jittery>,
@@ -606,66 +632,6 @@ TEMPLATE_TEST_CASE(
         REQUIRE(notified <= told);
     });
 }
-
-// ---- Ready queues
-
-namespace {
-
-struct ball : runnable {
-    std::size_t poster = 0;
-    long number = 0;              // plain: the post publishes it
-    std::atomic<bool> out{false}; // the runnable is in the queue
-};
-
-// Each poster has a few runnables and posts each again when it was popped. The owner pops with and
-// without time-outs.
-template <class P> void posters_and_owner(int posters) {
-    constexpr std::size_t balls = 4;
-    basic_ready_queue<P> queue;
-    std::vector<std::deque<ball>> all(static_cast<std::size_t>(posters));
-    std::vector<long> posted(all.size());
-    std::vector<long> popped(all.size());
-    std::atomic<int> posting{posters};
-    long disorder = 0;
-    runnable end;
-    for (auto& mine : all) {
-        mine.resize(balls);
-    }
-    test::players(posters + 1, [&](int me, test::jitter& chance) {
-        if (me < posters) {
-            const auto mine = static_cast<std::size_t>(me);
-            for (const test::stress_time time; time.is_left();) {
-                ball& b = all[mine][static_cast<std::size_t>(posted[mine]) % balls];
-                while (b.out.load(std::memory_order_acquire)) {
-                    chance();
-                }
-                b.poster = mine;
-                b.number = posted[mine]++;
-                b.out.store(true, std::memory_order_relaxed);
-                queue.post(b);
-                chance();
-            }
-            if (--posting == 0) {
-                queue.post(end);
-            }
-            return;
-        }
-        for (runnable* r = nullptr; r != &end;) {
-            const bool endless = chance.below(2) == 0;
-            r = queue.pop(endless ? deadline::never() : deadline::after(chance.rest(15)));
-            if (r != nullptr && r != &end) {
-                auto& b = *static_cast<ball*>(r);
-                disorder += b.number == popped[b.poster]++ ? 0 : 1;
-                b.out.store(false, std::memory_order_release);
-            }
-        }
-    });
-    CHECK(disorder == 0);
-    CHECK(popped == posted);
-    CHECK(queue.pop(deadline::poll()) == nullptr);
-}
-
-} // namespace
 
 TEMPLATE_TEST_CASE("ready_queue: the owner pops what each poster posts, in order", "", native,
                    portable, jittery) {
