@@ -4,9 +4,7 @@
 #include <support/sched.hpp>
 
 using namespace bide;
-using test::counted_once;
-using test::what_of;
-using test::workers;
+using namespace test;
 namespace this_task = bide::this_task;
 
 namespace {
@@ -107,6 +105,64 @@ struct on_one {
     scheduler s{workers(1)};
     family all;
 };
+
+// A tree: each task is a group with that many tasks of the next level.
+task<> holds(scheduler& s, std::vector<int> fans, family& all) {
+    task_group g(s);
+    if (fans.empty()) {
+        g.spawn(all.sleeps());
+    } else {
+        const int n = fans.back();
+        fans.pop_back();
+        for (int i = 0; i < n; ++i) {
+            g.spawn(holds(s, fans, all));
+        }
+    }
+    co_await g.async_join();
+}
+// The same tree, whose groups are joined by their destructors.
+task<> holds_blocking(scheduler& s, int n, family& all) {
+    task_group g(s);
+    for (int i = 0; i < n; ++i) {
+        g.spawn(holds_blocking(s, 0, all));
+    }
+    g.spawn(all.sleeps());
+    static_cast<void>(co_await this_task::sleep_for(1h).as_result());
+}
+task<> nests(scheduler& s, int depth, family& all) {
+    task_group g(s);
+    g.spawn(depth == 0 ? all.sleeps() : nests(s, depth - 1, all));
+    co_await g.async_join();
+}
+
+scheduler_options few_threads() {
+    auto o = workers(2);
+    o.max_blocking_threads = 1;
+    return o;
+}
+
+test::held awaits(task<> t) { co_await std::move(t); }
+test::held joins_plainly(scheduler& s, family& all) {
+    task_group g(s);
+    g.spawn(all.sleeps());
+    co_await g.async_join();
+}
+
+task<> sets(std::atomic<int>& to, int value) {
+    co_await this_task::yield();
+    to = value;
+}
+
+// A body that is cancelled with its children.
+auto waiting_body(family& all, const char* child_fails) {
+    return [&all, child_fails](task_group& g) -> task<> {
+        if (child_fails != nullptr) {
+            g.spawn(fails_late(child_fails));
+        }
+        g.spawn(all.ends_when_stopped());
+        co_await all.ends_when_stopped();
+    };
+}
 
 } // namespace
 
@@ -261,8 +317,6 @@ TEST_CASE("task_group: the shutdown of the scheduler stops the children, and ref
     CHECK(all.values.alive() == 0);
 }
 
-// ---- The end of a group without a thread
-
 TEST_CASE_METHOD(
     on_one,
     "task_group: async_join of a cancelled task cancels the children, and throws when they "
@@ -358,45 +412,6 @@ TEST_CASE(
     CHECK(what_of([&] { std::move(h).join(); }) == "a late error");
 }
 
-namespace {
-
-// A tree: each task is a group with that many tasks of the next level.
-task<> holds(scheduler& s, std::vector<int> fans, family& all) {
-    task_group g(s);
-    if (fans.empty()) {
-        g.spawn(all.sleeps());
-    } else {
-        const int n = fans.back();
-        fans.pop_back();
-        for (int i = 0; i < n; ++i) {
-            g.spawn(holds(s, fans, all));
-        }
-    }
-    co_await g.async_join();
-}
-// The same tree, whose groups are joined by their destructors.
-task<> holds_blocking(scheduler& s, int n, family& all) {
-    task_group g(s);
-    for (int i = 0; i < n; ++i) {
-        g.spawn(holds_blocking(s, 0, all));
-    }
-    g.spawn(all.sleeps());
-    static_cast<void>(co_await this_task::sleep_for(1h).as_result());
-}
-task<> nests(scheduler& s, int depth, family& all) {
-    task_group g(s);
-    g.spawn(depth == 0 ? all.sleeps() : nests(s, depth - 1, all));
-    co_await g.async_join();
-}
-
-scheduler_options few_threads() {
-    auto o = workers(2);
-    o.max_blocking_threads = 1;
-    return o;
-}
-
-} // namespace
-
 TEST_CASE("task_group: nested groups end, by a cancellation or a shutdown, and with few threads",
           "[promise.group-end]") {
     const bool by_shutdown = GENERATE(false, true);
@@ -441,17 +456,6 @@ TEST_CASE("task_group: a cancellation of nested groups uses a bounded stack") {
     CHECK(what_of([&] { std::move(h).join(); }) == "stopped");
 }
 
-namespace {
-
-test::held awaits(task<> t) { co_await std::move(t); }
-test::held joins_plainly(scheduler& s, family& all) {
-    task_group g(s);
-    g.spawn(all.sleeps());
-    co_await g.async_join();
-}
-
-} // namespace
-
 TEST_CASE_METHOD(
     on_one, "task_group: if a coroutine is destroyed while it joins its group, the children are "
             "cancelled") {
@@ -484,8 +488,6 @@ TEST_CASE(
     CHECK(ended);
 }
 
-// ---- Functions that return tasks
-
 TEST_CASE_METHOD(
     on_two, "task_group: a function that returns a task is destroyed when the child has ended") {
     for (int i = 1; i <= 100; ++i) {
@@ -514,28 +516,6 @@ TEST_CASE("task_group: a function that throws adds no child") {
     CHECK(what_of([&] { g.spawn(makes_none); }) == "no task");
     CHECK(what_of([&] { g.join(); }) == "nothing");
 }
-
-// ---- run
-
-namespace {
-
-task<> sets(std::atomic<int>& to, int value) {
-    co_await this_task::yield();
-    to = value;
-}
-
-// A body that is cancelled with its children.
-auto waiting_body(family& all, const char* child_fails) {
-    return [&all, child_fails](task_group& g) -> task<> {
-        if (child_fails != nullptr) {
-            g.spawn(fails_late(child_fails));
-        }
-        g.spawn(all.ends_when_stopped());
-        co_await all.ends_when_stopped();
-    };
-}
-
-} // namespace
 
 TEST_CASE("task_group: run returns the value of its body when all children have ended") {
     test::each_home home;
