@@ -7,9 +7,7 @@
 // What a scheduler reports: to a trace, and in a dump.
 
 using namespace bide;
-using test::contains;
-using test::dump_of;
-using test::with;
+using namespace test;
 
 namespace {
 
@@ -96,8 +94,6 @@ bool make_steal(scheduler& s) {
 }
 
 } // namespace
-
-// ---- Traces
 
 TEST_CASE("trace: records each run with the name of its task") {
     recorder seen;
@@ -289,8 +285,6 @@ TEST_CASE("trace: a run that blocks lasts until its end, although another thread
         }
     }
 }
-
-// ---- Dumps
 
 TEST_CASE("dump: shows the names that tasks have given themselves and their tags, and counts each "
           "name and tag apart",
