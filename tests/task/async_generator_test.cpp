@@ -32,28 +32,6 @@ template <class T> task<std::vector<T>> all_of(async_generator<T> items) {
     co_return all;
 }
 
-} // namespace
-
-// ---- Items
-
-TEST_CASE("async_generator: yields items in order, then nothing, as often as it is asked",
-          "[promise.generator-items]") {
-    CHECK(sync_wait(all_of(count_to(3))) == std::vector{1, 2, 3});
-    CHECK(sync_wait(all_of(count_to(0))).empty());
-    const auto ask_again = [](async_generator<int> items) -> task<int> {
-        int nothing = 0;
-        static_cast<void>(co_await items.next());
-        for (int i = 0; i < 3; ++i) {
-            const auto item = co_await items.next();
-            nothing += item ? 0 : 1;
-        }
-        co_return nothing;
-    };
-    CHECK(sync_wait(ask_again(count_to(1))) == 3);
-}
-
-namespace {
-
 async_generator<std::unique_ptr<int>> boxes() {
     co_yield std::make_unique<int>(1);
     auto named = std::make_unique<int>(2);
@@ -75,7 +53,164 @@ async_generator<std::string> letters() {
     co_yield constant;
 }
 
+async_generator<test::counted> counted_items(test::tally& t, int n, int* left_as = nullptr) {
+    const test::counted local(t, 0);
+    for (int i = 0; i < n; ++i) {
+        co_yield test::counted(t, i);
+    }
+    test::counted kept(t, n);
+    co_yield kept;
+    if (left_as != nullptr) {
+        *left_as = kept.number();
+    }
+}
+
+async_generator<int> through(async_generator<int> from) {
+    while (auto item = co_await from.next()) {
+        co_yield std::move(*item);
+    }
+}
+task<int> sum_of(async_generator<int> items) {
+    int sum = 0;
+    while (auto item = co_await items.next()) {
+        sum += *item & 1;
+    }
+    co_return sum;
+}
+test::held add_all(async_generator<int> items, int& sum) {
+    while (auto item = co_await items.next()) {
+        sum += *item & 1;
+    }
+}
+
+async_generator<int> waits_for(bide::event& e) {
+    co_await e.async_wait();
+    int one = 1;
+    co_yield std::move(one);
+}
+async_generator<int> sets(bide::event& e) {
+    e.set(); // resumes the other producer here
+    int three = 3;
+    co_yield std::move(three);
+}
+
+// Awaits before each third item: something that is ready, or something that waits.
+async_generator<int> pauses(async_generator<int> from, bool waits, bide::semaphore& ready) {
+    for (int i = 0; auto item = co_await from.next(); ++i) {
+        if (i % 3 == 0 && waits) {
+            co_await bide::this_task::yield();
+        } else if (i % 3 == 0) {
+            const bide::permit one = co_await ready.async_acquire();
+        }
+        co_yield std::move(*item);
+    }
+}
+
+async_generator<int> fails_after(int n) {
+    for (int i = 0; i < n; ++i) {
+        co_yield i;
+    }
+    throw std::runtime_error("no more");
+}
+
+// Its moves throw, or its copies, if it is told.
+class fragile {
+public:
+    explicit fragile(int number, bool on_move, bool on_copy) noexcept
+        : number_(number), on_move_(on_move), on_copy_(on_copy) {}
+    fragile(const fragile& other)
+        : number_(other.number_), on_move_(other.on_move_), on_copy_(other.on_copy_) {
+        if (on_copy_) {
+            throw std::runtime_error("copy");
+        }
+    }
+    fragile(fragile&& other)
+        : number_(other.number_), on_move_(other.on_move_), on_copy_(other.on_copy_) {
+        if (on_move_) {
+            throw std::runtime_error("move");
+        }
+    }
+    int number() const noexcept { return number_; }
+
+private:
+    int number_;
+    bool on_move_;
+    bool on_copy_;
+};
+
+async_generator<fragile> fragile_items(std::string& said) {
+    co_yield fragile(1, false, false);
+    co_yield fragile(2, true, false);
+    co_yield fragile(3, false, false);
+    const fragile uncopied(4, false, true);
+    try {
+        co_yield uncopied;
+    } catch (const std::runtime_error& e) {
+        said += e.what();
+    }
+    co_yield fragile(5, false, false);
+}
+
+async_generator<int> permits(semaphore& s, test::tally& t) {
+    const test::counted local(t, 1);
+    for (;;) {
+        const auto permit = co_await s.async_acquire();
+        co_yield 1;
+    }
+}
+test::held consume_next(async_generator<int>& items, int& got) {
+    while (auto item = co_await items.next()) {
+        got += *item;
+    }
+}
+task<> consume_deep(async_generator<int>& items, test::tally& t) {
+    const test::counted local(t, 1);
+    while (auto item = co_await items.next()) {
+    }
+}
+test::held await_deep(async_generator<int>& items, test::tally& t) {
+    co_await consume_deep(items, t);
+}
+
+async_generator<int> says_goodbye(semaphore& s) {
+    bool stopped = false;
+    try {
+        const auto permit = co_await s.async_acquire();
+    } catch (const bide::stopped_error&) {
+        stopped = true;
+    }
+    co_yield stopped ? 7 : 1;
+}
+task<int> consume_in_scope(async_generator<int> items, bool shielded) {
+    std::optional<bide::this_task::shield> guard;
+    if (shielded) {
+        guard.emplace();
+    }
+    int sum = 0;
+    const auto first = co_await items.next();
+    sum += first.value_or(0);
+    guard.reset();
+    const auto second = co_await items.next();
+    co_return sum + second.value_or(0);
+}
+
 } // namespace
+
+TEST_CASE("async_generator: yields items in order, then nothing, as often as it is asked",
+          "[promise.generator-items]") {
+    CHECK(sync_wait(all_of(count_to(3))) == std::vector{1, 2, 3});
+    CHECK(sync_wait(all_of(count_to(0))).empty());
+    const auto ask_again = [](async_generator<int> items) -> task<int> {
+        int nothing = 0;
+        static_cast<void>(co_await items.next());
+        for (int i = 0; i < 3; ++i) {
+            const auto item = co_await items.next();
+            nothing += item ? 0 : 1;
+        }
+        co_return nothing;
+    };
+    CHECK(sync_wait(ask_again(count_to(1))) == 3);
+}
 
 TEST_CASE("async_generator: yields move-only values, references, and what converts to its items") {
     const auto boxed = sync_wait(all_of(boxes()));
@@ -107,22 +242,6 @@ TEST_CASE("async_generator: yields move-only values, references, and what conver
     STATIC_REQUIRE(!std::is_copy_constructible_v<async_generator<int>>);
 }
 
-namespace {
-
-async_generator<test::counted> counted_items(test::tally& t, int n, int* left_as = nullptr) {
-    const test::counted local(t, 0);
-    for (int i = 0; i < n; ++i) {
-        co_yield test::counted(t, i);
-    }
-    test::counted kept(t, n);
-    co_yield kept;
-    if (left_as != nullptr) {
-        *left_as = kept.number();
-    }
-}
-
-} // namespace
-
 TEST_CASE("async_generator: moves what is an rvalue, and copies what is not, once") {
     test::tally t;
     int left_as = 0;
@@ -150,28 +269,6 @@ TEST_CASE("async_generator: no item allocates", "[promise.generator-items]") {
     CHECK(sync_wait(loop()) == 0);
 }
 
-namespace {
-
-async_generator<int> through(async_generator<int> from) {
-    while (auto item = co_await from.next()) {
-        co_yield std::move(*item);
-    }
-}
-task<int> sum_of(async_generator<int> items) {
-    int sum = 0;
-    while (auto item = co_await items.next()) {
-        sum += *item & 1;
-    }
-    co_return sum;
-}
-test::held add_all(async_generator<int> items, int& sum) {
-    while (auto item = co_await items.next()) {
-        sum += *item & 1;
-    }
-}
-
-} // namespace
-
 TEST_CASE("async_generator: 200,000 items use a bounded stack", "[promise.generator-items]") {
     CHECK(sync_wait(sum_of(count_to(200'000))) == 100'000);
     CHECK(sync_wait(sum_of(through(through(count_to(200'000))))) == 100'000);
@@ -181,21 +278,6 @@ TEST_CASE("async_generator: 200,000 items use a bounded stack", "[promise.genera
     CHECK(other.done());
     CHECK(sum == 100'000);
 }
-
-namespace {
-
-async_generator<int> waits_for(bide::event& e) {
-    co_await e.async_wait();
-    int one = 1;
-    co_yield std::move(one);
-}
-async_generator<int> sets(bide::event& e) {
-    e.set(); // resumes the other producer here
-    int three = 3;
-    co_yield std::move(three);
-}
-
-} // namespace
 
 TEST_CASE("async_generator: a producer that another producer resumes yields to its own consumer",
           "[promise.generator-items]") {
@@ -211,24 +293,6 @@ TEST_CASE("async_generator: a producer that another producer resumes yields to i
     CHECK(waited == 1);
     CHECK(set == 1);
 }
-
-// ---- Waits of the producer
-
-namespace {
-
-// Awaits before each third item: something that is ready, or something that waits.
-async_generator<int> pauses(async_generator<int> from, bool waits, bide::semaphore& ready) {
-    for (int i = 0; auto item = co_await from.next(); ++i) {
-        if (i % 3 == 0 && waits) {
-            co_await bide::this_task::yield();
-        } else if (i % 3 == 0) {
-            const bide::permit one = co_await ready.async_acquire();
-        }
-        co_yield std::move(*item);
-    }
-}
-
-} // namespace
 
 TEST_CASE("async_generator: producers that wait now and then yield to their consumers in order") {
     bide::semaphore ready(1);
@@ -285,19 +349,6 @@ TEST_CASE("async_generator: the producer runs where its consumer does, for each 
     }
 }
 
-// ---- Exceptions
-
-namespace {
-
-async_generator<int> fails_after(int n) {
-    for (int i = 0; i < n; ++i) {
-        co_yield i;
-    }
-    throw std::runtime_error("no more");
-}
-
-} // namespace
-
 TEST_CASE("async_generator: an exception of the producer leaves next() once, and ends it",
           "[promise.generator-exception]") {
     const auto consume = [](async_generator<int> items) -> task<std::string> {
@@ -316,48 +367,6 @@ TEST_CASE("async_generator: an exception of the producer leaves next() once, and
     CHECK(sync_wait(consume(fails_after(0))) == "no more nothing nothing nothing ");
     CHECK_THROWS_AS(sync_wait(sum_of(through(fails_after(1)))), std::runtime_error);
 }
-
-namespace {
-
-// Its moves throw, or its copies, if it is told.
-class fragile {
-public:
-    explicit fragile(int number, bool on_move, bool on_copy) noexcept
-        : number_(number), on_move_(on_move), on_copy_(on_copy) {}
-    fragile(const fragile& other)
-        : number_(other.number_), on_move_(other.on_move_), on_copy_(other.on_copy_) {
-        if (on_copy_) {
-            throw std::runtime_error("copy");
-        }
-    }
-    fragile(fragile&& other)
-        : number_(other.number_), on_move_(other.on_move_), on_copy_(other.on_copy_) {
-        if (on_move_) {
-            throw std::runtime_error("move");
-        }
-    }
-    int number() const noexcept { return number_; }
-
-private:
-    int number_;
-    bool on_move_;
-    bool on_copy_;
-};
-
-async_generator<fragile> fragile_items(std::string& said) {
-    co_yield fragile(1, false, false);
-    co_yield fragile(2, true, false);
-    co_yield fragile(3, false, false);
-    const fragile uncopied(4, false, true);
-    try {
-        co_yield uncopied;
-    } catch (const std::runtime_error& e) {
-        said += e.what();
-    }
-    co_yield fragile(5, false, false);
-}
-
-} // namespace
 
 TEST_CASE(
     "async_generator: a move that throws loses that item alone; a copy throws in the producer") {
@@ -378,8 +387,6 @@ TEST_CASE(
     CHECK(sync_wait(consume(fragile_items(said))) == 19'350);
     CHECK(said == "copy");
 }
-
-// ---- Lifetime
 
 TEST_CASE("async_generator: destroyed early, it destroys its producer at the co_yield",
           "[promise.generator-destroyed]") {
@@ -439,31 +446,6 @@ TEST_CASE("async_generator: of tasks, keeps the parameters of its producer until
     CHECK(t.alive() == 0);
 }
 
-namespace {
-
-async_generator<int> permits(semaphore& s, test::tally& t) {
-    const test::counted local(t, 1);
-    for (;;) {
-        const auto permit = co_await s.async_acquire();
-        co_yield 1;
-    }
-}
-test::held consume_next(async_generator<int>& items, int& got) {
-    while (auto item = co_await items.next()) {
-        got += *item;
-    }
-}
-task<> consume_deep(async_generator<int>& items, test::tally& t) {
-    const test::counted local(t, 1);
-    while (auto item = co_await items.next()) {
-    }
-}
-test::held await_deep(async_generator<int>& items, test::tally& t) {
-    co_await consume_deep(items, t);
-}
-
-} // namespace
-
 TEST_CASE("async_generator: if its consumer is destroyed while it waits, it has ended",
           "[promise.generator-destroyed]") {
     const bool through_task = GENERATE(false, true);
@@ -509,34 +491,6 @@ TEST_CASE(
     CHECK(s.waiters() == 0);
     CHECK(t.alive() == 0);
 }
-
-// ---- Cancellation
-
-namespace {
-
-async_generator<int> says_goodbye(semaphore& s) {
-    bool stopped = false;
-    try {
-        const auto permit = co_await s.async_acquire();
-    } catch (const bide::stopped_error&) {
-        stopped = true;
-    }
-    co_yield stopped ? 7 : 1;
-}
-task<int> consume_in_scope(async_generator<int> items, bool shielded) {
-    std::optional<bide::this_task::shield> guard;
-    if (shielded) {
-        guard.emplace();
-    }
-    int sum = 0;
-    const auto first = co_await items.next();
-    sum += first.value_or(0);
-    guard.reset();
-    const auto second = co_await items.next();
-    co_return sum + second.value_or(0);
-}
-
-} // namespace
 
 TEST_CASE("async_generator: a cancellation of the consumer stops what the producer waits for",
           "[promise.generator-cancel]") {
