@@ -18,6 +18,46 @@ namespace {
 task<int> number(int n) { co_return n; }
 task<int> seven() { co_return 7; }
 
+// A move-only callable that counts its instances.
+class counts {
+public:
+    counts(test::tally& t, bide::semaphore& s, int n) : value_(t, n), wait_for_(s) {}
+    task<int> operator()() {
+        const auto permit = co_await wait_for_.async_acquire();
+        co_return value_.number();
+    }
+
+private:
+    test::counted_once value_;
+    bide::semaphore& wait_for_;
+};
+
+class says {
+public:
+    says(std::string& said, char what) noexcept : said_(said), what_(what) {}
+    says(const says&) = delete;
+    says& operator=(const says&) = delete;
+    ~says() { said_ += what_; }
+    std::string& said() const noexcept { return said_; }
+
+private:
+    std::string& said_;
+    const char what_;
+};
+
+test::held keep(task<std::tuple<int, int>> t, int& sum) {
+    const auto [a, b] = co_await std::move(t);
+    sum = a + b;
+}
+
+task<int> of_named(test::tally& t) {
+    const test::counted value(t, 5);
+    auto first = [value]() -> task<int> { co_return value.number(); };
+    auto second = [value]() -> task<int> { co_return value.number() + 1; };
+    const auto [a, b] = co_await when_all(first, std::move(second));
+    co_return a + b;
+}
+
 } // namespace
 
 TEST_CASE("when_all: takes callables that return tasks, beside tasks") {
@@ -63,42 +103,6 @@ TEST_CASE("when_all: takes a vector of callables, in order") {
     CHECK(sync_wait(when_all(std::vector<task<int> (*)()>())).empty());
 }
 
-namespace {
-
-// A move-only callable that counts its instances.
-class counts {
-public:
-    counts(test::tally& t, bide::semaphore& s, int n) : value_(t, n), wait_for_(s) {}
-    task<int> operator()() {
-        const auto permit = co_await wait_for_.async_acquire();
-        co_return value_.number();
-    }
-
-private:
-    test::counted_once value_;
-    bide::semaphore& wait_for_;
-};
-
-class says {
-public:
-    says(std::string& said, char what) noexcept : said_(said), what_(what) {}
-    says(const says&) = delete;
-    says& operator=(const says&) = delete;
-    ~says() { said_ += what_; }
-    std::string& said() const noexcept { return said_; }
-
-private:
-    std::string& said_;
-    const char what_;
-};
-
-test::held keep(task<std::tuple<int, int>> t, int& sum) {
-    const auto [a, b] = co_await std::move(t);
-    sum = a + b;
-}
-
-} // namespace
-
 TEST_CASE("when_all: a callable is destroyed when its child has ended",
           "[promise.callable-lifetime]") {
     test::tally t;
@@ -137,18 +141,6 @@ TEST_CASE("when_all: if the parent is destroyed, each callable outlives the fram
     CHECK(said == "lc");
     CHECK(sum == 0);
 }
-
-namespace {
-
-task<int> of_named(test::tally& t) {
-    const test::counted value(t, 5);
-    auto first = [value]() -> task<int> { co_return value.number(); };
-    auto second = [value]() -> task<int> { co_return value.number() + 1; };
-    const auto [a, b] = co_await when_all(first, std::move(second));
-    co_return a + b;
-}
-
-} // namespace
 
 TEST_CASE(
     "when_all: named lambdas in a co_await expression are destroyed as often as they are made") {
