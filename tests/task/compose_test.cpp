@@ -47,9 +47,211 @@ task<int> stuck() {
 }
 task<> waits_for(bide::event& e) { co_await e.async_wait(); }
 
-} // namespace
+task<int> counts_its_end(int& ended, int wait_ms) {
+    co_await this_task::sleep_for(std::chrono::milliseconds(wait_ms));
+    ++ended;
+    co_return 0;
+}
 
-// ---- when_all
+task<test::counted_once> counted(test::tally& t, int n, bool waits) {
+    const test::counted local(t, -n);
+    if (waits) {
+        co_await this_task::sleep_for(1ms);
+    }
+    co_return test::counted_once(t, n);
+}
+task<> awaits_counted(test::tally& t, bool waits, int& sum) {
+    auto [a, b] = co_await when_all(counted(t, 1, waits), counted(t, 2, false));
+    sum += a.number() + b.number();
+    std::vector<task<test::counted_once>> more;
+    more.push_back(counted(t, 4, waits));
+    more.push_back(counted(t, 8, false));
+    for (const test::counted_once& c : co_await when_all(std::move(more))) {
+        sum += c.number();
+    }
+    auto first = co_await when_any(counted(t, 16, waits), counted(t, 16, true));
+    sum += first.index() == 0 ? std::get<0>(first).number() : std::get<1>(first).number();
+}
+// The parameter counts as an instance, too.
+task<test::counted_once> passes(test::counted_once c) { co_return std::move(c); }
+
+task<bool> meets(std::atomic<int>& here) {
+    ++here;
+    co_return test::eventually([&here] { return here == 2; });
+}
+task<scheduler*> where() { co_return scheduler::current(); }
+task<> looks_where(std::thread::id& on) {
+    on = test::this_thread();
+    co_return;
+}
+task<bool> comes_back(scheduler& s) {
+    co_await when_all(slow(1), number(2));
+    co_return scheduler::current() == &s;
+}
+
+task<> notes(test::journal& j, int who) {
+    j.add(who);
+    co_return;
+}
+task<> notes_after(bide::semaphore& s, test::journal& j, int who) {
+    auto got = co_await s.async_acquire();
+    got.forget();
+    j.add(who);
+}
+task<> holds(bide::semaphore& from, test::tally& t, std::ptrdiff_t n) {
+    const test::counted local(t, 1);
+    const auto got = co_await from.async_acquire(n);
+}
+template <class Held, class S, class... Ts>
+Held awaits_on(S&, std::thread::id& on, std::atomic<bool>& over, task<Ts>... tasks) {
+    co_await when_all(std::move(tasks)...);
+    on = test::this_thread();
+    over = true;
+}
+template <class... Ts>
+test::held awaits(std::thread::id& on, std::atomic<bool>& over, task<Ts>... tasks) {
+    co_await when_all(std::move(tasks)...);
+    on = test::this_thread();
+    over = true;
+}
+
+test::held sees_no_task(bide::semaphore& from, test::journal& j, std::atomic<int>& seen) {
+    co_await when_all(notes_after(from, j, 1));
+    seen = this_task::get_stop_token() == std::stop_token() ? 1 : 2;
+}
+task<> releases(bide::semaphore& s) {
+    s.release();
+    co_return;
+}
+
+test::detached destroys(bide::semaphore& s, std::optional<test::held>& other) {
+    auto got = co_await s.async_acquire();
+    got.forget();
+    other.reset();
+}
+
+task<bool> sees_it_go(test::tally& t) {
+    const auto end = std::chrono::steady_clock::now() + test::patience / 2;
+    while (t.alive() != 0 && std::chrono::steady_clock::now() < end) {
+        co_await this_task::yield();
+    }
+    co_return t.alive() == 0;
+}
+task<> takes(test::counted_once c) {
+    co_await this_task::yield();
+    static_cast<void>(c);
+}
+
+struct child_report {
+    bool saw_cancellation = false;
+    bool ended = false;
+};
+
+// Waits. When the wait is stopped, records what it sees, and ends only when it is released.
+task<int> reports(child_report& r, bide::event& may_end) {
+    bide::semaphore none(0);
+    const std::stop_token token = this_task::get_stop_token();
+    const auto got = co_await none.async_acquire().as_result();
+    r.saw_cancellation = !got && this_task::is_cancelled() && token.stop_requested();
+    const this_task::shield held;
+    co_await may_end.async_wait();
+    r.ended = true;
+    co_return 7;
+}
+// Counts in `stopped` if its task was cancelled before, and the wait is stopped.
+task<> waits_cancelled(int& begun, int& stopped) {
+    ++begun;
+    const bool asked = this_task::is_cancelled() && this_task::get_stop_token().stop_requested();
+    bide::semaphore none(0);
+    const auto got = co_await none.async_acquire().as_result();
+    stopped += asked && !got ? 1 : 0;
+}
+task<> leaves_token(std::stop_token& token) {
+    token = this_task::get_stop_token();
+    co_return;
+}
+
+task<> sets(std::atomic<bool>& flag) {
+    flag = true;
+    co_return;
+}
+task<> yields_until(std::atomic<bool>& flag) {
+    while (!flag) {
+        co_await this_task::yield();
+    }
+}
+// Returns false if that takes longer than two later children may be kept from their start.
+task<bool> composes_until(std::atomic<bool>& flag) {
+    for (int i = 0; i < 2 * 4'096 * 64 && !flag; ++i) { // 64 times two children spend the budget
+        co_await when_all(number(1), number(2));
+    }
+    co_return flag;
+}
+task<int> counts_moves(scheduler& other, scheduler& home) {
+    int moves = 0;
+    co_await other.schedule();
+    moves += scheduler::current() == &other ? 1 : 0;
+    co_await home.schedule();
+    co_return moves + (scheduler::current() == &home ? 1 : 0);
+}
+task<int> ends_elsewhere(scheduler& other) {
+    co_await other.schedule();
+    co_return 1;
+}
+task<bool> awaits_one_that_leaves(scheduler& home, scheduler& other) {
+    const auto [a, b, c] =
+        co_await when_all(ends_elsewhere(other), counts_moves(other, home), ends_elsewhere(other));
+    co_return a + b + c == 4 && scheduler::current() == &home;
+}
+
+task<long> many_in_a_row(int n) {
+    long sum = 0;
+    for (int i = 0; i < n; ++i) {
+        const auto [a, b] = co_await when_all(number(1), number(2));
+        sum += a + b;
+    }
+    co_return sum;
+}
+task<int> deep(int depth) {
+    if (depth == 0) {
+        co_return 0;
+    }
+    const auto got = co_await when_all(deep(depth - 1));
+    co_return std::get<0>(got) + 1;
+}
+test::held runs_deep(int depth, int& result) { result = co_await deep(depth); }
+
+task<int> started(test::counted_once parameter, std::atomic<int>& begun) {
+    ++begun;
+    co_return parameter.number();
+}
+test::held races(test::tally& t, std::atomic<int>& begun, int& winner) {
+    const auto got = co_await when_any(started(test::counted_once(t, 7), begun),
+                                       started(test::counted_once(t, 8), begun), fails("never"));
+    winner = std::get<0>(got);
+}
+
+task<> passes_on(bide::channel<int>& from, bide::channel<int>& to, int& passes, const bool& over) {
+    while (!over) {
+        static_cast<void>(co_await from.async_recv());
+        ++passes;
+        static_cast<void>(co_await to.async_send(0)); // closed at the end
+    }
+    from.close();
+}
+task<int> sets(bide::event& e, const int& passes) {
+    e.set();
+    co_return passes;
+}
+
+struct inline_executor {
+    void post(bide::runnable& r) noexcept { r.run.wake(); }
+};
+task<> acquires_on(inline_executor& where, bide::semaphore& from) {
+    const auto permit = co_await from.async_acquire().resume_on(where);
+}
+
+} // namespace
 
 TEST_CASE("when_all: returns values of any kind in argument order, and std::monostate for void") {
     runner run(GENERATE(false, true));
@@ -87,16 +289,6 @@ TEST_CASE(
     CHECK(run(when_all(std::vector<task<int>>())).empty());
 }
 
-namespace {
-
-task<int> counts_its_end(int& ended, int wait_ms) {
-    co_await this_task::sleep_for(std::chrono::milliseconds(wait_ms));
-    ++ended;
-    co_return 0;
-}
-
-} // namespace
-
 TEST_CASE(
     "when_all: runs all children to their ends, then throws the first error in argument order",
     "[promise.when-ends-after-children]") {
@@ -115,32 +307,6 @@ TEST_CASE(
     CHECK(what_of([&] { run(when_all(std::move(tasks))); }) == "late");
     CHECK(ended[2] == 1);
 }
-
-namespace {
-
-task<test::counted_once> counted(test::tally& t, int n, bool waits) {
-    const test::counted local(t, -n);
-    if (waits) {
-        co_await this_task::sleep_for(1ms);
-    }
-    co_return test::counted_once(t, n);
-}
-task<> awaits_counted(test::tally& t, bool waits, int& sum) {
-    auto [a, b] = co_await when_all(counted(t, 1, waits), counted(t, 2, false));
-    sum += a.number() + b.number();
-    std::vector<task<test::counted_once>> more;
-    more.push_back(counted(t, 4, waits));
-    more.push_back(counted(t, 8, false));
-    for (const test::counted_once& c : co_await when_all(std::move(more))) {
-        sum += c.number();
-    }
-    auto first = co_await when_any(counted(t, 16, waits), counted(t, 16, true));
-    sum += first.index() == 0 ? std::get<0>(first).number() : std::get<1>(first).number();
-}
-// The parameter counts as an instance, too.
-task<test::counted_once> passes(test::counted_once c) { co_return std::move(c); }
-
-} // namespace
 
 TEST_CASE("compose: values are moved, never copied, and destroyed as often as they are made") {
     runner run(GENERATE(false, true));
@@ -175,24 +341,6 @@ TEST_CASE(
     CHECK(what_of([&] { run(when_all(std::move(late))); }) == "one of them");
 }
 
-namespace {
-
-task<bool> meets(std::atomic<int>& here) {
-    ++here;
-    co_return test::eventually([&here] { return here == 2; });
-}
-task<scheduler*> where() { co_return scheduler::current(); }
-task<> looks_where(std::thread::id& on) {
-    on = test::this_thread();
-    co_return;
-}
-task<bool> comes_back(scheduler& s) {
-    co_await when_all(slow(1), number(2));
-    co_return scheduler::current() == &s;
-}
-
-} // namespace
-
 TEST_CASE("when_all: children run in parallel on the scheduler of the awaiting task") {
     scheduler s(workers(2));
     std::atomic<int> here{0};
@@ -204,38 +352,6 @@ TEST_CASE("when_all: children run in parallel on the scheduler of the awaiting t
     CHECK(on[0] == std::this_thread::get_id());
     CHECK(on[1] == std::this_thread::get_id());
 }
-
-// ---- The executor of the awaiting coroutine
-
-namespace {
-
-task<> notes(test::journal& j, int who) {
-    j.add(who);
-    co_return;
-}
-task<> notes_after(bide::semaphore& s, test::journal& j, int who) {
-    auto got = co_await s.async_acquire();
-    got.forget();
-    j.add(who);
-}
-task<> holds(bide::semaphore& from, test::tally& t, std::ptrdiff_t n) {
-    const test::counted local(t, 1);
-    const auto got = co_await from.async_acquire(n);
-}
-template <class Held, class S, class... Ts>
-Held awaits_on(S&, std::thread::id& on, std::atomic<bool>& over, task<Ts>... tasks) {
-    co_await when_all(std::move(tasks)...);
-    on = test::this_thread();
-    over = true;
-}
-template <class... Ts>
-test::held awaits(std::thread::id& on, std::atomic<bool>& over, task<Ts>... tasks) {
-    co_await when_all(std::move(tasks)...);
-    on = test::this_thread();
-    over = true;
-}
-
-} // namespace
 
 TEST_CASE("when_all: without executor the children run on the awaiting thread, in argument order") {
     test::journal j;
@@ -266,19 +382,6 @@ TEST_CASE("when_all: without executor, child and parent resume on the releasing 
     CHECK(on == expected);
     CHECK(j.entries() == std::vector<int>{2, 1});
 }
-
-namespace {
-
-test::held sees_no_task(bide::semaphore& from, test::journal& j, std::atomic<int>& seen) {
-    co_await when_all(notes_after(from, j, 1));
-    seen = this_task::get_stop_token() == std::stop_token() ? 1 : 2;
-}
-task<> releases(bide::semaphore& s) {
-    s.release();
-    co_return;
-}
-
-} // namespace
 
 TEST_CASE("when_all: a child that a task resumes by a release is no part of that task") {
     scheduler s(workers(1));
@@ -333,16 +436,6 @@ TEST_CASE("when_all: if destroyed in its wait, its children give back what they 
     CHECK_FALSE(over);
 }
 
-namespace {
-
-test::detached destroys(bide::semaphore& s, std::optional<test::held>& other) {
-    auto got = co_await s.async_acquire();
-    got.forget();
-    other.reset();
-}
-
-} // namespace
-
 TEST_CASE("when_all: neither parent nor child resumes after the parent was destroyed") {
     const bool child_has_run = GENERATE(false, true);
     bide::semaphore s(0);
@@ -366,63 +459,12 @@ TEST_CASE("when_all: neither parent nor child resumes after the parent was destr
     CHECK(s.available() == (child_has_run ? 0 : 1));
 }
 
-namespace {
-
-task<bool> sees_it_go(test::tally& t) {
-    const auto end = std::chrono::steady_clock::now() + test::patience / 2;
-    while (t.alive() != 0 && std::chrono::steady_clock::now() < end) {
-        co_await this_task::yield();
-    }
-    co_return t.alive() == 0;
-}
-task<> takes(test::counted_once c) {
-    co_await this_task::yield();
-    static_cast<void>(c);
-}
-
-} // namespace
-
 TEST_CASE("when_all: the frame of a child is destroyed when it ends, not when all have ended") {
     runner run(GENERATE(false, true));
     test::tally t;
     auto both = when_all(takes(test::counted_once(t, 1)), sees_it_go(t));
     CHECK(std::get<1>(run(std::move(both))));
 }
-
-// ---- Cancellation
-
-namespace {
-
-struct child_report {
-    bool saw_cancellation = false;
-    bool ended = false;
-};
-
-// Waits. When the wait is stopped, records what it sees, and ends only when it is released.
-task<int> reports(child_report& r, bide::event& may_end) {
-    bide::semaphore none(0);
-    const std::stop_token token = this_task::get_stop_token();
-    const auto got = co_await none.async_acquire().as_result();
-    r.saw_cancellation = !got && this_task::is_cancelled() && token.stop_requested();
-    const this_task::shield held;
-    co_await may_end.async_wait();
-    r.ended = true;
-    co_return 7;
-}
-// Counts in `stopped` if its task was cancelled before, and the wait is stopped.
-task<> waits_cancelled(int& begun, int& stopped) {
-    ++begun;
-    const bool asked = this_task::is_cancelled() && this_task::get_stop_token().stop_requested();
-    bide::semaphore none(0);
-    const auto got = co_await none.async_acquire().as_result();
-    stopped += asked && !got ? 1 : 0;
-}
-task<> leaves_token(std::stop_token& token) {
-    token = this_task::get_stop_token();
-    co_return;
-}
-
-} // namespace
 
 TEST_CASE("when_all: cancels the children of a cancelled parent, and waits until they have ended") {
     test::simulated run;
@@ -499,45 +541,6 @@ TEST_CASE("when_all: the shutdown of the scheduler ends it") {
     CHECK(what_of([&] { std::move(races).join(); }) == "stopped");
 }
 
-// ---- Children in place
-
-namespace {
-
-task<> sets(std::atomic<bool>& flag) {
-    flag = true;
-    co_return;
-}
-task<> yields_until(std::atomic<bool>& flag) {
-    while (!flag) {
-        co_await this_task::yield();
-    }
-}
-// Returns false if that takes longer than two later children may be kept from their start.
-task<bool> composes_until(std::atomic<bool>& flag) {
-    for (int i = 0; i < 2 * 4'096 * 64 && !flag; ++i) { // 64 times two children spend the budget
-        co_await when_all(number(1), number(2));
-    }
-    co_return flag;
-}
-task<int> counts_moves(scheduler& other, scheduler& home) {
-    int moves = 0;
-    co_await other.schedule();
-    moves += scheduler::current() == &other ? 1 : 0;
-    co_await home.schedule();
-    co_return moves + (scheduler::current() == &home ? 1 : 0);
-}
-task<int> ends_elsewhere(scheduler& other) {
-    co_await other.schedule();
-    co_return 1;
-}
-task<bool> awaits_one_that_leaves(scheduler& home, scheduler& other) {
-    const auto [a, b, c] =
-        co_await when_all(ends_elsewhere(other), counts_moves(other, home), ends_elsewhere(other));
-    co_return a + b + c == 4 && scheduler::current() == &home;
-}
-
-} // namespace
-
 TEST_CASE("when_all: a child may wait for a later one, however it waits, beside busy tasks or not",
           "[promise.when-all-starts-later]") {
     scheduler s(workers(1));
@@ -568,29 +571,6 @@ TEST_CASE("when_all: resumes on its scheduler after a child that ends on another
     }
 }
 
-// ---- Depth
-
-namespace {
-
-task<long> many_in_a_row(int n) {
-    long sum = 0;
-    for (int i = 0; i < n; ++i) {
-        const auto [a, b] = co_await when_all(number(1), number(2));
-        sum += a + b;
-    }
-    co_return sum;
-}
-task<int> deep(int depth) {
-    if (depth == 0) {
-        co_return 0;
-    }
-    const auto got = co_await when_all(deep(depth - 1));
-    co_return std::get<0>(got) + 1;
-}
-test::held runs_deep(int depth, int& result) { result = co_await deep(depth); }
-
-} // namespace
-
 TEST_CASE("when_all: 200,000 ready children, in sequence or nested, use a bounded stack") {
     runner run(GENERATE(false, true));
     CHECK(run(many_in_a_row(100'000)) == 300'000);
@@ -611,8 +591,6 @@ TEST_CASE("when_all: allocates only frames") {
     const std::size_t after = test::allocations_here();
     CHECK(after - before <= (BIDE_RECYCLE_FRAMES != 0 ? 0 : 10 * 3 + 1));
 }
-
-// ---- when_any
 
 TEST_CASE("when_any: returns the value and the index of the first child that ends") {
     runner run(GENERATE(false, true));
@@ -699,33 +677,6 @@ TEST_CASE("when_any: cancels the losers and waits for them, and drops what they 
     CHECK(run.now() == 1h + 1ms);
 }
 
-namespace {
-
-task<int> started(test::counted_once parameter, std::atomic<int>& begun) {
-    ++begun;
-    co_return parameter.number();
-}
-test::held races(test::tally& t, std::atomic<int>& begun, int& winner) {
-    const auto got = co_await when_any(started(test::counted_once(t, 7), begun),
-                                       started(test::counted_once(t, 8), begun), fails("never"));
-    winner = std::get<0>(got);
-}
-
-task<> passes_on(bide::channel<int>& from, bide::channel<int>& to, int& passes, const bool& over) {
-    while (!over) {
-        static_cast<void>(co_await from.async_recv());
-        ++passes;
-        static_cast<void>(co_await to.async_send(0)); // closed at the end
-    }
-    from.close();
-}
-task<int> sets(bide::event& e, const int& passes) {
-    e.set();
-    co_return passes;
-}
-
-} // namespace
-
 TEST_CASE("when_all: a child starts when its sibling waits, however busy its worker is",
           "[promise.when-all-children]") {
     int passes = 0;
@@ -755,17 +706,6 @@ TEST_CASE("when_all: a child starts when its sibling waits, however busy its wor
                       }).join();
     CHECK(late <= 1'000); // a round of the pairs, or two
 }
-
-namespace {
-
-struct inline_executor {
-    void post(bide::runnable& r) noexcept { r.run.wake(); }
-};
-task<> acquires_on(inline_executor& where, bide::semaphore& from) {
-    const auto permit = co_await from.async_acquire().resume_on(where);
-}
-
-} // namespace
 
 TEST_CASE("when_all: its task does not go on inside a release that resumes a child elsewhere",
           "[promise.when-all-children]") {
