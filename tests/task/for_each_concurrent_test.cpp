@@ -79,6 +79,12 @@ task<int> squared(int n) {
     co_return n* n;
 }
 
+struct rude {
+    int number;
+    void operator&() const = delete;
+    template <class T> void operator,(T&&) const = delete;
+};
+
 } // namespace
 
 TEST_CASE("for_each_concurrent: runs each item once, and never more than the limit at a time",
@@ -177,16 +183,6 @@ TEST_CASE(
     CHECK(t.alive() == 50);
     CHECK(t.copied == 0);
 }
-
-namespace {
-
-struct rude {
-    int number;
-    void operator&() const = delete;
-    template <class T> void operator,(T&&) const = delete;
-};
-
-} // namespace
 
 TEST_CASE("map_concurrent: items and values may overload the address and the comma operator") {
     std::vector<rude> items{{1}, {2}, {3}};
