@@ -39,6 +39,23 @@ template <class F> std::size_t news(F f) {
     return test::allocations_here() - before;
 }
 
+// A thread-local object that is made before the thread's cache, so it is destroyed later.
+struct late {
+    void* block = nullptr;
+    std::size_t* made = nullptr;
+    ~late() {
+        using m = memory<test::native>;
+        if (made != nullptr) {
+            m::release(block, 100);
+            *made = news([] {
+                for (int i = 0; i < 3; ++i) {
+                    m::release(m::allocate(100), 100);
+                }
+            });
+        }
+    }
+};
+
 } // namespace
 
 TEMPLATE_TEST_CASE(
@@ -242,27 +259,6 @@ TEST_CASE("frame_memory: a thread that ends gives full batches to the depot and 
     CHECK(m::kept() == 5 * depot<test::native>::batch_bytes(depot<test::native>::kind_of(256)));
     m::trim();
 }
-
-namespace {
-
-// A thread-local object that is made before the thread's cache, so it is destroyed later.
-struct late {
-    void* block = nullptr;
-    std::size_t* made = nullptr;
-    ~late() {
-        using m = memory<test::native>;
-        if (made != nullptr) {
-            m::release(block, 100);
-            *made = news([] {
-                for (int i = 0; i < 3; ++i) {
-                    m::release(m::allocate(100), 100);
-                }
-            });
-        }
-    }
-};
-
-} // namespace
 
 TEST_CASE("frame_memory: a block that is released after the end of the thread's cache is freed") {
     std::size_t made = 0;
