@@ -75,17 +75,6 @@ private:
     join_handle<bool> handle_;
 };
 
-} // namespace
-
-static_assert(!std::is_copy_constructible_v<join_handle<int>>);
-static_assert(std::is_nothrow_move_constructible_v<join_handle<int>>);
-static_assert(std::is_nothrow_move_assignable_v<join_handle<>>);
-static_assert(!std::is_default_constructible_v<join_handle<>>);
-
-// ---- The outcome
-
-namespace {
-
 struct rigid { // neither assigned nor default constructed
     explicit rigid(int n) : value(n) {}
     rigid(rigid&&) = default;
@@ -97,7 +86,70 @@ task<test::counted_once> counts(test::tally& t) { co_return test::counted_once(t
 task<std::optional<int>> perhaps() { co_return std::nullopt; }
 task<bide::result<int>> refuses() { co_return bide::unexpected{bide::errc::full}; }
 
+test::detached joins(join_handle<int> h, std::atomic<int>& got) {
+    const int value = co_await std::move(h).async_join();
+    got = value;
+}
+
+// A task that owns its own handle, and joins it.
+struct joins_itself {
+    std::unique_ptr<join_handle<std::string>> own;
+    std::atomic<bool> there{false};
+    std::atomic<bool> over{false};
+    std::string said;
+
+    std::string blocks() {
+        test::spin_until(there);
+        said = thrown_by(std::move(*own));
+        over = true; // the last access of the task
+        return {};
+    }
+    task<std::string> blocks_in_task() { co_return blocks(); }
+    task<> joins() {
+        co_await yield();
+        try {
+            co_await std::move(*own).async_join();
+        } catch (const std::system_error& e) {
+            said = e.code() == std::errc::resource_deadlock_would_occur ? "itself" : "other";
+        }
+    }
+    task<std::string> waits(bool in_sync_wait) {
+        test::spin_until(there);
+        if (in_sync_wait) {
+            sync_wait(joins());
+        } else {
+            co_await joins();
+        }
+        over = true;
+        co_return {};
+    }
+};
+
+// Records the calls of on_unhandled.
+struct report {
+    std::atomic<int> calls{0};
+    test::journal texts;
+
+    bide::scheduler_options options(unsigned workers) {
+        bide::scheduler_options wanted = with(workers, false);
+        wanted.on_unhandled = [this](const std::exception_ptr& e) {
+            try {
+                std::rethrow_exception(e);
+            } catch (const std::exception& error) {
+                texts.add(error.what()[0]);
+            }
+            ++calls;
+        };
+        return wanted;
+    }
+};
+
 } // namespace
+
+static_assert(!std::is_copy_constructible_v<join_handle<int>>);
+static_assert(std::is_nothrow_move_constructible_v<join_handle<int>>);
+static_assert(std::is_nothrow_move_assignable_v<join_handle<>>);
+static_assert(!std::is_default_constructible_v<join_handle<>>);
 
 TEST_CASE("join_handle: returns values of all kinds once, to a thread and to a task") {
     test::tally t;
@@ -165,15 +217,6 @@ TEST_CASE("join_handle: join throws what the task threw", "[promise.task-excepti
     CHECK(std::move(asks).join() == "for a taskas a result");
 }
 
-namespace {
-
-test::detached joins(join_handle<int> h, std::atomic<int>& got) {
-    const int value = co_await std::move(h).async_join();
-    got = value;
-}
-
-} // namespace
-
 TEST_CASE("join_handle: threads, tasks that block and coroutines of any type may join") {
     const unsigned workers = GENERATE(1u, 2u);
     const bool naps = GENERATE(true, false);
@@ -221,46 +264,6 @@ TEST_CASE("join_handle: a move empties the source, and detaches the task of the 
     CHECK(test::eventually([&] { return permits.available() == 0; }));
 }
 
-// ---- A task that joins itself
-
-namespace {
-
-// A task that owns its own handle, and joins it.
-struct joins_itself {
-    std::unique_ptr<join_handle<std::string>> own;
-    std::atomic<bool> there{false};
-    std::atomic<bool> over{false};
-    std::string said;
-
-    std::string blocks() {
-        test::spin_until(there);
-        said = thrown_by(std::move(*own));
-        over = true; // the last access of the task
-        return {};
-    }
-    task<std::string> blocks_in_task() { co_return blocks(); }
-    task<> joins() {
-        co_await yield();
-        try {
-            co_await std::move(*own).async_join();
-        } catch (const std::system_error& e) {
-            said = e.code() == std::errc::resource_deadlock_would_occur ? "itself" : "other";
-        }
-    }
-    task<std::string> waits(bool in_sync_wait) {
-        test::spin_until(there);
-        if (in_sync_wait) {
-            sync_wait(joins());
-        } else {
-            co_await joins();
-        }
-        over = true;
-        co_return {};
-    }
-};
-
-} // namespace
-
 TEST_CASE("join_handle: a task that joins itself gets resource_deadlock_would_occur") {
     using way = join_handle<std::string> (*)(scheduler&, joins_itself&);
     const way ways[] = {
@@ -281,31 +284,6 @@ TEST_CASE("join_handle: a task that joins itself gets resource_deadlock_would_oc
         CHECK(one.said == "itself");
     }
 }
-
-// ---- Exceptions that no join throws
-
-namespace {
-
-// Records the calls of on_unhandled.
-struct report {
-    std::atomic<int> calls{0};
-    test::journal texts;
-
-    bide::scheduler_options options(unsigned workers) {
-        bide::scheduler_options wanted = with(workers, false);
-        wanted.on_unhandled = [this](const std::exception_ptr& e) {
-            try {
-                std::rethrow_exception(e);
-            } catch (const std::exception& error) {
-                texts.add(error.what()[0]);
-            }
-            ++calls;
-        };
-        return wanted;
-    }
-};
-
-} // namespace
 
 TEST_CASE("join_handle: an exception that no join throws is reported once",
           "[promise.task-exceptions]") {
@@ -372,8 +350,6 @@ TEST_CASE("join_handle: join of a handle that was moved from terminates with a m
 }
 
 #endif
-
-// ---- Cancel
 
 TEST_CASE("cancel: a queued task never starts, and its arguments are destroyed") {
     test::tally t;
