@@ -24,6 +24,24 @@ retry_policy quick(unsigned attempts) {
     return p;
 }
 
+// The simulated times of the attempts, each of which fails.
+using times = std::vector<std::chrono::nanoseconds>;
+auto failing_at(times& attempts) {
+    return [&attempts]() -> task<> {
+        attempts.push_back(bide::test::now());
+        throw std::runtime_error("fails");
+        co_return;
+    };
+}
+retry_policy hourly(unsigned attempts) {
+    retry_policy p;
+    p.attempts = attempts;
+    p.base = 1h;
+    p.cap = 3h;
+    p.jitter = false;
+    return p;
+}
+
 } // namespace
 
 TEST_CASE("retry: makes a new task after each failure, until one succeeds") {
@@ -153,28 +171,6 @@ TEST_CASE("retry: the waits double up to the cap, and jitter is repeated by its 
         CHECK((n > 800 && n < 1200)); // with this seed, always the same
     }
 }
-
-namespace {
-
-// The simulated times of the attempts, each of which fails.
-using times = std::vector<std::chrono::nanoseconds>;
-auto failing_at(times& attempts) {
-    return [&attempts]() -> task<> {
-        attempts.push_back(bide::test::now());
-        throw std::runtime_error("fails");
-        co_return;
-    };
-}
-retry_policy hourly(unsigned attempts) {
-    retry_policy p;
-    p.attempts = attempts;
-    p.base = 1h;
-    p.cap = 3h;
-    p.jitter = false;
-    return p;
-}
-
-} // namespace
 
 TEST_CASE("retry: attempts come when the waits between them are over", "[promise.retry-limits]") {
     test::simulated run;
