@@ -36,8 +36,6 @@ struct supplies {
     std::atomic<bool> is_wrong{false};
 };
 
-// ---- Loops that do not call is_cancelled()
-
 template <auto make> task<> repeats(supplies& of) {
     for (;;) {
         static_cast<void>(co_await make(of));
@@ -133,25 +131,6 @@ bool goes_on(supplies& of) {
     return test::eventually([&of] { return of.rounds > 500; });
 }
 
-} // namespace
-
-TEST_CASE("cancel: ends a task whose operations are all ready, and loses no permit or item",
-          "[promise.cancel-ends-wait]") {
-    const unsigned workers = GENERATE(1u, 2u);
-    const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
-    CAPTURE(workers, which);
-    supplies of;
-    scheduler s(with(workers, false));
-    auto h = s.spawn(all_loops[which](of));
-    REQUIRE(goes_on(of));
-    of.rounds = 0;
-    CHECK(h.cancel());
-    end_of(std::move(h));
-    nothing_is_missing(of);
-}
-
-namespace {
-
 task<std::string> acquires_shielded(supplies& of, const std::atomic<bool>& cancelled) {
     std::string seen;
     {
@@ -176,22 +155,6 @@ task<std::string> acquires_shielded(supplies& of, const std::atomic<bool>& cance
     co_return seen;
 }
 
-} // namespace
-
-TEST_CASE("shield: a task whose operations are all ready is stopped after its shield ends") {
-    supplies of;
-    std::atomic<bool> cancelled{false};
-    scheduler s(with(1, false));
-    auto h = s.spawn(acquires_shielded(of, cancelled));
-    REQUIRE(test::eventually([&] { return of.rounds == 1; }));
-    CHECK(h.cancel());
-    cancelled = true;
-    CHECK(std::move(h).join() == "gs");
-    nothing_is_missing(of);
-}
-
-namespace {
-
 // A coroutine that acquires, and is no part of the task that starts it.
 test::detached acquires_apart(supplies& of, int times, std::atomic<int>& granted) {
     for (int i = 0; i < times; ++i) {
@@ -208,7 +171,61 @@ task<int> acquires_so_often(supplies& of, int times) {
     co_return granted;
 }
 
+task<int> endless(supplies& of, const loop l) {
+    co_await l(of);
+    co_return 0;
+}
+task<int> number(int n) { co_return n; }
+task<int> after_rounds(supplies& of, int rounds) {
+    while (of.rounds < rounds) {
+        co_await bide::this_task::yield();
+    }
+    co_return 7;
+}
+
+test::held race_without_executor(supplies& of, const loop l, std::optional<int>& out) {
+    auto got = co_await when_any(endless(of, l), after_rounds(of, 300));
+    out = std::get<1>(got);
+}
+task<int> acquires_elsewhere(supplies& of, test::thread_executor& elsewhere) {
+    co_await bide::this_task::yield().resume_on(elsewhere);
+    co_await acquires(of);
+    co_return 0;
+}
+test::detached race_elsewhere(supplies& of, test::thread_executor& elsewhere,
+                              std::atomic<int>& out) {
+    auto got = co_await when_any(acquires_elsewhere(of, elsewhere), after_rounds(of, 300));
+    out = std::get<1>(got);
+}
+
 } // namespace
+
+TEST_CASE("cancel: ends a task whose operations are all ready, and loses no permit or item",
+          "[promise.cancel-ends-wait]") {
+    const unsigned workers = GENERATE(1u, 2u);
+    const std::size_t which = GENERATE(range(std::size_t{0}, std::size(all_loops)));
+    CAPTURE(workers, which);
+    supplies of;
+    scheduler s(with(workers, false));
+    auto h = s.spawn(all_loops[which](of));
+    REQUIRE(goes_on(of));
+    of.rounds = 0;
+    CHECK(h.cancel());
+    end_of(std::move(h));
+    nothing_is_missing(of);
+}
+
+TEST_CASE("shield: a task whose operations are all ready is stopped after its shield ends") {
+    supplies of;
+    std::atomic<bool> cancelled{false};
+    scheduler s(with(1, false));
+    auto h = s.spawn(acquires_shielded(of, cancelled));
+    REQUIRE(test::eventually([&] { return of.rounds == 1; }));
+    CHECK(h.cancel());
+    cancelled = true;
+    CHECK(std::move(h).join() == "gs");
+    nothing_is_missing(of);
+}
 
 TEST_CASE("cancel: stops neither a coroutine outside the task nor a task in its sync_wait") {
     supplies of;
@@ -292,39 +309,6 @@ TEST_CASE("scheduler: a wait that begins after a spent budget has its time-out t
     }));
     CHECK(of.rounds == 0);
 }
-
-// ---- Children of when_any
-
-namespace {
-
-task<int> endless(supplies& of, const loop l) {
-    co_await l(of);
-    co_return 0;
-}
-task<int> number(int n) { co_return n; }
-task<int> after_rounds(supplies& of, int rounds) {
-    while (of.rounds < rounds) {
-        co_await bide::this_task::yield();
-    }
-    co_return 7;
-}
-
-test::held race_without_executor(supplies& of, const loop l, std::optional<int>& out) {
-    auto got = co_await when_any(endless(of, l), after_rounds(of, 300));
-    out = std::get<1>(got);
-}
-task<int> acquires_elsewhere(supplies& of, test::thread_executor& elsewhere) {
-    co_await bide::this_task::yield().resume_on(elsewhere);
-    co_await acquires(of);
-    co_return 0;
-}
-test::detached race_elsewhere(supplies& of, test::thread_executor& elsewhere,
-                              std::atomic<int>& out) {
-    auto got = co_await when_any(acquires_elsewhere(of, elsewhere), after_rounds(of, 300));
-    out = std::get<1>(got);
-}
-
-} // namespace
 
 TEST_CASE("when_any: a loser whose operations are all ready ends, on a scheduler or without",
           "[promise.when-ends-after-children]") {
