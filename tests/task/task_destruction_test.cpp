@@ -47,25 +47,6 @@ task<> chain(bide::semaphore& s, turns& t, const in_turn* parent, int depth) {
 
 test::held await_void(task<> t) { co_await std::move(t); }
 
-} // namespace
-
-TEST_CASE("task: a waiting chain is destroyed innermost first, on a bounded stack",
-          "[promise.chain-destruction]") {
-    bide::semaphore s(0);
-    turns t;
-    {
-        test::held root = await_void(chain(s, t, nullptr, deep));
-        root.start();
-        CHECK(s.waiters() == 1);
-        CHECK(t.expected == 0);
-    }
-    CHECK(s.waiters() == 0);
-    CHECK(t.expected == deep + 1);
-    CHECK(t.in_order);
-}
-
-namespace {
-
 // An awaitable lazy coroutine type of another library.
 class foreign {
 public:
@@ -125,25 +106,6 @@ task<> broken_chain(bide::semaphore& s, turns& t, int depth, int foreign_at) {
     }
 }
 
-} // namespace
-
-TEST_CASE("task: in a destroyed chain, a coroutine of another library is destroyed in order") {
-    bide::semaphore s(0);
-    turns t;
-    {
-        test::held root = await_void(broken_chain(s, t, deep, deep / 2));
-        root.start();
-        CHECK(s.waiters() == 1);
-    }
-    CHECK(s.waiters() == 0);
-    CHECK(t.expected == deep + 1);
-    CHECK(t.in_order);
-}
-
-// ---- Several awaits in one expression
-
-namespace {
-
 class says {
 public:
     says(std::string& said, char what) noexcept : said_(said), what_(what) {}
@@ -183,7 +145,98 @@ task<int> waits_itself(bide::semaphore& s, std::string& said) {
 }
 test::held await_int(task<int> t, int& got) { got = co_await std::move(t); }
 
+task<> above_another(bide::semaphore& s, turns& others, int depth) {
+    if (depth == 0) {
+        test::held other = await_void(chain(s, others, nullptr, deep));
+        other.start();
+        const auto permit = co_await s.async_acquire();
+    } else {
+        co_await above_another(s, others, depth - 1);
+    }
+}
+
+task<> next_all(bide::semaphore& s, turns& t, int depth) {
+    const in_turn local(t, depth);
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+    } else {
+        co_await bide::when_all(next_all(s, t, depth - 1));
+    }
+}
+task<> next_any(bide::semaphore& s, turns& t, int depth) {
+    const in_turn local(t, depth);
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+    } else {
+        std::vector<task<>> children;
+        children.push_back(next_any(s, t, depth - 1));
+        co_await bide::when_any(std::move(children));
+    }
+}
+
+task<> hold_and_say(bide::semaphore& s, std::string& said, char what) {
+    const says local(said, what);
+    const auto permit = co_await s.async_acquire();
+}
+task<> nests(bide::semaphore& s, std::string& said) {
+    const says local(said, '.');
+    co_await bide::when_all(hold_and_say(s, said, 'a'), ends(said, 'b'),
+                            bide::when_any(hold_and_say(s, said, 'c'), hold_and_say(s, said, 'd')),
+                            hold_and_say(s, said, 'e'));
+}
+
+task<int> counts(bide::semaphore& s, int depth, bool throws) {
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+        co_return throws ? throw std::runtime_error("bottom") : 0;
+    }
+    co_return 1 + co_await counts(s, depth - 1, throws);
+}
+task<int> counts_all(bide::semaphore& s, int depth) {
+    if (depth == 0) {
+        const auto permit = co_await s.async_acquire();
+        co_return 0;
+    }
+    const auto [below] = co_await bide::when_all(counts_all(s, depth - 1));
+    co_return below + 1;
+}
+test::held outcome_of(task<int> t, int& value, std::string& error) {
+    try {
+        value = co_await std::move(t);
+    } catch (const std::runtime_error& e) {
+        error = e.what();
+    }
+}
+
 } // namespace
+
+TEST_CASE("task: a waiting chain is destroyed innermost first, on a bounded stack",
+          "[promise.chain-destruction]") {
+    bide::semaphore s(0);
+    turns t;
+    {
+        test::held root = await_void(chain(s, t, nullptr, deep));
+        root.start();
+        CHECK(s.waiters() == 1);
+        CHECK(t.expected == 0);
+    }
+    CHECK(s.waiters() == 0);
+    CHECK(t.expected == deep + 1);
+    CHECK(t.in_order);
+}
+
+TEST_CASE("task: in a destroyed chain, a coroutine of another library is destroyed in order") {
+    bide::semaphore s(0);
+    turns t;
+    {
+        test::held root = await_void(broken_chain(s, t, deep, deep / 2));
+        root.start();
+        CHECK(s.waiters() == 1);
+    }
+    CHECK(s.waiters() == 0);
+    CHECK(t.expected == deep + 1);
+    CHECK(t.in_order);
+}
 
 TEST_CASE("task: destroyed in the second await of an expression, it destroys both children once") {
     bide::semaphore s(0);
@@ -217,20 +270,6 @@ TEST_CASE("task: destroyed in a later wait, it does not destroy a child that has
     CHECK(s.waiters() == 0);
 }
 
-namespace {
-
-task<> above_another(bide::semaphore& s, turns& others, int depth) {
-    if (depth == 0) {
-        test::held other = await_void(chain(s, others, nullptr, deep));
-        other.start();
-        const auto permit = co_await s.async_acquire();
-    } else {
-        co_await above_another(s, others, depth - 1);
-    }
-}
-
-} // namespace
-
 TEST_CASE("task: a destructor in a destroyed chain may destroy a chain") {
     bide::semaphore s(0);
     turns others;
@@ -243,31 +282,6 @@ TEST_CASE("task: a destructor in a destroyed chain may destroy a chain") {
     CHECK(others.expected == deep + 1);
     CHECK(others.in_order);
 }
-
-// ---- when_all, when_any
-
-namespace {
-
-task<> next_all(bide::semaphore& s, turns& t, int depth) {
-    const in_turn local(t, depth);
-    if (depth == 0) {
-        const auto permit = co_await s.async_acquire();
-    } else {
-        co_await bide::when_all(next_all(s, t, depth - 1));
-    }
-}
-task<> next_any(bide::semaphore& s, turns& t, int depth) {
-    const in_turn local(t, depth);
-    if (depth == 0) {
-        const auto permit = co_await s.async_acquire();
-    } else {
-        std::vector<task<>> children;
-        children.push_back(next_any(s, t, depth - 1));
-        co_await bide::when_any(std::move(children));
-    }
-}
-
-} // namespace
 
 TEST_CASE("compose: nested when_all and when_any are destroyed in order, on a bounded stack",
           "[promise.chain-destruction]") {
@@ -288,21 +302,6 @@ TEST_CASE("compose: nested when_all and when_any are destroyed in order, on a bo
     CHECK(any.in_order);
 }
 
-namespace {
-
-task<> hold_and_say(bide::semaphore& s, std::string& said, char what) {
-    const says local(said, what);
-    const auto permit = co_await s.async_acquire();
-}
-task<> nests(bide::semaphore& s, std::string& said) {
-    const says local(said, '.');
-    co_await bide::when_all(hold_and_say(s, said, 'a'), ends(said, 'b'),
-                            bide::when_any(hold_and_say(s, said, 'c'), hold_and_say(s, said, 'd')),
-                            hold_and_say(s, said, 'e'));
-}
-
-} // namespace
-
 TEST_CASE("compose: children of a destroyed parent are destroyed one after the other, in order") {
     bide::semaphore s(0);
     std::string said;
@@ -314,35 +313,6 @@ TEST_CASE("compose: children of a destroyed parent are destroyed one after the o
     CHECK(said == "bacde.");
     CHECK(s.waiters() == 0);
 }
-
-// ---- The end of deep chains
-
-namespace {
-
-task<int> counts(bide::semaphore& s, int depth, bool throws) {
-    if (depth == 0) {
-        const auto permit = co_await s.async_acquire();
-        co_return throws ? throw std::runtime_error("bottom") : 0;
-    }
-    co_return 1 + co_await counts(s, depth - 1, throws);
-}
-task<int> counts_all(bide::semaphore& s, int depth) {
-    if (depth == 0) {
-        const auto permit = co_await s.async_acquire();
-        co_return 0;
-    }
-    const auto [below] = co_await bide::when_all(counts_all(s, depth - 1));
-    co_return below + 1;
-}
-test::held outcome_of(task<int> t, int& value, std::string& error) {
-    try {
-        value = co_await std::move(t);
-    } catch (const std::runtime_error& e) {
-        error = e.what();
-    }
-}
-
-} // namespace
 
 TEST_CASE("task: deep chains, and deeply nested when_alls, end on a bounded stack") {
     bide::semaphore s(0);
