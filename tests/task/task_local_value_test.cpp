@@ -18,9 +18,7 @@ using bide::scheduler;
 using bide::task;
 using bide::task_local_value;
 using bide::with_value;
-using test::runner;
-using test::what_of;
-using test::workers;
+using namespace test;
 namespace this_task = bide::this_task;
 
 static_assert(!std::is_copy_constructible_v<task_local_value<int>>);
