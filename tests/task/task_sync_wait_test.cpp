@@ -30,52 +30,12 @@ task<std::vector<std::thread::id>> where_it_runs(bide::semaphore& s) {
     co_return ids;
 }
 
-} // namespace
-
-TEST_CASE("sync_wait: runs the task on the calling thread, also after each wait") {
-    bide::semaphore s(0);
-    test::team releaser(1, [&](int) {
-        test::eventually([&] { return s.waiters() == 1; });
-        s.release();
-    });
-    CHECK(sync_wait(where_it_runs(s)) == std::vector<std::thread::id>(3, here()));
-}
-
-TEST_CASE("sync_wait: with an executor, the task runs there while the calling thread blocks") {
-    bide::semaphore s(0);
-    test::thread_executor e;
-    test::team releaser(1, [&](int) {
-        test::eventually([&] { return s.waiters() == 1; });
-        s.release();
-    });
-    CHECK(sync_wait(e, where_it_runs(s)) == std::vector<std::thread::id>(3, e.id()));
-    CHECK(sync_wait(e, number(3)) == 3);
-    CHECK_THROWS_AS(sync_wait(e, fails("there")), std::runtime_error);
-    int n = 0;
-    CHECK(&sync_wait(e, same(n)) == &n);
-}
-
-namespace {
-
 task<int> waits_inside(bide::semaphore& s) {
     const int ready = sync_wait(number(1));
     const auto ids = sync_wait(where_it_runs(s)); // the task suspends
     const int after = co_await number(10);
     co_return ready + after + (ids.back() == here() ? 100 : 0);
 }
-
-} // namespace
-
-TEST_CASE("sync_wait: a task may call it") {
-    bide::semaphore s(0);
-    test::team releaser(1, [&](int) {
-        test::eventually([&] { return s.waiters() == 1; });
-        s.release();
-    });
-    CHECK(sync_wait(waits_inside(s)) == 111);
-}
-
-namespace {
 
 // A wait that completes at the third attempt after the first one.
 struct tried {
@@ -124,6 +84,38 @@ task<> await_two(tried& first, tried& second) {
 }
 
 } // namespace
+
+TEST_CASE("sync_wait: runs the task on the calling thread, also after each wait") {
+    bide::semaphore s(0);
+    test::team releaser(1, [&](int) {
+        test::eventually([&] { return s.waiters() == 1; });
+        s.release();
+    });
+    CHECK(sync_wait(where_it_runs(s)) == std::vector<std::thread::id>(3, here()));
+}
+
+TEST_CASE("sync_wait: with an executor, the task runs there while the calling thread blocks") {
+    bide::semaphore s(0);
+    test::thread_executor e;
+    test::team releaser(1, [&](int) {
+        test::eventually([&] { return s.waiters() == 1; });
+        s.release();
+    });
+    CHECK(sync_wait(e, where_it_runs(s)) == std::vector<std::thread::id>(3, e.id()));
+    CHECK(sync_wait(e, number(3)) == 3);
+    CHECK_THROWS_AS(sync_wait(e, fails("there")), std::runtime_error);
+    int n = 0;
+    CHECK(&sync_wait(e, same(n)) == &n);
+}
+
+TEST_CASE("sync_wait: a task may call it") {
+    bide::semaphore s(0);
+    test::team releaser(1, [&](int) {
+        test::eventually([&] { return s.waiters() == 1; });
+        s.release();
+    });
+    CHECK(sync_wait(waits_inside(s)) == 111);
+}
 
 TEST_CASE("sync_wait: if nothing else is to run, a wait is tried again before it is queued") {
     tried t;
