@@ -31,9 +31,23 @@ task<> note(task_tag& to) {
     to = tag();
 }
 
-} // namespace
+// Awaits a task for another library's coroutine, whose promise it does not pass on.
+struct erased {
+    task<>::awaiter inner;
 
-// ---- Tags
+    explicit erased(task<>&& t) : inner(std::move(t).operator co_await()) {}
+    bool await_ready() const noexcept { return inner.await_ready(); }
+    auto await_suspend(std::coroutine_handle<> h) noexcept { return inner.await_suspend(h); }
+    void await_resume() { inner.await_resume(); }
+};
+
+test::detached await_erased(task<> t, bool& ended) {
+    erased all(std::move(t));
+    co_await all;
+    ended = true;
+}
+
+} // namespace
 
 TEST_CASE("task_tag: tags of equal texts are equal, and tags of other texts are not") {
     const char letters[] = {'r', 'e', 'd', 0};
@@ -56,8 +70,6 @@ TEST_CASE("task_tag: no tag has no text") {
     CHECK(task_tag(nullptr) == none);
     CHECK(none != red);
 }
-
-// ---- The tag of a task
 
 TEST_CASE("task_tag: a task has the tag of its maker, then the one that it sets") {
     const auto set_and_get = []() -> task<std::vector<task_tag>> {
@@ -109,26 +121,6 @@ TEST_CASE("task_tag: where no task runs, there is no tag and set_tag() does noth
     const auto awaits = []() -> task<task_tag> { co_return co_await own_tag().tagged(red); };
     CHECK(s.spawn(awaits().tagged(blue)).join() == blue);
 }
-
-namespace {
-
-// Awaits a task for another library's coroutine, whose promise it does not pass on.
-struct erased {
-    task<>::awaiter inner;
-
-    explicit erased(task<>&& t) : inner(std::move(t).operator co_await()) {}
-    bool await_ready() const noexcept { return inner.await_ready(); }
-    auto await_suspend(std::coroutine_handle<> h) noexcept { return inner.await_suspend(h); }
-    void await_resume() { inner.await_resume(); }
-};
-
-test::detached await_erased(task<> t, bool& ended) {
-    erased all(std::move(t));
-    co_await all;
-    ended = true;
-}
-
-} // namespace
 
 TEST_CASE(
     "task_tag: a task with a tag that a coroutine awaits without its promise has no context") {
