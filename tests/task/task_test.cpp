@@ -27,9 +27,91 @@ task<> fails_without_value() {
     co_return;
 }
 
-} // namespace
+task<std::string> converted() { co_return "from a literal"; }
 
-// ---- Values
+task<int> sum() {
+    int n = 1;
+    int& r = co_await same(n);
+    r += co_await number(10);
+    const auto box = co_await boxed(100);
+    co_await nothing();
+    co_return n + *box;
+}
+
+task<std::string> catches() {
+    std::string said;
+    try {
+        co_await fails("inner");
+    } catch (const std::runtime_error& e) {
+        said = e.what();
+    }
+    co_return said + " and on";
+}
+task<int> lets_through() { co_return 1 + co_await fails("deep"); }
+
+task<test::counted> counted_value(test::tally& t) { co_return test::counted(t, 5); }
+task<int> drops(test::tally& t) {
+    const test::counted value = co_await counted_value(t);
+    co_return value.number();
+}
+
+task<> mark(bool& started, test::tally& t) {
+    const test::counted local(t, 1);
+    started = true;
+    co_return;
+}
+
+task<> hold(bide::semaphore& s, test::tally& t) {
+    const test::counted local(t, 1);
+    const auto permit = co_await s.async_acquire();
+}
+test::held_on<test::manual_executor> await_hold(test::manual_executor&, bide::semaphore& s,
+                                                test::tally& t, bool& done) {
+    const test::counted local(t, 2);
+    co_await hold(s, t);
+    done = true;
+}
+
+task<int> sum_of_two(int n) { co_return co_await number(n) + co_await number(1); }
+// Awaits such ready tasks, one after the other, and lets its thread wait between them if asked.
+task<long> sums(int times, task<int> (*make)(int), bool thread_waits) {
+    long total = 0;
+    for (int i = 0; i < times; ++i) {
+        total += thread_waits ? sync_wait(number(1)) : 0;
+        total += co_await make(1);
+    }
+    co_return total;
+}
+test::held from_foreign(long& total) {
+    for (int i = 0; i < 100'000; ++i) {
+        total += co_await number(1);
+    }
+}
+
+// co_await what_executor() returns the executor of the awaiting promise.
+struct what_executor {
+    what_executor() noexcept {}
+    executor_ref named;
+    bool await_ready() const noexcept { return false; }
+    template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+        named = bide::executor_of(h.promise());
+        return false;
+    }
+    executor_ref await_resume() const noexcept { return named; }
+};
+
+task<executor_ref> inner_executor() { co_return co_await what_executor(); }
+task<bool> nested_has_the_same() {
+    const executor_ref mine = co_await what_executor();
+    const executor_ref childs = co_await inner_executor();
+    co_return static_cast<bool>(mine) && mine == childs;
+}
+test::held_on<test::manual_executor> see_executor(test::manual_executor&, executor_ref& seen) {
+    seen = co_await inner_executor();
+}
+test::held see_no_executor(executor_ref& seen) { seen = co_await inner_executor(); }
+
+} // namespace
 
 TEST_CASE("task: returns a value, a reference, a move-only value, or nothing") {
     CHECK(sync_wait(number(7)) == 7);
@@ -45,56 +127,16 @@ TEST_CASE("task: returns a value, a reference, a move-only value, or nothing") {
     STATIC_REQUIRE(std::is_void_v<decltype(sync_wait(nothing()))>);
 }
 
-namespace {
-
-task<std::string> converted() { co_return "from a literal"; }
-
-task<int> sum() {
-    int n = 1;
-    int& r = co_await same(n);
-    r += co_await number(10);
-    const auto box = co_await boxed(100);
-    co_await nothing();
-    co_return n + *box;
-}
-
-} // namespace
-
 TEST_CASE("task: awaits tasks of all kinds of values") {
     CHECK(sync_wait(sum()) == 111);
     CHECK(sync_wait(converted()) == "from a literal");
 }
-
-namespace {
-
-task<std::string> catches() {
-    std::string said;
-    try {
-        co_await fails("inner");
-    } catch (const std::runtime_error& e) {
-        said = e.what();
-    }
-    co_return said + " and on";
-}
-task<int> lets_through() { co_return 1 + co_await fails("deep"); }
-
-} // namespace
 
 TEST_CASE("task: an exception leaves the await of the task, and an awaiting task may catch it") {
     CHECK_THROWS_AS(sync_wait(fails_without_value()), std::logic_error);
     CHECK(sync_wait(catches()) == "inner and on");
     CHECK_THROWS_AS(sync_wait(lets_through()), std::runtime_error);
 }
-
-namespace {
-
-task<test::counted> counted_value(test::tally& t) { co_return test::counted(t, 5); }
-task<int> drops(test::tally& t) {
-    const test::counted value = co_await counted_value(t);
-    co_return value.number();
-}
-
-} // namespace
 
 TEST_CASE("task: a value is moved, never copied, and destroyed as often as it is made") {
     test::tally t;
@@ -104,18 +146,6 @@ TEST_CASE("task: a value is moved, never copied, and destroyed as often as it is
     CHECK(t.made > 0);
     CHECK(t.alive() == 0);
 }
-
-// ---- Lifetime
-
-namespace {
-
-task<> mark(bool& started, test::tally& t) {
-    const test::counted local(t, 1);
-    started = true;
-    co_return;
-}
-
-} // namespace
 
 TEST_CASE("task: does not start before it is awaited, and may be destroyed before that") {
     bool started = false;
@@ -131,21 +161,6 @@ TEST_CASE("task: does not start before it is awaited, and may be destroyed befor
     CHECK(started);
     CHECK(t.alive() == 0);
 }
-
-namespace {
-
-task<> hold(bide::semaphore& s, test::tally& t) {
-    const test::counted local(t, 1);
-    const auto permit = co_await s.async_acquire();
-}
-test::held_on<test::manual_executor> await_hold(test::manual_executor&, bide::semaphore& s,
-                                                test::tally& t, bool& done) {
-    const test::counted local(t, 2);
-    co_await hold(s, t);
-    done = true;
-}
-
-} // namespace
 
 TEST_CASE("task: destroyed in its wait, it cancels the wait and destroys its locals") {
     bide::semaphore s(0);
@@ -172,28 +187,6 @@ TEST_CASE("task: destroyed in its wait, it cancels the wait and destroys its loc
     CHECK_FALSE(done);
 }
 
-// ---- The stack
-
-namespace {
-
-task<int> sum_of_two(int n) { co_return co_await number(n) + co_await number(1); }
-// Awaits such ready tasks, one after the other, and lets its thread wait between them if asked.
-task<long> sums(int times, task<int> (*make)(int), bool thread_waits) {
-    long total = 0;
-    for (int i = 0; i < times; ++i) {
-        total += thread_waits ? sync_wait(number(1)) : 0;
-        total += co_await make(1);
-    }
-    co_return total;
-}
-test::held from_foreign(long& total) {
-    for (int i = 0; i < 100'000; ++i) {
-        total += co_await number(1);
-    }
-}
-
-} // namespace
-
 TEST_CASE("task: a million awaits of ready tasks use a bounded stack, in coroutines of any type",
           "[promise.ready-awaits-no-stack]") {
     CHECK(sync_wait(sums(1'000'000, &number, false)) == 1'000'000);
@@ -205,35 +198,6 @@ TEST_CASE("task: a million awaits of ready tasks use a bounded stack, in corouti
     CHECK(h.done());
     CHECK(total == 100'000);
 }
-
-// ---- The executor
-
-namespace {
-
-// co_await what_executor() returns the executor of the awaiting promise.
-struct what_executor {
-    what_executor() noexcept {}
-    executor_ref named;
-    bool await_ready() const noexcept { return false; }
-    template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
-        named = bide::executor_of(h.promise());
-        return false;
-    }
-    executor_ref await_resume() const noexcept { return named; }
-};
-
-task<executor_ref> inner_executor() { co_return co_await what_executor(); }
-task<bool> nested_has_the_same() {
-    const executor_ref mine = co_await what_executor();
-    const executor_ref childs = co_await inner_executor();
-    co_return static_cast<bool>(mine) && mine == childs;
-}
-test::held_on<test::manual_executor> see_executor(test::manual_executor&, executor_ref& seen) {
-    seen = co_await inner_executor();
-}
-test::held see_no_executor(executor_ref& seen) { seen = co_await inner_executor(); }
-
-} // namespace
 
 TEST_CASE("task: passes its executor on to the tasks that it awaits") {
     CHECK(sync_wait(nested_has_the_same()));
