@@ -133,7 +133,7 @@ private:
         }
         return a;
     }
-    static constexpr std::int64_t min(std::int64_t a, std::int64_t b) noexcept {
+    static constexpr std::int64_t lesser(std::int64_t a, std::int64_t b) noexcept {
         return a < b ? a : b;
     }
 
@@ -146,7 +146,7 @@ private:
     // Returns how many parts a token may have: at most one part comes in a nanosecond, and all
     // products fit.
     static count parts_of(std::int64_t n, std::int64_t period, std::int64_t burst) noexcept {
-        return static_cast<count>(min(min(period / n, never / period / n), never / burst));
+        return static_cast<count>(lesser(lesser(period / n, never / period / n), never / burst));
     }
 
     count come_until(std::int64_t now) const noexcept {
