@@ -63,7 +63,6 @@ public:
         ~owner() = default;
     };
     using options = unsigned; // how many workers
-    using threads_type = bide::detail::basic_worker_threads<platform, steps, model::os_thread>;
 
     steps(owner& of, options n) : owner_(of), workers_(n) {
         for (unsigned i = 0; i < n; ++i) {
@@ -126,13 +125,17 @@ private:
     std::deque<worker> workers_;
 };
 
+struct all_threads final : bide::detail::basic_worker_threads<platform, steps, model::os_thread> {
+    using basic_worker_threads::basic_worker_threads;
+};
+
 // A pool, and its threads.
 struct scene {
     scene(unsigned workers, unsigned blocking_threads)
         : wanted(with(blocking_threads)), t(nullptr, wanted, workers) {}
 
     bide::scheduler_options wanted;
-    steps::threads_type t;
+    all_threads t;
     steps& p = t.pool();
 };
 

@@ -4,6 +4,7 @@
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>
+#include <bide/task/interval.hpp>
 #include <support/sched.hpp>
 
 // What a scheduler runs, on which thread, and in what order. Its end is tested in

@@ -3,6 +3,7 @@
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
+#include <bide/task/interval.hpp>
 #include <bide/task/rate_limiter.hpp>
 #include <bide/task/retry.hpp>
 #include <bide/task/strand.hpp>

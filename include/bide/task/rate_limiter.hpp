@@ -69,10 +69,10 @@ public:
         explicit operator bool() const noexcept { return to != from; }
     };
 
-    // Requires: is_valid(n, period).
-    basic_token_count(std::int64_t start, std::int64_t n, std::int64_t period,
+    // Requires: is_valid(tokens, period).
+    basic_token_count(std::int64_t start, std::int64_t tokens, std::int64_t period,
                       std::int64_t burst) noexcept
-        : basic_token_count(start, n, period, common_divisor(n, period), burst) {}
+        : basic_token_count(start, tokens, period, common_divisor(tokens, period), burst) {}
 
     // At most one token comes in a nanosecond, and a product of both numbers fits.
     static constexpr bool is_valid(std::int64_t n, std::int64_t period) noexcept {
@@ -137,10 +137,10 @@ private:
         return a < b ? a : b;
     }
 
-    basic_token_count(std::int64_t start, std::int64_t n, std::int64_t period, std::int64_t common,
-                      std::int64_t burst) noexcept
-        : start_(start), parts_(parts_of(n / common, period / common, burst)),
-          n_(n / common * static_cast<std::int64_t>(parts_)), period_(period / common),
+    basic_token_count(std::int64_t start, std::int64_t tokens, std::int64_t period,
+                      std::int64_t common, std::int64_t burst) noexcept
+        : start_(start), parts_(parts_of(tokens / common, period / common, burst)),
+          n_(tokens / common * static_cast<std::int64_t>(parts_)), period_(period / common),
           burst_(static_cast<count>(burst) * parts_) {}
 
     // Returns how many parts a token may have: at most one part comes in a nanosecond, and all

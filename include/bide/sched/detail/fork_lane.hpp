@@ -146,8 +146,8 @@ public:
     using job = basic_fork_job<Platform>;
     using depth_type = std::uint32_t;
 
-    basic_fork_lane(basic_pool<Platform>& pool, const void* id) noexcept
-        : scheduler_id(id), pool_(pool) {}
+    basic_fork_lane(basic_pool<Platform>& of, const void* id) noexcept
+        : scheduler_id(id), pool_(of) {}
     basic_fork_lane(const basic_fork_lane&) = delete;
     basic_fork_lane& operator=(const basic_fork_lane&) = delete;
 
@@ -421,8 +421,8 @@ public:
         }
         return static_cast<basic_fork_lanes*>(all);
     }
-    basic_fork_lanes(basic_pool<Platform>& pool, const void* scheduler_id) noexcept
-        : pool_(pool), scheduler_id_(scheduler_id) {}
+    basic_fork_lanes(basic_pool<Platform>& of, const void* scheduler_id) noexcept
+        : pool_(of), scheduler_id_(scheduler_id) {}
     basic_fork_lanes(const basic_fork_lanes&) = delete;
     basic_fork_lanes& operator=(const basic_fork_lanes&) = delete;
     ~basic_fork_lanes() override {

@@ -188,6 +188,8 @@ public:
     blocking_pool_type& blocking() noexcept { return blocking_; }
 
 protected:
+    ~basic_worker_threads() = default;
+
     scheduler* const scheduler_;
 
 private:
