@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 using namespace bide;
-<<<<<<< HEAD:tests/io/uring_driver_test.cpp
 using test::await;
 using test::await_detached;
 using test::close_file;
@@ -28,9 +27,6 @@ using test::file_waits;
 using test::held;
 using test::readable;
 using test::waits_until;
-=======
-using namespace test;
->>>>>>> 91680054 (sched tests: helpers of uring_driver_test stand together):tests/sched/uring_driver_test.cpp
 
 namespace {
 
@@ -61,56 +57,9 @@ struct on_loop {
     run_loop loop{run_loop_options{.io = &io}};
 };
 
-constexpr std::byte mix(std::size_t n) {
-    return static_cast<std::byte>((static_cast<std::uint32_t>(n) * 2'654'435'769u) >> 24);
-}
-
-// Writes `total` bytes, the n-th of them mix(n), in pieces. Some attempts end by their time-out.
-task<std::size_t> send_all(uring_driver& io, int fd, std::size_t total, std::uint32_t seed) {
-    test::jitter chance(seed);
-    std::vector<std::byte> piece(20'000);
-    std::size_t sent = 0;
-    while (sent < total) {
-        const std::size_t n = std::min<std::size_t>(total - sent, 1 + chance.below(20'000));
-        for (std::size_t i = 0; i < n; ++i) {
-            piece[i] = mix(sent + i);
-        }
-        const auto rest = chance.below(4) == 0 ? chance.rest(30) : std::chrono::nanoseconds(1h);
-        const auto done =
-            co_await io.async_write_some(fd, std::span(piece).first(n)).with_timeout(rest);
-        if (done) {
-            sent += *done;
-        } else if (done.error() != errc::timeout) {
-            break;
-        }
-    }
-    ::shutdown(fd, SHUT_WR);
-    co_return sent;
-}
-
-// Reads to the end. The buffers change, so that a byte for an operation that has ended is noticed.
-task<std::size_t> receive_all(uring_driver& io, int fd, std::uint32_t seed) {
-    test::jitter chance(seed);
-    std::size_t got = 0;
-    for (;;) {
-        const auto into = std::make_unique<std::vector<std::byte>>(1 + chance.below(15'000));
-        const auto rest = chance.below(3) == 0 ? chance.rest(30) : std::chrono::nanoseconds(1h);
-        const auto n = co_await io.async_read_some(fd, *into).with_timeout(rest);
-        if (!n && n.error() == errc::timeout) {
-            continue;
-        }
-        if (!n || *n == 0) {
-            co_return n ? got : std::size_t{0};
-        }
-        for (std::size_t i = 0; i < *n; ++i, ++got) {
-            if ((*into)[i] != mix(got)) {
-                co_return std::size_t{1};
-            }
-        }
-    }
-}
-
 } // namespace
+
+// ---- Readiness
 
 TEST_CASE_METHOD(attached_driver, "uring_driver: a wait that its thread has not outlived goes on",
                  "[promise.uring-limits]") {
@@ -132,76 +81,11 @@ TEST_CASE_METHOD(attached_driver, "uring_driver: a wait that its thread has not 
     CHECK(into[0] == std::byte{'y'});
 }
 
-<<<<<<< HEAD:tests/io/uring_driver_test.cpp
 // ---- Operations
 
 TEST_CASE_METHOD(on_loop,
                  "uring_driver: errors are the system's, and nothing is read or written for "
                  "an empty buffer") {
-=======
-TEST_CASE_METHOD(attached_driver,
-                 "uring_driver: waits for a file that was closed without forget() end") {
-    ends e = ends::full_sockets();
-    file_waits all;
-    all.add(readable(d, e.out));
-    all.add(writable(d, e.out));
-    close_file(e.out);
-    e.put_back(); // ends the read, and the driver asks for the other direction again
-    REQUIRE(all.come_to(d, "granted granted")); // the next attempt of the writer fails
-}
-
-TEST_CASE("uring_driver: reads what there is, waits for more, and finds the end") {
-    const int kind = GENERATE(0, 1, 2); // socket, pipe, pipe that does not block
-    uring_driver io;
-    run_loop loop({.io = &io});
-    ends e = kind == 0 ? ends::sockets(0) : ends::pipe(kind == 2 ? O_NONBLOCK : 0);
-    std::array<std::byte, 4> into{};
-    auto read = [&]() -> task<std::string> {
-        const auto n = co_await io.async_read_some(e.in, into);
-        co_return n ? std::string(reinterpret_cast<const char*>(into.data()), *n)
-                    : n.error().message();
-    };
-    e.put("first");
-    CHECK(loop.run_until(read()) == "firs");
-    CHECK(loop.run_until(read()) == "t");
-    auto second = loop.spawn(read());
-    loop.poll();
-    CHECK_FALSE(second.done());
-    e.put("2");
-    CHECK(finish(loop, std::move(second)) == "2");
-    auto third = loop.spawn(read());
-    loop.poll();
-    close_file(e.out);
-    CHECK(finish(loop, std::move(third)).empty());
-}
-
-TEST_CASE_METHOD(on_loop, "uring_driver: reads and writes of nothing do not wait",
-                 "[promise.nothing-at-once]") {
-    ends stream = ends::full_sockets();
-    const ends pipe = ends::pipe(0);
-    ends::fill(stream.in);
-    int both[2];
-    REQUIRE(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, both) == 0);
-    auto none = [&](auto op) -> task<bool> {
-        const auto n = co_await std::move(op);
-        co_return n && *n == 0;
-    };
-    for (const int fd : {stream.out, pipe.in, both[0]}) { // nothing can be read
-        CHECK(loop.run_until(none(io.async_read_some(fd, {}))));
-    }
-    for (const int fd : {stream.out, pipe.out, both[1]}) {
-        CHECK(loop.run_until(none(io.async_write_some(fd, {}))));
-    }
-    std::array<char, 4> into{'x'};
-    CHECK(loop.run_until(none(io.async_read_some(both[0], {})))); // the empty message stays
-    CHECK(::recv(both[0], into.data(), into.size(), MSG_DONTWAIT) == 0);
-    CHECK(::recv(both[0], into.data(), into.size(), MSG_DONTWAIT) < 0);
-    test::close_file(both[0]);
-    test::close_file(both[1]);
-}
-
-TEST_CASE_METHOD(on_loop, "uring_driver: errors are the system's, and no signal is raised") {
->>>>>>> 91680054 (sched tests: helpers of uring_driver_test stand together):tests/sched/uring_driver_test.cpp
     ends e = ends::sockets(0);
     std::array<std::byte, 4> into{};
     auto both = [&](int fd, std::span<std::byte> buffer) -> task<std::array<std::error_code, 2>> {
@@ -254,39 +138,7 @@ TEST_CASE_METHOD(on_loop, "uring_driver: reads and writes a file at offsets") {
     close_file(version);
 }
 
-<<<<<<< HEAD:tests/io/uring_driver_test.cpp
 // ---- Operations that end early
-=======
-TEST_CASE_METHOD(on_loop, "uring_driver: connects and accepts, and reports a refusal") {
-    int door = listening();
-    const auto at = test::address_of(door);
-    const auto* const address = reinterpret_cast<const sockaddr*>(&at);
-    int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    auto accept = [&]() -> task<int> {
-        const auto made = co_await io.async_accept(door);
-        co_return made ? *made : -1;
-    };
-    auto connect = [&]() -> task<std::error_code> {
-        const auto made = co_await io.async_connect(client, address, sizeof at);
-        co_return made ? std::error_code() : made.error();
-    };
-    auto accepting = loop.spawn(accept());
-    loop.poll();
-    CHECK_FALSE(accepting.done());
-    CHECK_FALSE(loop.run_until(connect()));
-    int served = finish(loop, std::move(accepting));
-    REQUIRE(served >= 0);
-    CHECK(::send(client, "x", 1, 0) == 1);
-    char byte = 0;
-    CHECK(::recv(served, &byte, 1, 0) == 1);
-    close_file(served);
-    close_file(client);
-    close_file(door);
-    client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(loop.run_until(connect()) == std::errc::connection_refused);
-    close_file(client);
-}
->>>>>>> 91680054 (sched tests: helpers of uring_driver_test stand together):tests/sched/uring_driver_test.cpp
 
 TEST_CASE_METHOD(
     on_loop,
@@ -402,6 +254,8 @@ TEST_CASE("uring_driver: the end of an attachment ends all waits and operations"
     CHECK(e.rest() == "x");
 }
 
+// ---- Limits
+
 TEST_CASE("uring_driver: more operations than the ring has entries lose nothing",
           "[promise.uring-limits]") {
     uring_driver io(2); // and four completions
@@ -502,6 +356,8 @@ TEST_CASE(
     CHECK_FALSE(none.done);
 }
 
+// ---- Sockets, and load
+
 TEST_CASE("uring_driver: io_socket runs over it") {
     using socket = basic_io_socket<uring_driver>;
     uring_driver io;
@@ -544,7 +400,6 @@ TEST_CASE("uring_driver: io_socket runs over it") {
     CHECK_FALSE(finish(loop, std::move(serving)));
 }
 
-<<<<<<< HEAD:tests/io/uring_driver_test.cpp
 namespace {
 
 constexpr std::byte mix(std::size_t n) {
@@ -598,8 +453,6 @@ task<std::size_t> receive_all(uring_driver& io, int fd, std::uint32_t seed) {
 
 } // namespace
 
-=======
->>>>>>> 91680054 (sched tests: helpers of uring_driver_test stand together):tests/sched/uring_driver_test.cpp
 TEST_CASE("uring_driver: in a storm of time-outs each byte arrives once, in order",
           "[promise.kernel-buffers]") {
     constexpr std::size_t total = 1'000'000; // in each direction of each pair
