@@ -305,17 +305,16 @@ TEST_CASE("scheduler: tasks that a busy task has spawned or woken run on other w
             }
             REQUIRE(test::has_waiters(to_wake, static_cast<std::size_t>(children)));
         }
-        const bool told =
-            s.spawn([&] {
-                 if (made.empty()) {
-                     for (int i = 0; i < children; ++i) {
-                         made.push_back(s.spawn(end));
-                     }
-                 } else {
-                     to_wake.release(children);
-                 }
-                 return test::spin_until(all_ran);
-             }).join();
+        const bool told = s.spawn([&] {
+                               if (made.empty()) {
+                                   for (int i = 0; i < children; ++i) {
+                                       made.push_back(s.spawn(end));
+                                   }
+                               } else {
+                                   to_wake.release(children);
+                               }
+                               return test::spin_until(all_ran);
+                           }).join();
         stuck += told ? 0 : 1;
         test::join_all(made);
     }
