@@ -9,8 +9,9 @@
 /// promise has the member:
 ///
 /// - await_transform passes the operation on as an rvalue, or awaits the awaiter that operator
-///   co_await() returns. It may do so with a coroutine_handle<>, which hides the next two members.
-///   That of asio::awaitable admits operations of Asio only: interop/asio.hpp makes one.
+///   co_await() returns. If it awaits that awaiter with a coroutine_handle<>, the next two members
+///   are not found. asio::awaitable accepts operations of Asio only, so interop/asio.hpp makes one
+///   of a bide operation.
 /// - get_scheduler() returns an executor by reference or by pointer, or an executor_ref.
 /// - task_context(), if its result converts to a basic_task_context*, returns the task that the
 ///   coroutine is part of, or nullptr.
@@ -20,26 +21,28 @@
 /// Only the wait resumes the coroutine. Until then its owner neither resumes it nor reads its state.
 /// Without as_result(), await_resume() throws closed, stopped and timeout inside the coroutine.
 ///
-/// Destroys: a coroutine that waits may be destroyed, which cancels the wait; what was granted goes
-/// back. That holds for each async operation of the library, and for a coroutine or task whose child
-/// waits. It requires that no other thread is about to resume the coroutine. These threads are:
+/// Destroys: a coroutine that waits may be destroyed. This cancels the wait, and a grant goes back
+/// to the primitive. The same holds for each async operation of the library, and for a coroutine or
+/// task whose child waits. Requires: no other thread is about to resume the coroutine. The threads
+/// that may be about to resume it are:
 ///
-/// - A thread whose release, notification or close has let the wait through, until that call has
-///   returned. If it calls on this thread, the coroutine may be destroyed inside of that call.
+/// - A thread whose release, notification or close has granted the wait, until that call has
+///   returned. If this thread made that call, the coroutine may be destroyed inside of the call.
 /// - Without an executor: a thread that takes the coroutine over because the releaser blocks
-///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) from the stop or the time-out on. Both
-///   until the coroutine has suspended again.
-/// - With an executor: its threads. The coroutine may be destroyed on a thread that keeps the executor
-///   from running. What was posted for the coroutine must not run then.
+///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. Each of
+///   them is about to resume the coroutine until the coroutine has suspended again.
+/// - With an executor: the threads of that executor. The coroutine may be destroyed on a thread
+///   that keeps the executor from running. A resumption that was posted already must not run
+///   afterwards.
 ///
 /// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), a coroutine that is destroyed while a release
 /// on another thread resumes it is reported. Waits by callbacks need no such care
 /// (core/callback_wait.hpp).
 //
-// A releaser cannot say that it has returned: a coroutine that it has posted may have run to its end,
-// and its frame with the node may be gone. A callback_wait outlives the report of its releaser, because
-// its owner waits for it. A coroutine that did so would wait in each resumption for the releaser, which
-// may lose its processor between the post and the report.
+// Why the releaser does not report that it has returned: the coroutine that it has posted may have
+// ended, and the node in its frame may be destroyed. A callback_wait exists until its releaser has
+// reported, because its owner waits for the report. If coroutines did the same, each resumption
+// would wait for the releaser, which may be preempted between the post and the report.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -140,8 +143,8 @@ struct never_armed {
     void disarm() noexcept {}
 };
 
-// Moves a value out. An optional is moved in its two parts: they were written one by one just
-// before, and a load of both at once would wait until they are in the cache.
+// Moves a value out. An optional is moved in its two parts. They were written by two stores just
+// before, and one load of both would have to wait for these stores.
 template <class T> T move_out(T& from) { return std::move(from); }
 template <class T> std::optional<T> move_out(std::optional<T>& from) {
     if (from.has_value()) {
@@ -195,8 +198,8 @@ public:
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
     /// Ends the wait with errc::stopped when a stop is requested. It takes up to two tokens.
-    /// Throws: std::system_error if the service threads of bide cannot be started. Threads that
-    /// belong to no scheduler need these.
+    /// Throws: std::system_error if the service threads of bide cannot be started. Waits of threads
+    /// that belong to no scheduler need these threads.
     same<R, 1> with_stop(typename Platform::stop_token token) && {
         static_assert(Stops < 2, "a wait takes two stop tokens at most");
         detail::prepare_timers<Platform>();
@@ -230,8 +233,9 @@ public:
     }
 
     /// Resumes the coroutine on `s`, whatever its own executor is.
-    /// Requires: `s` lives until then. A strand, a run_loop, a poll_executor or an executor of Asio
-    /// that ends before terminates with a message; a scheduler does not check it.
+    /// Requires: `s` exists until the coroutine resumes. If a strand, a run_loop, a poll_executor
+    /// or an executor of Asio is destroyed earlier, the program terminates with a message. A
+    /// scheduler does not check this.
     template <executor S> basic_async_op resume_on(S& s) && noexcept {
         basic_async_op op(std::move(*this));
         op.executor_ = s;
@@ -284,14 +288,15 @@ private:
 
 // ---- The awaiter
 //
-// The awaiter lies in the frame of the coroutine and has the node that is queued. The steps of a wait:
+// The awaiter lies in the frame of the coroutine and contains the node that is queued. The steps of
+// a wait:
 //
 //   await_ready     tries; an operation that can complete immediately does so, even after a stop
-//   budget          after many operations in one run of its task (detail/worker_host.hpp), other
-//                   tasks run first; the task keeps no lock and no item meanwhile. If it is cancelled
-//                   by then, the outcome is stopped
-//   inner job       if the operation waits for a job that is the next one of this thread, that job runs
-//                   inside of this one: see below
+//   budget          if the task has completed many operations in one run (detail/worker_host.hpp),
+//                   other tasks run first. The task holds no lock and no item meanwhile. If the task
+//                   is cancelled meanwhile, the outcome is stopped
+//   inner job       if the operation waits for a job, and this job is the next one of this thread,
+//                   the job runs inside of the running one: see below
 //   await_suspend   arms the time-out and the stop callback, then queues the node. That is the last
 //                   step: afterwards another thread may resume the coroutine, and destroy the frame
 //   granted         the holder of the primitive's lock decides, releases the lock, publishes, and
@@ -300,27 +305,30 @@ private:
 //   stop, time-out, cancelled task
 //                   cancel() under the lock of the primitive. If the node is queued, cancel() takes
 //                   it out and decides the outcome. If it is granted, nothing happens. If it is not
-//                   queued yet, enqueue() refuses it. A cancelled task does not leave a wait for its
-//                   own children: it cancels these, and resumes when they have ended
+//                   queued yet, enqueue() refuses it. A cancelled task that waits for its own
+//                   children cancels the children, and resumes when they have ended
 //   await_resume    disarms first: when it returns, no thread has a pointer into the frame
-//   destroyed       while suspended: disarms and cancels; a grant is given back. This thread forgets
-//                   the coroutine. No other thread may be about to resume it (core/async_op.hpp)
+//   destroyed       while suspended: disarms and cancels; a grant is given back. The coroutine is
+//                   taken out of the lists of this thread. No other thread may be about to resume
+//                   it (core/async_op.hpp)
 //
-// The inner job. If a task awaits another task, which is the next job of its thread, then the host of both
-// (detail/worker_host.hpp) may run that job at once, before the wait begins. If the inner job ends, the
-// awaiting task continues, and its wait took no queue, no wake and no atomic operation. If the inner
-// job waits, the awaiting task waits for it as for any other.
+// The inner job. Assume that a task awaits another task, which is the next job of its thread. The
+// host of both tasks (detail/worker_host.hpp) may run that job at once, before the wait begins. If
+// the inner job ends, the awaiting task continues, and its wait needed no queue, no wake and no
+// atomic operation. If the inner job waits, the awaiting task waits for the inner job as for any
+// other one.
 //
-// The order of the jobs stays the same. The awaited job was the next one, and the awaiting task
-// continues behind all jobs that are queued at the end of the awaited one. A cancellation works as
-// before, too: if the task is cancelled before the inner job runs, or by it, its wait is stopped. Only
-// a wait without limits has an inner job, because the limits are not armed meanwhile.
+// The order of the jobs stays the same. The awaited job was the next one. The awaiting task
+// continues after all jobs that are queued when the awaited one ends. A cancellation works as
+// without an inner job: if the task is cancelled before the inner job runs, or by the inner job,
+// its wait is stopped. Only a wait without limits has an inner job, because limits are not armed
+// while the inner job runs.
 //
-// The inner job may block its thread, and the host may run other jobs meanwhile, inside of the inner
-// one. Those may make the awaiting task go on, by a cancellation. So the host tells each awaiting task
-// before, from the innermost one out, and the task then begins its wait (begin_wait). When the inner
-// job returns, its awaiting task may have gone on or be destroyed: only inner_wait is accessed, which
-// lies on the stack.
+// The inner job may block its thread, and the host may then run other jobs inside of the inner one.
+// Those jobs may cancel the awaiting task, so that it continues. So before the host runs them, it
+// tells each awaiting task, the innermost one first, and the task then begins its wait
+// (begin_wait). When the inner job returns, its awaiting task may have continued or may be
+// destroyed. So after the inner job, only inner_wait is accessed, which lies on the stack.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
@@ -356,7 +364,8 @@ public:
 
     /// Queues the wait.
     /// Returns: true if the coroutine stays suspended.
-    // Not inlined: nothing of it may lie in the frame, which another thread may destroy meanwhile.
+    // Not inlined: its local variables must not lie in the frame, which another thread may destroy
+    // while this function runs.
     template <class Promise>
     BIDE_NOINLINE bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
         BIDE_CHECKED(note_owner(h); if (ready_ != wait_status::waiting) { return false; })
@@ -423,8 +432,9 @@ private:
         inner_wait(awaiter& whose, std::coroutine_handle<Promise> waiting) noexcept
             : inner_job{waker(&on_wait, this)}, of(whose), coroutine(waiting) {}
 
-        // Runs the job that completes the wait, if it has not run. Returns false if the host does not
-        // do that, or if the coroutine is not the task that runs here, or is cancelled.
+        // Runs the job that completes the wait, if it has not run yet. Returns false if the host
+        // did not run it, if the coroutine is not part of the task that runs here, or if that task
+        // is cancelled.
         bool runs() noexcept {
             if constexpr (!std::is_void_v<Promise>) {
                 const auto& here = worker_local<Platform>::get();
@@ -447,7 +457,7 @@ private:
         }
     };
 
-    // The other tasks have run.
+    // The other tasks have run, after the budget was spent.
     static void on_turn(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
         me.take_turn(me.wait_.begin_turn());
@@ -511,8 +521,8 @@ private:
         return false;
     }
 
-    // The inner job is over, or waits. Returns false if the coroutine stays suspended: it waits too, or
-    // the jobs run first that the inner job has made runnable.
+    // Called when the inner job has ended or waits. Returns false if the coroutine stays suspended:
+    // it waits too, or the jobs that the inner job has made runnable run first.
     template <class Promise> bool goes_on(inner_wait<Promise>& after) noexcept {
         if (!after.others_queued && !after.context->is_cancelled() &&
             (ready_ = op_.ops_->try_now(op_.target_)) != wait_status::waiting) {

@@ -10,10 +10,11 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Waits for another thread that is between two steps, a few instructions apart. That thread may
-/// have been preempted there. Each call waits longer: the first 6 calls pause, the next 194 yield,
-/// the later ones sleep for 50 us, because a waiter of higher priority could otherwise keep the
-/// other thread from running. The caller checks its condition between the calls.
+/// Waits for another thread that is between two steps, which are a few instructions apart. That
+/// thread may be preempted between these steps. Each call waits longer: the first 6 calls pause,
+/// the next 194 calls yield, and later calls sleep for 50 us. Without the sleep, a waiter of higher
+/// priority could keep the other thread from running. The caller checks its condition between the
+/// calls.
 template <class Platform> class basic_backoff {
 public:
     /// Pauses, yields or sleeps once.

@@ -3,24 +3,25 @@
 #define BIDE_CORE_CALLBACK_WAIT_HPP
 
 /// \file
-/// Waits for any operation of bide without a thread and without a coroutine: a function is called
-/// when the operation is complete. Event loops of other libraries wait in this way.
+/// Waits for any operation of bide by a callback: a function is called when the operation is
+/// complete. No thread and no coroutine waits. Event loops of other libraries use it.
 //
-// The wait is a node in the queue of its primitive, as that of a thread or of a coroutine is. What is
-// added here is the end of the call. A releaser publishes the outcome first and then calls the waker,
-// so the owner could destroy what the waker uses while the waker still runs. So the releaser reports
-// the end of the call, in its last access to the wait, and the owner waits for that report
-// [callback_wait.call]:
+// The wait is a node in the queue of its primitive, like the wait of a thread or of a coroutine. It
+// also records when the call of the waker has ended. A releaser publishes the outcome and then
+// calls the waker. So the owner could destroy the objects that the waker uses while the waker runs.
+// Therefore the releaser reports the end of the call, in its last access to the wait, and the owner
+// waits for that report [callback_wait.call]:
 //
 //   caller_      meaning
 //   nullptr      No call has begun.
 //   a mark       The thread with that mark runs the waker (core/detail/thread_mark.hpp).
 //   ended        The call has returned. No thread but the owner accesses the wait.
 //
-// There are two exceptions. If the owner is the caller, because it takes, cancels or destroys the wait
-// inside of the waker, it waits for nothing: it sets `*left_`, and the caller then accesses the wait
-// no more. If the owner runs inside of the waker of another wait, which the same release has decided,
-// it takes its node out of that release, and its waker does not run.
+// There are two exceptions. First, the owner may take, cancel or destroy the wait inside of the
+// waker. Then the owner waits for no report. It sets `*left_`, and the caller of the waker does not
+// access the wait again. Second, the owner may run inside of the waker of another wait that the
+// same release has decided. Then the owner takes its node out of that release, and its waker does
+// not run.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/backoff.hpp>
@@ -44,8 +45,9 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// A wait for an operation whose value is a T, by a callback. It takes the operations that coroutines
-/// await: of a semaphore, a lock, an event, a channel, a select, a join handle, a driver, a sleep.
+/// Waits by a callback for an operation whose value is a T. It accepts the operations that
+/// coroutines await: those of a semaphore, a lock, an event, a channel, a select, a join handle or
+/// a driver, and a sleep.
 ///
 /// \code
 /// bide::callback_wait<std::optional<int>> next(bide::waker(&wake_loop, &loop));
@@ -54,14 +56,15 @@ namespace bide::inline BIDE_ABI {
 /// if (next.is_complete()) handle(next.take().value());
 /// \endcode
 ///
-/// The wait stands in the same queue as threads and coroutines, and nothing is allocated. What was
-/// granted and not taken goes back: a permit is released, a lock is unlocked, an item is offered to the
-/// next receiver.
+/// The wait stands in the same queue as the waits of threads and coroutines. It allocates nothing.
+/// A grant that the owner does not take goes back: a permit is released, a lock is unlocked, an
+/// item is offered to the next receiver.
 ///
-/// Not for the waits of a condition_variable, whose predicate needs a thread or a coroutine. The
-/// executor of resume_on() has no effect.
-/// Thread safety: one thread at a time calls the functions: the owner. The waker may be the owner.
-/// Destroys: cancels the wait, as cancel() does, and gives back what was not taken.
+/// It does not accept waits of a condition_variable, because their predicate needs a thread or a
+/// coroutine. The executor of resume_on() has no effect.
+/// Thread safety: one thread at a time calls the functions. It is called the owner. The waker may
+/// be the owner.
+/// Destroys: cancels the wait, as cancel() does, and gives back a grant that was not taken.
 template <class T, class Platform> class basic_callback_wait {
     using R = as_result_t<T>;
     using ops = wait_ops<R, Platform>;
@@ -74,12 +77,13 @@ public:
     /// The type that take() returns.
     using result_type = R;
 
-    /// Constructs a wait that calls `wake` each time that it has begun and is complete.
+    /// Constructs a wait. Each time that it was begun and is complete, it calls `wake`.
     ///
-    /// `wake` runs on the thread that completes the operation, which holds no lock of bide; on a
-    /// time-out, on the thread of bide's timers. It may call any function of this wait and of others,
-    /// and may destroy this wait. It must not block for long: the releaser waits for it. The wakers of
-    /// the waits that it lets through run after it (core/waker.hpp).
+    /// `wake` runs on the thread that completes the operation. That thread holds no lock of bide.
+    /// After a time-out, it is the thread of bide's timers. `wake` may call any function of this
+    /// wait and of other waits, and may destroy this wait. It must not block for long, because the
+    /// releaser waits until `wake` returns. If `wake` completes other waits, their wakers run after
+    /// it (core/waker.hpp).
     explicit basic_callback_wait(waker wake) noexcept
         : wake_(wake), node_(1, waker(&on_complete, this)) {}
     basic_callback_wait(const basic_callback_wait&) = delete;
@@ -91,8 +95,8 @@ public:
         }
     }
 
-    /// Begins to wait. A time-out, a deadline and stop tokens of the operation end the wait as they end
-    /// that of a coroutine. A result that was not taken before is given back first.
+    /// Begins to wait. A deadline and the stop tokens of the operation end the wait, as they end
+    /// the wait of a coroutine. If an earlier result was not taken, it is given back first.
     /// Returns: true if the wait is complete already; the waker does not run. If false, the waker runs
     /// once, possibly before this function has returned, unless cancel() ends the wait.
     /// Requires: the wait has not begun, or is complete; otherwise terminates. The primitive exists
@@ -101,23 +105,23 @@ public:
         requires std::is_same_v<as_result_t<U>, R>
     bool begin(basic_async_op<U, Platform, Stops> op) noexcept;
 
-    /// Returns true if the wait has begun and is over: take() has the result.
+    /// Returns true if the wait has begun and is complete. Then take() returns the result.
     /// Memory order: a true result is an acquire, as the return of the blocking operation is.
     bool is_complete() const noexcept { return begun_ && node_.is_complete(); }
 
-    /// Ends the wait. It is complete afterwards: if this call has ended it, take() returns
-    /// errc::stopped, with the item of a send.
-    /// Returns: true if this call has ended the wait, or if no wait has begun. False if the wait was
-    /// complete: take() returns what was granted.
+    /// Ends the wait. The wait is complete afterwards. If this call has ended it, take() returns
+    /// errc::stopped; for a send, with the item.
+    /// Returns: true if this call has ended the wait, or if no wait has begun. False if the wait
+    /// was complete: take() returns its result.
     /// Blocks: while the waker runs on another thread. After the return it does not run.
-    /// Requires: the waker waits for nothing that the caller holds.
+    /// Requires: the waker does not wait for a lock that the caller holds.
     bool cancel() noexcept;
 
     /// Returns the result. The wait may begin again.
     /// Blocks: while the waker runs on another thread. After the return it does not run.
-    /// Throws: what making the result throws, as with co_await.
-    /// Requires: is_complete(); otherwise terminates. The waker waits for nothing that the caller
-    /// holds.
+    /// Throws: what co_await of the operation would throw.
+    /// Requires: is_complete(); otherwise terminates. The waker does not wait for a lock that the
+    /// caller holds.
     R take();
 
 private:

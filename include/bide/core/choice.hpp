@@ -3,7 +3,7 @@
 #define BIDE_CORE_CHOICE_HPP
 
 /// \file
-/// Lets exactly one of several waits happen: the cases of a select share a choice.
+/// Lets exactly one of several waits complete: the cases of a select share a choice.
 //
 // The state is one word:
 //
@@ -15,8 +15,9 @@
 // releaser that meets the claim of another waits until that claim ends. It must not skip the case:
 // if the claim were abandoned, the case would sleep although its item is there.
 //
-// No deadlock: a releaser that holds a claim waits for nothing, except for the second claim if two
-// choices meet; these two are claimed in the order of their addresses.
+// There is no deadlock. A releaser that holds a claim waits for nothing, with one exception: if a
+// sender and a receiver both have a choice, it waits for the second claim. It claims the two
+// choices in the order of their addresses.
 
 #include <bide/core/config.hpp>
 
@@ -40,7 +41,7 @@ public:
     basic_choice(const basic_choice&) = delete;
     basic_choice& operator=(const basic_choice&) = delete;
 
-    /// Claims the choice: no other releaser decides until commit() or abandon().
+    /// Claims the choice. Until commit() or abandon(), no other releaser can decide it.
     /// Blocks: while another releaser holds the claim.
     /// Returns: false if the choice is decided.
     bool claim() noexcept {
@@ -63,7 +64,8 @@ public:
     void abandon() noexcept { lock::release(word_); }
 
     /// Returns whether the choice is decided.
-    // Order: relaxed; the decision carries no data, its publication does [waiter.outcome].
+    // Order: relaxed; the decision carries no data. The publication of the outcome does
+    // [waiter.outcome].
     bool is_decided() const noexcept {
         return (word_.load(std::memory_order_relaxed) & decided) != 0;
     }

@@ -65,7 +65,8 @@
 
 // GCC makes the transfer a tail call only at -O2 and above, and not under ASan or TSan. Without the
 // tail call, a loop over ready children overflows the stack. No predefined macro tells -O1 from
-// -O2. So GCC gets the trampoline, unless the user knows the flags and defines this to 1.
+// -O2. So GCC gets the trampoline by default. A user that compiles with such flags may define this
+// to 1.
 /// 1 if a step from one coroutine into another is a tail call.
 #if !defined(BIDE_SYMMETRIC_TRANSFER)
 #if defined(__clang__) || defined(_MSC_VER)
@@ -159,8 +160,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Keeps two objects apart that different threads write: two cache lines of 64 bytes, because an
-/// adjacent-line prefetcher fetches lines in pairs.
+/// The distance between two objects that different threads write. It is two cache lines of 64
+/// bytes, because an adjacent-line prefetcher fetches lines in pairs.
 // std::hardware_destructive_interference_size is missing in clang 14, and g++ warns about it.
 inline constexpr int cache_line_pair = 128;
 

@@ -6,10 +6,10 @@
 /// Represents the end of a wait in absolute nanoseconds.
 ///
 /// Conversions saturate: a duration that no clock can hold becomes never(), a negative duration
-/// becomes poll(). Waits sleep on the steady clock. Any other clock can be adjusted back and
-/// forward. A wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then
-/// reads the clock again. So if the clock is adjusted past the deadline, the wait ends within 1 s.
-/// It never ends before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
+/// becomes poll(). Waits sleep on the steady clock. Any other clock can be set back or forward. A
+/// wait for a deadline on such a clock sleeps for at most 1 s (recheck_ns) and then reads the clock
+/// again. So if the clock is set past the deadline, the wait ends within 1 s. The wait never ends
+/// before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -163,8 +163,7 @@ public:
     /// adjusted: 1 s.
     static constexpr std::int64_t recheck_ns = 1'000'000'000;
 
-    /// Returns the steady time at which the deadline passes, unless its own clock is adjusted
-    /// before.
+    /// Returns the steady time at which the deadline passes if its own clock is not adjusted.
     std::int64_t steady_ns() const noexcept {
         if (other_clock_ == nullptr) {
             return ns_ < 0 ? 0 : ns_;

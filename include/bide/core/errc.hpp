@@ -3,7 +3,7 @@
 #define BIDE_CORE_ERRC_HPP
 
 /// \file
-/// Defines why an operation failed: an error code, and the exceptions that carry it.
+/// Defines the error codes of operations, and the exceptions that carry them.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -110,8 +110,8 @@ errc code_of(const E& e) noexcept {
 
 inline std::error_code code_of(const std::error_code& e) noexcept { return e; }
 
-// Returns the exception that carries `e`. The first call makes it, and it is never destroyed. Its
-// copies share its text, so a throw needs no memory for the text.
+// Returns the exception that carries `e`. The first call makes the exception, and it is never
+// destroyed. Its copies share its text, so a throw needs no memory for the text.
 // Throws: std::bad_alloc on the first call.
 template <class Error> const Error& error_of(errc e) {
     alignas(Error) static std::byte place[sizeof(Error)];

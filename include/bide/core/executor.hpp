@@ -21,8 +21,9 @@ namespace detail {
 
 class executor_users; // executor_users.hpp
 
-// Turns a list of runnables around, which leads from the newest one down to `end`. Returns the oldest
-// one, whose `next` leads up to the newest one; nullptr: the list is empty.
+// Reverses a list of runnables. The list leads by `next` from the newest runnable to the oldest
+// one, behind which stands `end`. Returns the oldest runnable, from which `next` then leads to the
+// newest one. If the list is empty, returns nullptr.
 inline runnable* oldest_first(runnable* newest, const runnable* end = nullptr) noexcept {
     runnable* oldest = nullptr;
     for (runnable* r = newest; r != nullptr && r != end;) {
@@ -56,8 +57,8 @@ public:
     /// Refers to no executor.
     constexpr executor_ref() noexcept = default;
 
-    /// Refers to `of`. If it has a member executor() that returns an executor_ref, refers to that
-    /// one.
+    /// Refers to `of`. If `of` has a member executor() that returns an executor_ref, refers to the
+    /// executor of that reference instead.
     template <executor S>
         requires(!std::is_same_v<std::remove_cv_t<S>, executor_ref>)
     executor_ref(S& of) noexcept {
@@ -79,12 +80,12 @@ public:
     /// Returns whether it refers to an executor.
     explicit operator bool() const noexcept { return how_ != nullptr; }
 
-    /// Posts `r`. Does not access `r` after it may have run.
-    /// Requires: it refers to an executor; `r` lives until it is run.
+    /// Posts `r`. Does not access `r` after the post, because `r` may have run.
+    /// Requires: this object refers to an executor; `r` exists until it is run.
     void post(runnable& r) const noexcept { how_->post(object_, r); }
 
-    /// Returns the count of what is to resume on the executor, for the library. Returns nullptr if the
-    /// executor has none, or if this refers to no executor.
+    /// Returns the counter of the executor's users (detail/executor_users.hpp), for the library.
+    /// Returns nullptr if the executor has no counter, or if this object refers to no executor.
     detail::executor_users* users() const noexcept {
         return how_ != nullptr && how_->users != nullptr ? how_->users(object_) : nullptr;
     }
@@ -128,9 +129,9 @@ private:
     const operations* how_ = nullptr;
 };
 
-/// Returns the executor of a coroutine's promise: promise.get_scheduler(), which returns an
-/// executor by reference, a pointer to one (nullptr: none), or an executor_ref. Refers to none if
-/// the promise has no such member.
+/// Returns the executor of a coroutine's promise. promise.get_scheduler() returns an executor by
+/// reference, a pointer to an executor (nullptr: none), or an executor_ref. If the promise has no
+/// such member, the result refers to none.
 template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
     if constexpr (requires { promise.get_scheduler(); }) {
         using named = decltype(promise.get_scheduler());

@@ -3,15 +3,15 @@
 #define BIDE_CORE_FUTEX_HPP
 
 /// \file
-/// Sleeps until a word changes, by the system's wait on an address: Linux futex(2), private, with
-/// absolute monotonic deadlines; Windows WaitOnAddress; macOS os_sync_wait_on_address; elsewhere a
-/// hashed table of mutexes and condition variables.
+/// Sleeps until a word changes, by the system's wait on an address. Linux: private futex(2) with
+/// absolute monotonic deadlines. Windows: WaitOnAddress. macOS: os_sync_wait_on_address. Elsewhere:
+/// a hash table of mutexes and condition variables.
 ///
 /// A wait may return for no reason, but no wake is lost: the waker changes the word before it calls
 /// futex_wake(), and the waiter compares the word and falls asleep in one step.
 //
-// No waiters are counted here: the waker always makes the call. atomic::notify_one of libstdc++ 12
-// skips the call on a hidden count and loses wakes.
+// Waiters are not counted here: the waker always makes the system call. atomic::notify_one of
+// libstdc++ 12 counts waiters, skips the call if the count is zero, and loses wakes.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -53,9 +53,9 @@ simulated_machine::sleep_end simulated_wait(simulated_machine& in,
 
 /// Sleeps while the word holds `expected`. If the word has 64 bits, at least its low half is
 /// compared. If the caller is a worker that runs a task, or a resumer (core/timer.hpp), another
-/// thread takes over its work meanwhile. The coroutines that this thread was about to resume are
-/// handed over, too (core/wake_scope.hpp). If the caller runs inside of a waker, the wakers behind it run
-/// first (core/waker.hpp).
+/// thread takes over its work meanwhile. That thread also resumes the coroutines that the caller
+/// was about to resume (core/wake_scope.hpp). If the caller runs inside of a waker, the later
+/// wakers of the release run before the sleep (core/waker.hpp).
 ///
 /// Blocks: until a wake, a change of the word before the sleep, or the deadline. May return early.
 /// Returns: false if the deadline has passed, else true.

@@ -21,11 +21,11 @@
 // other waiters may still sleep. The lock is held for tens of nanoseconds, so a waiter pauses
 // before it sleeps. It never yields.
 //
-// Between two reads it pauses four times as long as before: 16, 64, 256 and then 1,024 pauses. Each
-// read takes the cache line from the holder, and so does each acquisition. Two threads that take
-// turns pay for the lines of the word and of the queue each time; a thread that stays away for
-// longer leaves them to the other one for many operations. It sleeps after 2,384 pauses, which take
-// 25 to 60 us on x86-64.
+// Between two reads the waiter pauses four times as long as before: 16, 64, 256 and then 1,024
+// pauses. Each read and each acquisition takes the cache line from the holder. If two threads
+// alternate, each acquisition also moves the cache lines of the queue. If one of them pauses for
+// longer, the other one keeps these lines for many operations. The waiter sleeps after 2,384
+// pauses, which take 25 to 60 us on x86-64.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -55,8 +55,8 @@ template <class Platform, class Word> struct lock_bits {
         // Order: relaxed; the CAS decides.
         Word seen = word.load(std::memory_order_relaxed);
         if ((seen & held) == 0) {
-            // Order: acquire [lock_bits.release]; what the last holder wrote. Failure: relaxed, the
-            // slow path reads again.
+            // Order: acquire [lock_bits.release]; sees what the last holder wrote. Failure:
+            // relaxed, the slow path reads again.
             if (word.compare_exchange_weak(seen, seen | held, std::memory_order_acquire,
                                            std::memory_order_relaxed)) {
                 return seen | held;
@@ -81,12 +81,12 @@ template <class Platform, class Word> struct lock_bits {
         wake_after(&word, word.exchange(next, std::memory_order_release));
     }
 
-    /// Releases the lock of a word that has no other bits. On x86-64, release() is a loop around a
-    /// CAS, and this is one exchange.
+    /// Releases the lock of a word that has no other bits. On x86-64 this is one exchange, while
+    /// release() is a loop around a CAS.
     static void release_plain(atomic& word) noexcept { release_as(word, 0); }
 
-    /// Wakes one waiter if `old` has `parked`. `old` is what the step that released the lock
-    /// returned. Uses the address only.
+    /// Wakes one waiter if `old` contains `parked`. `old` is the value that the releasing
+    /// read-modify-write returned. Uses the address of the word only.
     static void wake_after(const atomic* word, Word old) noexcept {
         if ((old & parked) != 0) {
             Platform::futex_wake(word, 1);
@@ -107,8 +107,8 @@ private:
             // Order: relaxed; the CAS decides.
             Word seen = word.load(std::memory_order_relaxed);
             if ((seen & held) == 0) {
-                // Order: acquire [lock_bits.release]; what the last holder wrote. Failure: relaxed,
-                // the loop reads again.
+                // Order: acquire [lock_bits.release]; sees what the last holder wrote. Failure:
+                // relaxed, the loop reads again.
                 if (word.compare_exchange_weak(seen, seen | mark, std::memory_order_acquire,
                                                std::memory_order_relaxed)) {
                     return seen | mark;

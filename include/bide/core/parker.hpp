@@ -12,7 +12,7 @@
 //   notified   There is a token for the owner.
 //   (else)     Never.
 //
-// Both sides decide by what their read-modify-write returned:
+// Both sides decide by the value that their read-modify-write returned:
 //
 //   owner:     CAS empty -> parked    sleep while parked      exchange -> empty
 //   notifier:  exchange -> notified   wake if it was parked

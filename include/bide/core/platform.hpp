@@ -71,7 +71,7 @@ using futex_word = std::uint32_t;
 
 namespace detail {
 
-// Takes the place of the clock, of chance and of sleep on a thread that simulates (test/scheduler.hpp),
+// Replaces the clock, random numbers and sleeping on a thread that simulates (test/scheduler.hpp),
 // so that a run can be repeated.
 class BIDE_SHARED simulated_machine {
 public:
@@ -80,9 +80,9 @@ public:
     // Returns 64 random bits.
     virtual std::uint64_t random() noexcept = 0;
 
-    // The calling thread is about to sleep until is_over(of) returns true, or until a steady time.
-    // Simulates until then. `idle`: nothing is left to simulate, so only another thread can wake the
-    // caller.
+    // Called when the calling thread is about to sleep until is_over(of) returns true, or until a
+    // steady time. Simulates until then. If nothing is left to simulate, returns `idle`: only
+    // another thread can wake the caller.
     enum class sleep_end { woken, timed_out, idle };
     using condition = bool (*)(const void* of) noexcept;
     virtual sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept = 0;
@@ -143,7 +143,8 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
     /// Orders as std::atomic_thread_fence() does.
     static void fence(std::memory_order order) noexcept { std::atomic_thread_fence(order); }
 
-    /// Orders as a seq_cst fence does, against heavy fences of other threads only. Costs nothing.
+    /// Acts as a seq_cst fence, but only towards threads that run a heavy fence. It emits no
+    /// instruction.
     // Order: seq_cst, for the compiler.
     static void light_fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
@@ -218,8 +219,8 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
         return value;
     }
 
-    /// Returns a second T of this thread, cheaper to find. A coroutine uses the reference only
-    /// before its next suspension point.
+    /// Returns another T of this thread. It is found faster than the T of local(). A coroutine must
+    /// not use the reference after its next suspension point.
     // Inlined if the compiler knows that a coroutine may resume on another thread.
     template <class T> BIDE_NEAR_LOCAL static T& near_local() noexcept {
         static constinit thread_local T value{};

@@ -61,8 +61,9 @@ struct nothing {
 };
 template <class T> using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
 
-// Whether an Other, which is a result and whose value and error are passed as a U and a G, converts to a
-// result<T, E>. If the Other itself makes a T, that T is the value.
+// True if Other, a result type, converts to a result<T, E>. The conversion passes the value of
+// Other as a U and its error as a G. If a T can be made of the Other object itself, that T is the
+// value.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<std::remove_cvref_t<Other>, result<T, E>> && std::is_constructible_v<E, G> &&
@@ -246,8 +247,8 @@ private:
 /// Deduces the type of the error.
 template <class E> unexpected(E) -> unexpected<E>;
 
-/// Holds a T or an E. A result<void, E> holds success or an E. It can be assigned if a move of the
-/// error does not throw. An assignment that throws leaves it unchanged.
+/// Holds a T or an E. A result<void, E> holds success or an E. A result can be assigned if a move
+/// of its error does not throw. If an assignment throws, the result is unchanged.
 template <class T, class E>
 class [[nodiscard]] result : public detail::result_storage<detail::stored<T>, E> {
     static constexpr bool has_no_value = std::is_void_v<T>;
@@ -306,8 +307,8 @@ public:
         result(unexpected<G>&& cause) noexcept(std::is_nothrow_constructible_v<E, G>)
         : base(unexpect, std::move(cause).error()) {}
 
-    /// Converts the value or the error of another result. If the other result itself makes a T, that T
-    /// is the value.
+    /// Converts the value or the error of another result. If a T can be made of the other result
+    /// object itself, that T is the value.
     template <class U, class G>
         requires detail::converts_to<T, E, const result<U, G>&, const detail::stored<U>&, const G&>
     constexpr explicit(is_explicit<const detail::stored<U>&, const G&>)

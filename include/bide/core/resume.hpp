@@ -8,8 +8,8 @@
 // `co_await child` must not use stack, however often it runs: the awaiter returns the child's
 // handle and the compiler tail-calls it. If the compiler does not (BIDE_SYMMETRIC_TRANSFER 0),
 // transfer() leaves the handle with the loop that resumed this thread's current coroutine, and
-// returns a no-op. The stack unwinds to that loop, which resumes the handle. If other code than
-// bide's resumed the coroutine, there is no loop; transfer() then runs one itself.
+// returns a no-op. The stack unwinds to that loop, which resumes the handle. If code outside of
+// bide resumed the coroutine, there is no such loop. transfer() then runs the loop itself.
 
 #include <bide/core/config.hpp>
 #include <bide/core/wake_scope.hpp>
@@ -35,8 +35,8 @@ struct transfer_loop {
         last = &n;
     }
 
-    // Resumes `to`, and then each handle that is pushed meanwhile. Does not access a node after its
-    // handle was taken; its `next` is nullptr then.
+    // Resumes `to`, and then each handle that is pushed meanwhile. When it takes the handle of a
+    // node, it sets the node's `next` to nullptr. It does not access that node afterwards.
     template <class Platform> void run(std::coroutine_handle<> to) noexcept {
         transfer_loop* const outer = exchange_current<Platform>(this);
         while (to) {

@@ -6,15 +6,15 @@
 /// Decides how long a waiter spins before it sleeps.
 //
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. If two threads
-// take turns, the longest step is to wake the partner that sleeps. It consists of the call, and of
-// the time until the partner runs, which is 1.5 to 2 times as long as the call. A waiter that spins
-// for less than that falls asleep just before its partner hands back. The partner must then wake
-// it, and the same happens on the other side: two threads that have fallen asleep once stay asleep.
-// The budget is therefore 5/2 of the cost of a wake for its caller. That cost is measured where
-// wakes are made, and the budget stays within [2, 20] us.
+// hand work to each other, the longest step is the wake of the partner that sleeps. The wake
+// consists of the call, and of the time until the partner runs, which is 1.5 to 2 times as long as
+// the call. A waiter that spins for a shorter time falls asleep just before its partner hands back.
+// The partner must then wake it, and falls asleep itself in the same way. So two threads that have
+// fallen asleep once would sleep in each round. The budget is therefore 5/2 of the cost of the wake
+// call. That cost is measured where wakes are made, and the budget stays within [2, 20] us.
 //
-// With a single processor no change can come during a spin, so no thread spins. If the spins of a
-// thread failed a few times in a row, it skips some.
+// With a single processor no change can come during a spin, so no thread spins. If several spins of
+// a thread failed in a row, the thread skips some of the next spins.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -27,8 +27,8 @@ namespace bide::inline BIDE_ABI {
 template <class Platform> class BIDE_SHARED basic_spin {
 public:
     /// Calls `done()` until it returns true or the budget is spent. The budget is at least
-    /// `least_ns` nanoseconds, even if the thread's last spins failed: for a change that is likely to
-    /// come within that time.
+    /// `least_ns` nanoseconds, even if the last spins of the thread failed. Set `least_ns` if the
+    /// change is likely to come within that time.
     /// Requires: done() only reads. The call that returns true may also write.
     /// Returns: the last answer of done().
     template <class Done> static bool until(Done&& done, std::int64_t least_ns = 0) noexcept {
@@ -64,7 +64,7 @@ public:
         }
     }
 
-    /// Calls `done()` 5 times within about 0.5 us, with growing pauses. It is for a change that
+    /// Calls `done()` 5 times within about 0.5 us, with growing pauses. Use it for a change that
     /// another thread is about to make.
     /// Returns: true if done() returned true.
     template <class Done> static bool spin_once(Done&& done) noexcept {
@@ -83,8 +83,8 @@ public:
         return false;
     }
 
-    /// Pauses for about 0.3 us and then 0.7 us, and calls `done()` after each. It is for a change
-    /// of which another thread makes many: fewer looks take its cache lines less often.
+    /// Pauses for about 0.3 us and then 0.7 us, and calls `done()` after each. Use it if another
+    /// thread makes such changes often: fewer reads take fewer cache lines from that thread.
     /// Returns: true if done() returned true.
     template <class Done> static bool spin_apart(Done&& done) noexcept {
         if constexpr (!Platform::model) {
@@ -102,8 +102,8 @@ public:
         return false;
     }
 
-    /// Yields up to `times` times and calls `done()` after each. It is for a change by a thread
-    /// that has no processor yet.
+    /// Yields up to `times` times and calls `done()` after each. Use it for a change by a thread
+    /// that does not run on a processor yet.
     /// Returns: true if done() returned true.
     template <class Done> static bool yielding(Done&& done, int times) noexcept {
         if constexpr (!Platform::model) {

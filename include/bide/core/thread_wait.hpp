@@ -30,7 +30,7 @@ template <class Q, class Platform> struct thread_wait {
     /// A node in the queue.
     using waiter = basic_waiter<Platform>;
 
-    /// Waits for `amount` until the deadline. The caller has tried without a wait before.
+    /// Waits for `amount` until the deadline. The caller has tried before without waiting.
     /// Blocks: until the wait is decided. If the deadline is deadline::poll(), does not block.
     /// Returns: the outcome; timed_out if the deadline is deadline::poll().
     BIDE_NOINLINE static wait_status until(Q& queue, std::ptrdiff_t amount, deadline end) noexcept {
@@ -63,7 +63,8 @@ template <class Q, class Platform> struct thread_wait {
         BIDE_CHECKED(const detail::noted_wait<Platform> noted(
                          &w, detail::subject_of_queue(queue, amount), token.stop_possible());)
         // Runs on the thread that requests the stop; immediately if the stop was requested already.
-        // The wait, and so the primitive, stays until it has returned: see the end of `callback`.
+        // The primitive exists until this function has returned, because the destructor of
+        // `callback` waits for it.
         auto end = [&queue, &w]() noexcept {
             const wake_scope<Platform> away(detail::post_all{});
             if (!w.is_complete() && queue.cancel(w, wait_status::stopped)) {

@@ -17,17 +17,18 @@
 /// milliseconds, until another resumer starts. If many coroutines block at once outside of bide,
 /// the number of resumers doubles about every 5 ms, up to 256.
 ///
-/// If a time-out lets a foreign waker through, that waker runs on the timer thread. All time-outs
-/// of the service wait for it, so it should mark its waiter runnable and return (core/waker.hpp).
+/// If a time-out ends the wait of a foreign waker, that waker runs on the timer thread. All
+/// time-outs of the service wait until it returns, so it should only make its waiter runnable
+/// (core/waker.hpp).
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
 /// std::system_error. Operations that cannot throw report it and terminate: a stop that resumes
-/// coroutines; a wait with a time-out, if it was constructed on a worker and begins on another
-/// thread; a post to a scheduler that has ended.
+/// coroutines; a wait with a time-out whose operation was constructed on a worker and begins on
+/// another thread; a post to a scheduler that has ended.
 //
-// The timer thread sleeps in its ready queue until the earliest time-out. If a new timer is the
-// earliest, its thread posts a wake-up to that queue; so does a thread whose runnable needs another
-// resumer. So the service has only one sleep protocol.
+// The timer thread sleeps in its ready queue until the earliest time-out. A thread posts a wake-up
+// to that queue if its new timer is the earliest, or if its runnable needs another resumer. So the
+// service has only one sleep protocol.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -57,7 +58,7 @@ namespace detail {
 // ---- Resumers
 //
 // The threads that resume coroutines without an executor. A resumer runs user code, which may
-// block. So a blocked resumer is replaced, and a runnable waits only while a resumer is about to
+// block. So a blocked resumer is replaced: while a runnable is queued, some resumer is about to
 // take it.
 //
 //   post     Wakes an idle resumer. If none is idle, an active resumer takes the runnable later.
@@ -110,7 +111,7 @@ public:
     std::error_code start() noexcept;
 
     // Runs `r` on a resumer. Any thread may call it.
-    // Requires: `r` lives until it is run.
+    // Requires: `r` exists until it is run.
     void post(runnable& r) noexcept;
 
     // Starts the resumers that are needed. Returns the steady time at which to call it again.
@@ -290,8 +291,8 @@ template <class Platform> void basic_resumers<Platform>::run() noexcept {
     }
 }
 
-// Returns the next runnable. Returns nullptr if this thread was idle for too long; it is then no
-// longer counted.
+// Returns the next runnable. Returns nullptr if this thread was idle for too long; this thread is
+// then no longer counted as a resumer.
 template <class Platform> runnable* basic_resumers<Platform>::next(resumer& me) noexcept {
     lock();
     for (;;) {
@@ -354,7 +355,7 @@ public:
     basic_timer_service(const basic_timer_service&) = delete;
     basic_timer_service& operator=(const basic_timer_service&) = delete;
 
-    /// Starts the threads, unless they run.
+    /// Starts the threads if they do not run.
     /// Returns: an error if one of them cannot be started.
     std::error_code start() noexcept;
 
@@ -412,7 +413,7 @@ template <class Platform> std::error_code basic_timer_service<Platform>::start()
 }
 
 // If a wake-up is posted already, this call posts no second one. The timer thread takes the posted
-// one out under the same lock, and checks the timers and the resumers afterwards.
+// wake-up out under the same lock, and checks the timers and the resumers afterwards.
 template <class Platform> void basic_timer_service<Platform>::post_wake_up(void* self) noexcept {
     auto& service = *static_cast<basic_timer_service*>(self);
     if (!service.exchange_posted(true)) {

@@ -48,7 +48,7 @@ namespace detail {
 // highest digit in which its tick differs from `reached_`, in the slot of that digit. So all nodes
 // at a level come before all nodes at higher levels, and the first occupied slot of the lowest
 // occupied level holds the next node. When the time of a slot above level 0 has come, its nodes
-// move down: a few nodes move to their final level at once, many nodes move one level at a time.
+// move down: a few nodes move to their final level at once, many nodes move by one level at a time.
 //
 // Nodes of one tick stay in the order of their times if few of them arrive out of order. If many
 // do, a node may wait for another node of its tick, for less than 1024 ns. No node is returned
@@ -101,17 +101,18 @@ public:
         }
     }
 
-    // Removes and returns the first node that is due at `now`, or one behind it: passes over up to
-    // `skipped` nodes of its tick, as long as the next one is due, too. Makes at most `moves` moves and
-    // decrements `moves` for each. Returns nullptr if no node is due. Also returns nullptr if the
-    // moves are spent; then is_moving() is true and the caller calls again.
+    // Removes and returns a node that is due at `now`: the first one, after it has passed over up
+    // to `skipped` nodes of the same tick. It passes over a node only if the node behind it is due,
+    // too. Makes at most `moves` moves of nodes between levels, and decrements `moves` for each.
+    // Returns nullptr if no node is due. Also returns nullptr if the moves are spent; then
+    // is_moving() is true, and the caller calls again.
     wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept;
 
     // Returns whether nodes are still to move down.
     bool is_moving() const noexcept { return (used_ & 1u << levels) != 0; }
 
-    // Returns the earliest time of a node, or a time before it if the search would take long;
-    // never_ns if the wheel is empty.
+    // Returns the time of the earliest node. If the search for that node would take long, returns
+    // an earlier time. If the wheel is empty, returns never_ns.
     // Requires: !is_moving().
     std::int64_t next_ns() const noexcept;
 
@@ -253,19 +254,19 @@ inline std::int64_t timer_wheel::next_ns() const noexcept {
 struct timer : detail::wheel_node {
     waker fire;                        ///< Runs when the timer is due.
     deadline when = deadline::never(); ///< States when the timer is due.
-    /// Points to the queue that the timer was added to. A timer that moves to another queue must
-    /// not be cancelled at the same time.
+    /// The queue that the timer was added to. A timer that moves to another queue must not be
+    /// cancelled at the same time.
     void* home = nullptr;
 };
 
 /// Queues timers by their times.
 /// Thread safety: any thread calls any function.
-/// Destroys: only when it holds no timer and no call is under way.
+/// Destroys: the queue must hold no timer, and no call may be under way.
 template <class Platform> class basic_timer_queue {
 public:
-    /// Makes an empty queue. Each add() with a timer before next_ns() wakes `earlier`, outside the
-    /// lock. The times of timers are rounded up to multiples of `slack_ns`, so that those of one
-    /// interval fire together.
+    /// Makes an empty queue. Each add() of a timer that is earlier than next_ns() wakes `earlier`,
+    /// outside the lock. The times of timers are rounded up to multiples of `slack_ns`, so that the
+    /// timers of one interval fire together.
     explicit constexpr basic_timer_queue(waker earlier = {}, std::int64_t slack_ns = 1) noexcept
         : earlier_(earlier), slack_ns_(slack_ns > 1 ? slack_ns : 1) {}
     basic_timer_queue(const basic_timer_queue&) = delete;
@@ -280,10 +281,11 @@ public:
     /// Returns: true if `t` does not fire; false if it has fired or was not armed.
     bool cancel(timer& t) noexcept;
 
-    /// Fires the timers that are due at `now`, in the order of their times, at most `most`. If more
-    /// are due, next_ns() is not later than `now`. Coroutines that become runnable on this thread
-    /// run at the end of the call. Passes over up to `skipped` timers before each one, if the next one
-    /// is due, too, and of about the same time. Wakes `each` before each timer fires.
+    /// Fires at most `most` of the timers that are due at `now`, in the order of their times. If
+    /// more timers are due, next_ns() is not later than `now`. Coroutines that become runnable on
+    /// this thread run at the end of the call. Before each firing, passes over up to `skipped`
+    /// timers, if the next one is due, too, and has about the same time. Wakes `each` before each
+    /// timer fires.
     /// Returns: the number of timers that fired.
     unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0,
                       waker each = {}) noexcept;
@@ -432,9 +434,9 @@ bool basic_timer_queue<Platform>::fires_elsewhere(const timer& t) const noexcept
     return false;
 }
 
-// Called with the lock, and returns with it. Fires the timer. Returns false if the timer is early
-// by its own clock, for example because that clock was set back; the timer is then in the queue
-// again.
+// Called with the lock, and returns with it. Fires the timer. If the time of the timer has not come
+// on its own clock, for example because that clock was set back, puts the timer into the queue
+// again and returns false.
 template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, timer& t) noexcept {
     mine.firing = &t;
     unlock();
@@ -460,7 +462,7 @@ template <class Platform> void basic_timer_queue<Platform>::end_firing(call& min
     mine.firing = nullptr;
     if (cancelling_ != 0) {
         // Order: relaxed; under the lock. If a canceller has read the old count, it is woken below.
-        // If it reads later, it finds the new count before it sleeps.
+        // If it reads the count later, it finds the new count and does not sleep.
         ended_.fetch_add(1, std::memory_order_relaxed);
         unlock();
         futex_wake<Platform>(&ended_, 0x7fffffff);
@@ -482,7 +484,7 @@ template <class Platform> void basic_timer_queue<Platform>::unlink(call& mine) n
 }
 
 // Called with the lock. Changes next_ns() only to a later time. A sleeper may rely on the present
-// value: a timer before that value must wake it.
+// value: it is woken only for a timer that is earlier than this value.
 template <class Platform> void basic_timer_queue<Platform>::raise_next() noexcept {
     const std::int64_t next = wheel_.next_ns();
     // Order: both relaxed; written under the lock. A sleeper that misses the later time wakes

@@ -3,8 +3,8 @@
 #define BIDE_CORE_WAIT_OPS_HPP
 
 /// \file
-/// What a primitive supplies so that a coroutine (core/async_op.hpp) or a select
-/// (channel/select.hpp) can wait on it: an operation. That is a small struct which says what is
+/// An operation: the struct by which a coroutine (core/async_op.hpp) or a select
+/// (channel/select.hpp) waits on a primitive. The primitive defines the struct. It names what is
 /// waited for, and has the steps of the wait:
 ///
 /// \code
@@ -78,8 +78,8 @@ template <class Platform> class turn_back; // core/detail/coroutine_wait.hpp
 
 } // namespace detail
 
-/// The result type of an operation whose value is a T. A primitive's own empty T may stand for a
-/// result<void, E>.
+/// The result type of an operation whose value is a T. A primitive may define an empty T that
+/// stands for a result<void, E>.
 template <class T> struct as_result {
     /// The result type.
     using type = result<T>;
@@ -99,8 +99,9 @@ struct no_payload {};
 } // namespace detail
 
 /// What a wait for an R carries until it is over: the item to send, or the place for the item to
-/// receive. A specialisation names its type; without one it carries nothing.
-/// Requires: the type is nothrow-movable while the wait has not begun.
+/// receive. A specialisation names the type of the payload. Without a specialisation, the wait
+/// carries nothing.
+/// Requires: until the wait begins, a move of the payload does not throw.
 template <class R> struct wait_payload {
     /// The type of the payload.
     using type = detail::no_payload;
@@ -123,7 +124,7 @@ concept wait_operation =
         { op.collect(what) } -> std::same_as<R>;
     });
 
-/// An operation without its type, and the address of its payload.
+/// A type-erased operation, and the address of its payload.
 // A copy of its bytes is a copy of the operation.
 class BIDE_MAY_ALIAS wait_target {
 public:
@@ -157,7 +158,7 @@ public:
     }
 
     /// Returns the payload.
-    /// Requires: it is a Payload.
+    /// Requires: the payload is a Payload.
     template <class Payload> Payload& carried() const noexcept {
         return *static_cast<Payload*>(payload_);
     }
@@ -167,8 +168,8 @@ private:
     void* payload_ = nullptr;
 };
 
-/// The steps of a wait, without the type of its operation and of its result. Of the comments on the
-/// functions see above.
+/// The steps of a wait, as functions that know neither the type of its operation nor that of its
+/// result. The head of this file explains them.
 template <class Platform> struct wait_steps {
     /// A node in the queue of a primitive.
     using waiter = basic_waiter<Platform>;

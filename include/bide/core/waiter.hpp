@@ -23,8 +23,8 @@
 // threads, and then runs the first waker. So a waker may cancel any other waiter of the same
 // release, or destroy the coroutine of that waiter. On the releaser's thread, this takes the node
 // out of the list, and the waker of the node does not run. On any other thread, the canceller waits
-// until the node is published (await_outcome()). A release inside of a waker announces too; its
-// nodes go to the end of the list that the thread is at.
+// until the node is published (await_outcome()). A release inside of a waker also announces: its
+// nodes go to the end of the list of the outer release.
 //
 //   field                    accessed by
 //   next_, prev_, phase_,    The holder of the primitive's lock. After the decision: the decider,
@@ -32,9 +32,10 @@
 //                            the publication.
 //   waker_, contested_       Written by the owner before it queues the node. Read by the holder of
 //                            the lock and by the decider.
-// When the node is announced, `missing` is set to a mark of the releaser's thread.
-// A wait may be one of several waits of which exactly one happens. Then a decider claims the choice
-// that these waits share, under the primitive's lock, before it decides (core/choice.hpp).
+// When the node is announced, `missing` is set to a number that identifies the releaser's thread
+// (detail/thread_mark.hpp). A wait may be a case of a select, which completes exactly one of its
+// waits. Then a decider claims the choice that these waits share, under the primitive's lock,
+// before it decides (core/choice.hpp).
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/choice.hpp>
@@ -77,8 +78,8 @@ template <class Platform> class basic_waiter : private detail::waiter_link<Platf
     using link = detail::waiter_link<Platform>;
 
 public:
-    /// Makes a wait for `asked` units of the primitive. Without a waker the owner is a thread,
-    /// which calls park().
+    /// Makes a wait for `asked` units of the primitive. If there is no waker, the owner is a
+    /// thread, which calls park().
     explicit basic_waiter(std::ptrdiff_t asked = 1, waker wake = {}) noexcept
         : waker_(wake), request_(request{asked}), missing(asked) {}
     basic_waiter(const basic_waiter&) = delete;
@@ -241,8 +242,8 @@ public:
 
     /// Claims the choice of this wait, if it has one, before the wait is decided.
     /// Returns: true if the wait may be decided; the caller then calls commit() or abandon() and
-    /// waits for nothing in between. False if another wait of the choice happened; the caller takes
-    /// this one out of the queue.
+    /// waits for nothing in between. False if the choice has selected another wait; the caller then
+    /// takes this wait out of the queue.
     bool claim() const noexcept { return !contested_ || choice()->claim(); }
     /// Decides the choice for this wait and ends the claim.
     void commit() const noexcept {
@@ -295,7 +296,7 @@ public:
     /// Returns whether this wait is a case of a choice with an owner, which gets its outcome.
     bool has_owner() const noexcept { return contested_ && choice()->owner() != nullptr; }
 
-    /// Publishes the outcome of the chosen case and does not grant the owner's waiter.
+    /// Publishes the outcome of the selected case, but does not grant the owner's waiter.
     /// Returns: the owner's waiter; nullptr if the owner does not wait yet.
     basic_waiter* publish_chosen(wait_status what) noexcept {
         basic_choice<Platform>* const with = choice();
@@ -305,7 +306,8 @@ public:
     }
 
     /// Announces the outcome: the first of two steps that replace publish() for a node with a
-    /// waker. Every thread sees that the wait is decided. The node stays in a list of this thread.
+    /// waker. Afterwards every thread sees that the wait is decided. The node stays in a list of
+    /// this thread.
     void announce(wait_status what) noexcept {
         missing = reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
         // Order: release [waiter.outcome]; the reader sees what came before the outcome.

@@ -21,13 +21,13 @@ template <class Platform> class wakers_later;
 /// Collects waiters that were decided under a lock, and publishes them after that lock is released.
 /// The waiters are chained through their own links, so their number has no limit.
 ///
-/// Wakers run inside publish(), first in, first out. If a waker lets other waiters through, publish()
-/// only announces these, and the outermost publish() of the thread runs their wakers afterwards. So
-/// the stack does not grow with the chain. If a waker blocks in bide (core/futex.hpp), the wakers
-/// behind it run first.
+/// Wakers run inside publish(), first in, first out. If a waker releases other waiters, the inner
+/// publish() only announces them, and the outermost publish() of the thread runs their wakers
+/// afterwards. So the depth of the stack does not grow. If a waker blocks in bide (core/futex.hpp),
+/// the later wakers run before it sleeps.
 ///
 /// All outcomes are visible before the first waker runs (core/waiter.hpp). A waker may cancel later
-/// waiters of the list, or destroy their coroutines. That takes them out of the list.
+/// waiters of the list, or destroy their coroutines. Either takes these waiters out of the list.
 /// Requires: the caller of publish() holds no lock.
 template <class Platform> class BIDE_SHARED basic_wake_list {
 public:
@@ -99,8 +99,9 @@ private:
 
     static resume_state& state() noexcept { return Platform::template local<resume_state>(); }
 
-    // Returns the list that takes the wakers of this thread's releases; nullptr: they run now. A
-    // scope that posts its list leaves no waker to a list of the surrounding scope.
+    // Returns the list that takes the wakers of this thread's releases. If it returns nullptr, the
+    // wakers run now. A scope that posts its list does not leave wakers to the list of an outer
+    // scope.
     static basic_wake_list* taker(const resume_state& mine) noexcept {
         const detail::waker_turn* const turn = mine.wakers;
         return turn != nullptr ? static_cast<basic_wake_list*>(turn->list()) : nullptr;
@@ -138,8 +139,8 @@ private:
         return static_cast<waiter&>(*first);
     }
 
-    // Publishes the waiters of threads and announces those with wakers. Replaces a chosen case by
-    // the waiter of its choice's owner.
+    // Publishes the waiters of threads, and announces the waiters that have wakers. Replaces a
+    // selected case by the waiter of the owner of its choice.
     void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
@@ -202,9 +203,9 @@ private:
 };
 
 /// Defers the wakers of this thread's releases until this object is destroyed. Until then the
-/// releases only announce their outcomes. That leaves time for another step: if the removal of one
-/// waiter lets other waiters through, the outcome of the removed waiter is published first. No user
-/// code runs until stop_gathering().
+/// releases only announce their outcomes, and no user code runs. Use: if the removal of a waiter
+/// releases other waiters, the outcome of the removed waiter is published before any waker runs.
+/// stop_gathering() ends the deferral early.
 template <class Platform> class wakers_later {
     using wake_list = basic_wake_list<Platform>;
 
@@ -251,7 +252,7 @@ public:
         return static_cast<waiter&>(*last->next_);
     }
 
-    /// Fetches the cache lines of the first node, all at once, before that node is taken out.
+    /// Prefetches the cache lines of the first node together, before that node is taken out.
     /// Requires: the queue is not empty.
     void prefetch_front() const noexcept {
         const waiter& first = front();
@@ -278,7 +279,8 @@ public:
     }
 
     /// Appends `w`, unless a stop or a time-out came first. Called by the owner of `w`.
-    /// Returns: waiting; or what came first, and then `w` is in no queue.
+    /// Returns: waiting. If a stop or a time-out came first, returns that outcome, and `w` is in no
+    /// queue.
     wait_status push_unless_forbidden(waiter& w) noexcept {
         push(w);
         const wait_status forbidden = w.forbidden();
@@ -298,7 +300,8 @@ public:
         w.was_first_ = true;
     }
 
-    /// Queues `w` in the place of `old`, which leaves the queue undecided. Called by the owner of both.
+    /// Queues `w` in the place of `old`, which leaves the queue undecided. Called by the owner of
+    /// both waiters.
     /// Requires: `old` is in this queue.
     void replace(waiter& old, waiter& w) noexcept {
         w.was_first_ = &front() == &old;
@@ -323,8 +326,8 @@ public:
         other.last_ = nullptr;
     }
 
-    /// Takes `w` out of any place in the queue. This decides the wait, and the caller owns the
-    /// outcome.
+    /// Takes `w` out of the queue, from any position. This decides the wait, and the caller owns
+    /// the outcome.
     /// Requires: `w` is in this queue.
     void remove(waiter& w) noexcept {
         link* const prev = w.prev_;
@@ -340,8 +343,8 @@ public:
     }
 
     /// Withdraws the wait of `w`, which belongs to this queue.
-    /// Returns: false if the wait is decided already, or is not queued yet; a wait that is not
-    /// queued yet is then refused with `why`.
+    /// Returns: false if the wait is decided already, or is not queued yet. A later attempt to
+    /// queue the wait is then refused with `why`.
     bool withdraw(waiter& w, wait_status why) noexcept {
         const bool was_queued = w.is_queued();
         if (was_queued) {

@@ -3,30 +3,33 @@
 #define BIDE_CORE_WAKE_SCOPE_HPP
 
 /// \file
-/// Runs what a release makes runnable: coroutines that have no executor. They resume on the releaser's
-/// thread, after the releaser has left every lock, before its release returns, on a bounded stack.
+/// Resumes coroutines that a release makes runnable and that have no executor. They resume on the
+/// releaser's thread, after the releaser has left every lock and before its release returns. The
+/// stack stays bounded.
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
 /// that were to resume after it are handed over to another worker, or else to the resumers
 /// (core/timer.hpp). If it blocks outside of bide (read(), std::mutex) or computes, those
-/// coroutines wait for it. After a hand-over, another thread is about to resume these coroutines.
-/// So a coroutine that has blocked must not destroy the coroutines that were released with it.
+/// coroutines wait for it. After a hand-over, another thread may resume those coroutines at any
+/// time. So a coroutine that has blocked must not destroy the coroutines that were released with
+/// it.
 //
 // A release that has wakers to run opens a wake_scope. Coroutines that become runnable in it are
 // kept in a list of the thread. When the outermost scope closes, it runs the list, first in, first
 // out. A release by a resumed coroutine opens an inner scope, and the outer scope runs the list of
 // the inner one. So the stack does not grow with the chain.
 //
-// A scope may also post its list to another place: request_stop() resumes no coroutine on its
-// thread.
+// A scope may also post its list to an executor. request_stop() uses such a scope, so it resumes no
+// coroutine on its thread.
 //
 // The wakers of a release run in the same way, one after the other: a release inside of a waker
 // leaves its wakers to the outermost release of the thread (core/waiter_queue.hpp). A scope that
-// posts its list is the exception. It runs the wakers of its own releases, so that what they make
-// runnable is posted too. Before a thread blocks, it runs the wakers that are left to it.
+// posts its list is the exception. It runs the wakers of its own releases, so that the coroutines
+// which they make runnable are posted too. Before a thread blocks, it runs the wakers that its
+// releases have collected.
 //
 // The coroutines and the wakers of an outer scope are not handed over. If an executor resumes a
-// coroutine inside post(), and that coroutine blocks, it delays these.
+// coroutine inside post(), and that coroutine blocks, the outer scope is delayed.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -134,7 +137,7 @@ struct BIDE_SHARED resume_state {
     bool is_away = false; // the open scope posts its list
 };
 
-// While it lives, the wakers of this thread's releases go to a list, a basic_wake_list
+// While this object lives, the wakers of this thread's releases go to a basic_wake_list
 // (core/waiter_queue.hpp).
 class waker_turn {
 public:
@@ -148,8 +151,8 @@ public:
 
     void end() noexcept { mine_.wakers = outer_; }
 
-    // Returns the list. If the open scope of the thread posts its list and this turn's does not, returns
-    // nullptr.
+    // Returns the list that takes wakers. Returns nullptr if the scope that is open now posts its
+    // runnables, and the scope that was open when this object was made does not.
     void* list() const noexcept { return is_away_ || !mine_.is_away ? list_ : nullptr; }
     // Runs the wakers of the list, unless it only collects them.
     void run() const noexcept {
@@ -189,9 +192,10 @@ public:
           was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
-    /// Opens a scope that posts its runnables to the `if_blocked()` of a run() on this thread, for a caller
-    /// that knows no executor. If no run() has named one, runs them here. Terminates if the function
-    /// returns no executor.
+    /// Opens a scope for a caller that knows no executor. It posts its runnables to the executor
+    /// that `if_blocked()` of the last run() on this thread returns. If no run() on this thread had
+    /// that argument, the scope runs its runnables here. Terminates if `if_blocked()` returns no
+    /// executor.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope(const wake_scope&) = delete;
@@ -221,8 +225,8 @@ public:
     }
 
     /// Runs `r` at the end of the scope that is open on this thread, or now if none is open. If the
-    /// thread blocks before that, posts `r` to `if_blocked()`. If that returns no executor, `r`
-    /// stays in the scope.
+    /// thread blocks before that, posts `r` to the executor that `if_blocked()` returns. If it
+    /// returns no executor, `r` stays in the scope.
     static void run(runnable& r, destination if_blocked = nullptr) noexcept {
         wake_scope scope;
         scope.mine_.list->push(r);
@@ -231,7 +235,8 @@ public:
         }
     }
 
-    /// Runs `r` after the runnables that the open scope has already. For `if_blocked` see run().
+    /// Runs `r` after the runnables that are in the open scope already. `if_blocked` is as for
+    /// run().
     /// Returns: false if no scope is open; then `r` does not run.
     static bool run_behind(runnable& r, destination if_blocked) noexcept {
         const bool open = state().list != nullptr;
@@ -241,8 +246,8 @@ public:
         return open;
     }
 
-    /// Runs the wakers that wait for the one that runs on this thread, and hands the runnables of
-    /// the open scope over, because this thread is about to block.
+    /// Called when this thread is about to block. Runs the wakers that wait for the running one to
+    /// return, and hands the runnables of the open scope over.
     static void hand_over_pending() noexcept {
         detail::resume_state& mine = state();
         if (mine.wakers != nullptr) {

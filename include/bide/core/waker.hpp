@@ -6,8 +6,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Makes a waiter runnable: a function and its context. It is two words and trivially copyable. The
-/// event loops of other libraries connect to bide by it.
+/// Makes a waiter runnable: a function and its context. It is two words and trivially copyable.
+/// Event loops of other libraries use it to connect to bide.
 class waker {
 public:
     /// Is called with the context.
@@ -17,15 +17,15 @@ public:
     constexpr waker() noexcept = default;
 
     /// Makes a waker: wake() calls `call(context)`. A releaser calls wake() at most once for each
-    /// wait, while it holds no lock of the library. The releaser waits for the call, so `call`
-    /// should mark the waiter runnable and return. A stop and a time-out are releasers too. Outside
-    /// a scheduler, one thread fires the time-outs of the whole process (core/timer.hpp).
+    /// wait, while it holds no lock of the library. The releaser waits until `call` returns, so
+    /// `call` should only make the waiter runnable. The releaser may also be a stop or a time-out.
+    /// Outside a scheduler, one thread fires the time-outs of the whole process (core/timer.hpp).
     ///
-    /// If `call` lets other waiters through, their outcomes are decided at once. These waiters are
-    /// complete and their wakers run after `call` has returned, in the order in which they were let
-    /// through. So the stack does not grow with a chain of wakers. If `call` blocks in bide
-    /// (core/futex.hpp), these wakers run before it sleeps. If `call` blocks elsewhere, they wait for
-    /// it, so it must not wait for what they do.
+    /// If `call` releases other waiters, their outcomes are decided at once. Their wakers run after
+    /// `call` has returned, in the order in which the waiters were released. So the stack does not
+    /// grow with a chain of wakers. If `call` blocks in bide (core/futex.hpp), these wakers run
+    /// before it sleeps. If `call` blocks elsewhere, these wakers wait for it, so `call` must not
+    /// wait for their effects.
     constexpr waker(function call, void* context) noexcept : call_(call), context_(context) {}
 
     /// Calls the function, if there is one.

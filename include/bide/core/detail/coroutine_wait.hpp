@@ -36,8 +36,9 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
     here.running = outer;
 }
 
-// Runs in the place of a coroutine when its wait is granted, because the wait may begin anew. Lies in
-// the payload of the wait.
+// The runnable of a wait that may begin again after a grant. When such a wait is granted, this
+// runnable runs first, where the coroutine would resume: it tries the operation, and resumes the
+// coroutine or queues the wait again. It lies in the payload of the wait.
 template <class Platform> class turn_back {
 public:
     // Sets what runs on `where` when the returned waker is called.
@@ -66,19 +67,20 @@ private:
 
 // Holds the node of a coroutine's wait, and resumes the coroutine after it.
 //
-// A coroutine is part of a task or stands alone, and needs different things to be resumed. The two
-// sets share their memory. Before the wait begins, other tasks may run (go_behind()). Meanwhile a
-// runnable calls back the owner: the runnable of the task, or that of a coroutine that stands alone.
+// A coroutine is part of a task or stands alone. Each kind needs other data to be resumed, and the
+// data of the two kinds share their memory. If the budget is spent, other tasks run before the wait
+// begins: go_behind() queues the runnable of the coroutine behind the jobs that are queued already.
+// This runnable is the task's, or the member of a coroutine that stands alone.
 template <class Platform> class coroutine_wait {
     using context = basic_task_context<Platform>;
 
 public:
     using waiter = basic_waiter<Platform>;
 
-    // `where` is the executor that resumes the coroutine. If it is empty, it is set to the
-    // coroutine's own. If it is another one, and the wait is not posted there at once, it counts the wait
-    // as a user.
-    // Requires: it outlives this object.
+    // `where` is the executor that resumes the coroutine. If `where` is empty, it is set to the
+    // coroutine's own executor. If it is another executor, and the wait is not posted there at
+    // once, that executor counts the wait as a user.
+    // Requires: `where` outlives this object.
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,
                    bool is_posted) noexcept
@@ -110,9 +112,10 @@ public:
         }
     }
 
-    // Tries the wait a few times, as a thread that blocks does, if that is of use and nothing else
-    // is queued for the thread. So another thread that is about to complete the wait need not wake
-    // this one. Returns true if the wait is complete; it was not begun.
+    // Tries the operation a few times before the wait begins, as a thread does before it blocks.
+    // Does so only in sync_wait(), if no other job is queued for this thread. So another thread
+    // that is about to complete the wait need not wake this thread. Returns true if the operation
+    // is complete.
     bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         auto& here = worker_local<Platform>::get();
         if (here.alone == nullptr || how.try_longer == nullptr || !here.alone->empty() ||
@@ -177,14 +180,14 @@ public:
     }
 
     // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
-    // false if there is no place to queue it; the coroutine then continues. If it returns true, the
-    // call was the last access to *this.
+    // false if there is no queue for it; the coroutine then continues. If it returns true, the call
+    // was the last access to *this.
     bool go_behind() noexcept {
         return post_behind(resumption(), &basic_worker_host<Platform>::yield);
     }
 
-    // The budget is spent. Runs `then` in the same place, which calls begin_turn(); otherwise as
-    // go_behind().
+    // Called when the budget is spent. Runs `then`, which calls begin_turn(), where go_behind()
+    // would resume the coroutine. Otherwise as go_behind().
     bool go_behind(waker then) noexcept {
         runnable& r = resumption();
         const waker was = std::exchange(r.run, then);

@@ -2,12 +2,14 @@
 #ifndef BIDE_CORE_DETAIL_EXECUTOR_USERS_HPP
 #define BIDE_CORE_DETAIL_EXECUTOR_USERS_HPP
 
-// The users of an executor: the tasks that resume there, and the waits that name it by resume_on(). A
-// user that waits is in no queue of the executor, but is posted to it when its wait ends. So an executor
-// that derives from executor_users counts them, and terminates the program if it is destroyed first.
+// Counts the users of an executor: the tasks that resume there, and the waits that name it by
+// resume_on(). A user that waits is in no queue of the executor, but is posted to it when its wait
+// ends. An executor that derives from executor_users counts its users, and terminates the program
+// if it is destroyed before them.
 //
-// A user ends on its executor, while the executor runs it, or without having been posted. So if an
-// executor has run all that was posted, and has a user, that user would be posted after the end.
+// A user ends while the executor runs it, or it is never posted. So if an executor has run
+// everything that was posted, and still has a user, that user would be posted after the executor's
+// end.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>

@@ -26,7 +26,7 @@ namespace detail {
     std::terminate();
 }
 
-// Returns make(). If that throws std::bad_alloc, reports `what` and terminates. Callers use it if
+// Returns make(). If make() throws std::bad_alloc, reports `what` and terminates. Callers use it if
 // they cannot report a lack of memory.
 template <class Make> auto made_or_fatal(const char* what, Make&& make) noexcept {
 #if BIDE_EXCEPTIONS

@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_FUTEX_LINUX_HPP
 #define BIDE_CORE_DETAIL_FUTEX_LINUX_HPP
 
-// futex(2), private, with absolute CLOCK_MONOTONIC deadlines (FUTEX_WAIT_BITSET takes them,
-// FUTEX_WAIT does not). errno of the caller stays unchanged.
+// Private futex(2) with absolute CLOCK_MONOTONIC deadlines. FUTEX_WAIT_BITSET is used because
+// FUTEX_WAIT takes no absolute deadline. errno of the caller stays unchanged.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/integer_cast.hpp>

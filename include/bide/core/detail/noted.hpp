@@ -2,8 +2,9 @@
 #ifndef BIDE_CORE_DETAIL_NOTED_HPP
 #define BIDE_CORE_DETAIL_NOTED_HPP
 
-// What a program can see of its waits. Without BIDE_DEADLOCK_CHECK and BIDE_USDT, the macros expand to
-// nothing, and their arguments are not evaluated.
+// The macros by which operations report their waits to the deadlock check and to static probes.
+// Without BIDE_DEADLOCK_CHECK and BIDE_USDT, the macros expand to nothing, and their arguments are
+// not evaluated.
 //
 //   BIDE_CHECKED(code)                code for BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp)
 //   BIDE_PROBE(name, arguments...)    a static probe, if BIDE_USDT is 1 (probe.hpp)

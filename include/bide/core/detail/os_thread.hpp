@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_OS_THREAD_HPP
 #define BIDE_CORE_DETAIL_OS_THREAD_HPP
 
-// Is a thread of the library. If it cannot be started, it returns an error code, also with
-// exceptions off. std::thread throws instead.
+// Is a thread of the library. If the thread cannot be started, start() returns an error code, also
+// with exceptions off. std::thread would throw.
 
 #include <bide/core/config.hpp>
 
@@ -28,7 +28,7 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // Blocks all signals of the calling thread while this object lives. Threads that are started
-// meanwhile inherit that, so they handle no signals.
+// meanwhile inherit the signal mask, so they handle no signals.
 class signals_blocked {
 public:
     signals_blocked() noexcept {
@@ -61,9 +61,10 @@ public:
     os_thread& operator=(const os_thread&) = delete;
 
     // Runs body(argument) on a new thread, which handles no signals. Returns an error if no thread
-    // was started. The thread has a stack of `stack_size` bytes, rounded up to whole pages; 0 is
-    // the size of the system. On Windows, the size has no effect.
-    // Requires: it was not started, or was joined since. It stays in its place until it is joined.
+    // was started. The thread has a stack of `stack_size` bytes, rounded up to whole pages; 0
+    // stands for the default of the system. On Windows, the size has no effect.
+    // Requires: this object runs no thread: it was never started, or was joined. It is not moved
+    // until it is joined.
     std::error_code start(function body, void* argument, std::size_t stack_size = 0) noexcept;
     // Returns false if no thread can have a stack of that size.
     static bool may_have_stack(std::size_t stack_size) noexcept;

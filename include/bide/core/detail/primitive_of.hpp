@@ -2,14 +2,15 @@
 #ifndef BIDE_CORE_DETAIL_PRIMITIVE_OF_HPP
 #define BIDE_CORE_DETAIL_PRIMITIVE_OF_HPP
 
-// What a wait waits for, for probes (probe.hpp) and for the notes of BIDE_DEADLOCK_CHECK (wait_notes.hpp). An
-// operation (core/wait_ops.hpp), or what stands for a queue in a thread_wait, names it by
+// What a wait waits for, for probes (probe.hpp) and for the notes of BIDE_DEADLOCK_CHECK
+// (wait_notes.hpp). An operation (core/wait_ops.hpp), or the queue of a thread_wait, names it by
+// these members:
 //
 //   const auto& primitive() const noexcept;   the primitive, or a part of it
-//   const auto& relock() const noexcept;      a lock that each outcome of the wait has
-//   static constexpr const char* waited_for;  what it is. A primitive may have this, too
+//   const auto& relock() const noexcept;      the lock that is held after each outcome of the wait
+//   static constexpr const char* waited_for;  the kind of the primitive, which may have this, too
 //
-// The two functions of an operation may take its payload.
+// An operation may declare the two functions with a parameter for its payload.
 
 #include <bide/core/config.hpp>
 

@@ -2,9 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_PROCESS_FENCE_HPP
 #define BIDE_CORE_DETAIL_PROCESS_FENCE_HPP
 
-// A seq_cst fence of all threads of the process at once, which one of them calls: membarrier(2) on
-// Linux, FlushProcessWriteBuffers() on Windows. The other threads need only keep the compiler from
-// reordering.
+// A seq_cst fence that acts on all threads of the process. One thread calls it: membarrier(2) on
+// Linux, FlushProcessWriteBuffers() on Windows. In the other threads, a compiler fence suffices.
 
 #include <bide/core/config.hpp>
 
@@ -23,8 +22,8 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 struct process_fence {
-    // Returns false if the system has none. The first call of a process that has several threads may
-    // take 20 ms.
+    // Returns false if the system has no such fence. The first call of a process that has several
+    // threads may take 20 ms.
     static bool prepare() noexcept {
 #if defined(BIDE_HAS_MEMBARRIER)
         return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);

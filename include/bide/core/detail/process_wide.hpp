@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 #define BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 
-// Holds one T for each process. The first use makes it. It is never destroyed, because threads may
-// outlive statics.
+// Holds one T for each process. The first use makes the T. It is never destroyed, because threads
+// may run after statics were destroyed.
 //
 // A child of fork() has no threads of its parent, so it cannot use a T that owns threads. Its first
 // use makes a new T. The parent's T stays in the child's memory as it was at the fork, possibly
@@ -25,7 +25,7 @@ namespace detail {
 template <class T, class Platform> class BIDE_SHARED process_wide {
 public:
     // Returns the T of this process. If there is none, calls make(), which returns a T made by new.
-    // Returns nullptr if make() does, or if there is no memory to prepare for fork().
+    // If make() returns nullptr, or if there is no memory to prepare for fork(), returns nullptr.
     // Throws: any exception of make().
     template <class Make> static T* get(Make make) {
         // Order: acquire [process_wide.publish]; the caller sees the finished T.

@@ -13,16 +13,16 @@
 
 namespace bide::inline BIDE_ABI {
 
-// The point at which a chain of coroutines is suspended: the awaiter of its last coroutine, which
-// is called the leaf. The context has the handle of the leaf itself. So when it resumes the chain,
-// it need not read the frame to find the frame.
+// Describes how a suspended chain of coroutines resumes. The last coroutine of the chain is called
+// the leaf. This object lies in the frame of the leaf. The handle of the leaf is in the context of
+// the chain, so that the context can resume the leaf without a read of the frame.
 struct suspension {
     executor_ref* where = nullptr; // resumes the chain
     waker interrupt;               // ends the wait, on any thread
 };
 
-// A value of a task_local_value (task/task_local_value.hpp), for as long as a scope lasts. It does
-// not change.
+// The value that a task_local_value (task/task_local_value.hpp) has in one scope. It does not
+// change.
 template <class Platform> struct task_binding {
     const void* key = nullptr;
     const void* value = nullptr;
@@ -64,35 +64,35 @@ void note_end_of(const basic_task_context<Platform>& task) noexcept; // noted.hp
 
 // Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
 // thread runs by sync_wait(). At any time the chain runs, waits in its last coroutine, or is about
-// to run again. A promise passes its context on to the coroutines that it awaits by a member
-// task_context(). If a promise has no such member, its coroutine resumes as core/async_op.hpp
+// to run again. A promise has a member task_context(), by which the coroutines that it awaits find
+// the context. If a promise has no such member, its coroutine resumes as core/async_op.hpp
 // describes.
 template <class Platform> class basic_task_context {
 public:
-    // Begins a wait of the chain. `at` stays in its place until the chain resumes. From here on a
-    // canceller may run at.interrupt once, which ends the wait and leads to wake(). Returns false
-    // if the chain is cancelled. The chain must not wait then.
+    // Begins a wait of the chain. `at` stays in its place until the chain resumes. After this call,
+    // a canceller may run at.interrupt once. That ends the wait, and wake() follows. Returns false
+    // if the chain is cancelled; then the chain must not wait.
     [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
                                           suspension& at) noexcept = 0;
 
     // Ends a wait that is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
 
-    // Resumes the chain after its wait. The decider of the wait calls it, once for each
-    // begin_wait() without end_wait(), and does not access the chain afterwards.
+    // Resumes the chain after its wait. The decider of the wait calls it once for each begin_wait()
+    // that no end_wait() follows. The decider does not access the chain afterwards.
     virtual void wake() noexcept = 0;
 
-    // Returns where the chain will resume, if it has called begin_wait(); else refers to none. Called
-    // on the thread that runs the chain.
+    // Returns the executor on which the chain will resume. If the chain has not called
+    // begin_wait(), the result refers to none. Called on the thread that runs the chain.
     virtual executor_ref goes_on_at() const noexcept = 0;
 
-    // Returns whether the chain is cancelled or its scheduler ends, unless the chain shields itself
-    // from that.
+    // Returns true if the chain is cancelled or its scheduler shuts down. If the chain is shielded,
+    // returns false.
     virtual bool is_cancelled() noexcept = 0;
 
-    // Called if begin_wait() has refused a wait for children: the children may still begin. Returns
-    // true if so many of them have begun that this child must be stopped. Each call counts one
-    // child.
+    // Called for each child that a chain begins after begin_wait() has refused the wait for the
+    // children. Returns true if so many children have begun that this child must be stopped. Each
+    // call counts one child.
     virtual bool has_begun_enough() noexcept { return false; }
 
     // Returns the time by which the chain is cancelled.

@@ -10,21 +10,22 @@
 //   a wait    is noted before it can block, and its note is removed after it has ended
 //   a holder  is noted after it has got the lock, and its note is removed before the lock is released
 //
-// So if a note says that A holds a lock, A holds it. Assume a cycle of notes: each of its members waits
-// for a lock that the next one holds. The note of a wait may be older than the grant of that wait. But
-// the lock was then released, and its holder is no longer noted. Thus every wait of the cycle is still to
-// come to its end, and none of the members can release what the previous one waits for. The last wait of
-// the cycle finds it, when it is noted. A reader that waits for a lock of readers waits for a writer
-// before it, which may give up: that is no step of a cycle.
+// So if a note says that A holds a lock, A holds it. Assume a cycle of notes: each of its members
+// waits for a lock that the next member holds. Could one of these waits be granted already,
+// although its note is still there? No: the lock would have been released before, and its holder
+// would no longer be noted. Thus no wait of the cycle has ended, and no member can release the lock
+// that the previous member waits for. The last wait of the cycle finds the cycle when this wait is
+// noted. A reader that waits for a lock which readers hold waits for a writer before it. That
+// writer may give up, so such a wait is no step of a cycle.
 //
-// Each outcome of a wait for a condition has the lock that the waiter has released, and the wait for that
-// lock does not end early. So such a wait is noted as one for that lock from its beginning on, also if it
-// has a time-out. While it begins, or ends without having begun, the waiter itself holds that lock: that
-// is no step of a cycle.
+// A wait for a condition_variable always ends with the lock that the waiter has released, and the
+// wait for that lock does not end early. So from its beginning on, such a wait is noted as a wait
+// for that lock, even if it has a time-out. While the wait begins, the waiter itself still holds
+// that lock. That is no step of a cycle.
 //
-// A holder that is not known is not noted: a coroutine that is part of no task, the upgradable reader of
-// a shared_mutex, a lock that a select has taken, a key of a keyed_mutex. Then a cycle through that lock is
-// not found.
+// Some holders are not known, and not noted: a coroutine that is part of no task, the upgradable
+// reader of a shared_mutex, and the holder of a lock that a select has taken or of a key of a
+// keyed_mutex. A cycle through such a lock is not found.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -176,8 +177,9 @@ public:
 
     // Before the wait of `by` can block. If it closes a cycle, reports it.
     void waits(const void* node, actor by, const wait_subject& on, bool may_end_early) noexcept;
-    // After the wait. `destroyer` is the mark of the thread that destroys the waiting coroutine, if one
-    // does. Terminates if another thread's waker of the wait is noted.
+    // Called after the wait. If a thread destroys the waiting coroutine, `destroyer` identifies
+    // that thread (thread_mark.hpp). Terminates if the waker of the wait is noted to run on another
+    // thread.
     void waits_no_more(const void* node, const void* destroyer = nullptr) noexcept {
         const void* by = nullptr;
         write([&] {
@@ -190,8 +192,8 @@ public:
             fatal(destroyed_while_woken);
         }
     }
-    // Before the waker of a coroutine runs, on the thread with that mark. Terminates if the wait is not
-    // noted: the coroutine was destroyed.
+    // Called before the waker of a coroutine runs, on the thread that `thread` identifies. If the
+    // wait is not noted, the coroutine was destroyed: terminates.
     void wakes(const void* node, const void* thread) noexcept {
         bool waits = false;
         write([&] {
@@ -369,8 +371,9 @@ private:
         return nullptr;
     }
 
-    // Looks for a way from the holders of what `at` waits for back to `first`, past the waits that were
-    // not seen yet. Fills `way` with its waits.
+    // Looks for a path of waits that leads from the wait `at` back to `first`: from a wait to the
+    // holders of its primitive, and from a holder to its wait. Passes no wait twice. Fills `way`
+    // with the waits of the path.
     bool leads_back(const wait& at, actor first, std::vector<const wait*>& way,
                     std::vector<const wait*>& seen) const {
         way.push_back(&at);
@@ -480,8 +483,8 @@ private:
     const void* node_;
 };
 
-// The waker of a coroutine, while it runs on this thread. A stop and a time-out need no note: the
-// thread that destroys the coroutine waits for their end first.
+// Notes that the waker of a coroutine runs on this thread, while this object lives. A stop and a
+// time-out need no such note: the thread that destroys the coroutine waits until they have ended.
 template <class Platform> class noted_wake {
 public:
     explicit noted_wake(const void* node) noexcept : node_(node) {

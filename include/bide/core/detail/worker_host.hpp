@@ -2,12 +2,12 @@
 #ifndef BIDE_CORE_DETAIL_WORKER_HOST_HPP
 #define BIDE_CORE_DETAIL_WORKER_HOST_HPP
 
-// The interface of a scheduler for operations that its tasks call on its workers, and the
-// thread-local state that leads to it. The resumers (core/timer.hpp) are hosts too; their
+// The host of a task: the interface of a scheduler that operations call on its workers, and the
+// thread-local state that leads to it. The resumers (core/timer.hpp) are hosts too, but their
 // executor() refers to none. Other threads have no host.
 //
-// If all operations of a task are ready, the task yields after `whole_budget` operations, on any
-// thread. When it yields, it also learns whether it was cancelled.
+// A task that never has to wait yields after `whole_budget` operations, on any thread. When it
+// yields, it also checks whether it was cancelled.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -23,15 +23,16 @@ struct timer;
 
 namespace detail {
 
-// A chain that has paused, and what it has forked, if that is not on a worker. `pauses` counts the
-// pauses that came before in a row, or since the last one that has queued what was forked.
+// A chain of coroutines that has paused, and the runnables that it has forked and that are on no
+// worker. `pauses` counts the consecutive pauses before this one, at most back to the last pause
+// that has queued the forked runnables.
 struct paused_chain : runnable {
     run_list forked;
     unsigned pauses = 0;
 };
 
-// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The host sets
-// the other fields.
+// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The owner
+// sets `begin_wait`; the host sets the other fields.
 struct inner_job {
     waker begin_wait;
     bool has_begun_wait = false; // `begin_wait` was called
@@ -49,37 +50,39 @@ public:
     // The same for a task that did not ask for it: its budget is spent.
     virtual void yield_spent(runnable& r) noexcept { yield(r); }
 
-    // Posts `r` to executor(). What was posted in this way before runs first, unless another worker
-    // takes it.
+    // Posts `r` to executor(). Runnables that were posted by earlier calls run first, unless
+    // another worker takes them.
     virtual void post_in_order(runnable& r) noexcept { executor().post(r); }
 
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
-    // another one runs first, moves what was forked here to `chain`. The chain forks it again. After
-    // several pauses, queues what was forked first, and sets chain.pauses to 0.
+    // another job runs first, moves the runnables that were forked here to `chain`, which forks
+    // them again. After several pauses, queues the forked runnables before the chain, and sets
+    // chain.pauses to 0.
     virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }
 
-    // Takes runnables out of the list, the first one first, and puts them where take_back() finds
-    // them, and other workers. They are queued as posts once the chain that runs here waits or
-    // yields. Leaves those in the list for which the host has no place.
+    // Takes runnables out of the list, from the front, and puts them where take_back() and other
+    // workers find them. When the chain that runs here waits or yields, these runnables are queued
+    // as posted ones are. If the host has no place for a runnable, the runnable stays in the list.
     virtual void fork(detail::run_list&) noexcept {}
 
-    // Takes `r` back. Returns false if it is not the last one that was forked here, or if another
-    // worker has taken it.
+    // Takes `r` back. Returns false if `r` is not the runnable that was forked last here, or if
+    // another worker has taken it.
     virtual bool take_back(runnable&) noexcept { return false; }
 
-    // Runs `r` inside of the job that runs here and awaits `r`, if `r` is the next job. So the
-    // awaiting job need not wait if `r` ends at once (core/async_op.hpp). If `r` blocks instead, and the
-    // host runs other jobs meanwhile, the host calls as.begin_wait first. Returns false if it did not
-    // run `r`.
+    // Runs `r` inside of the running job, which awaits `r`, if `r` is the next job. If `r` ends at
+    // once, the awaiting job need not wait (core/async_op.hpp). If `r` blocks and the host is about
+    // to run other jobs meanwhile, the host first calls begin_wait of the second argument. Returns
+    // false if it did not run `r`.
     virtual bool run_inside(runnable&, detail::inner_job&) noexcept { return false; }
 
     // Arms the time-out of a wait that begins here. cancel_timer() cancels it
     // (core/timer_queue.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
 
-    // blocks(): this thread is about to sleep inside a task, and another thread takes over its
-    // work. If no other thread can be started, blocks() returns false: this thread then sleeps for
-    // at most `retry_ns` and calls both functions again. unblocks(): this thread has woken up.
+    // A thread calls blocks() before it sleeps inside a task, and another thread takes over its
+    // work. If no other thread can be started, blocks() returns false. The thread then sleeps for
+    // at most `retry_ns`, and calls unblocks() and blocks() again. A thread calls unblocks() after
+    // it has woken up.
     static constexpr std::int64_t retry_ns = 10'000'000;
     virtual bool blocks() noexcept = 0;
     virtual void unblocks() noexcept = 0;
@@ -112,8 +115,8 @@ template <class Platform> struct BIDE_SHARED worker_local {
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
     std::uint8_t tag = 0;                            // of the last task, if `traced`
-    // In sync_wait(): the queue of what else the thread has to run. nullptr after a wait that was
-    // tried in vain, until the next run.
+    // In sync_wait(): the queue of the other runnables of this thread. It is set to nullptr if a
+    // wait was tried a few times in vain, until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // of each turn that begins on this thread
@@ -131,8 +134,8 @@ template <class Platform> struct BIDE_SHARED worker_local {
     }
 };
 
-// Gives the task that this thread runs next a budget, which may be spent. Its destructor restores the
-// budget of the outer task.
+// Gives a budget to the task that this thread runs next; if `spent` is true, the budget is spent
+// already. The destructor restores the budget of the outer task.
 template <class Platform> class worker_turn {
 public:
     explicit worker_turn(worker_local<Platform>& here, bool spent = false) noexcept
