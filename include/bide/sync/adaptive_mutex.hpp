@@ -3,7 +3,7 @@
 #define BIDE_SYNC_ADAPTIVE_MUTEX_HPP
 
 /// \file
-/// A mutex for short sections that threads enter often. Unfair, with bounded overtaking.
+/// A mutex for short sections that threads enter often. It is unfair, but overtaking is bounded.
 //
 // It resembles the eventual fairness of parking_lot.
 
@@ -32,10 +32,10 @@ namespace detail {
 // If an unlock hands the mutex to a sleeper, the mutex stays unused until the sleeper runs. So an
 // unlock wakes the head of the queue and leaves the mutex free (the mutex "floats"): a running
 // thread may overtake the head. Each such unlock decrements `left`. If `left` is zero, the next
-// unlock hands the mutex over. It also does so if the head has woken, failed to take the mutex, and
-// seen that max_overtake_time has passed since it was first woken. Coroutines, foreign wakers, cases
-// of a select and waiters of a condition_variable are always handed the mutex: they are never woken
-// only to try.
+// unlock hands the mutex over. An unlock also hands the mutex over if the head has woken, has
+// failed to take the mutex, and has seen that max_overtake_time has passed since it was first
+// woken. Coroutines, foreign wakers, cases of a select and waiters of a condition_variable are
+// always handed the mutex. They are never woken just to try to take it.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -56,11 +56,12 @@ namespace detail {
 // Why the head is not forgotten: the mutex floats only while `notified` is set. Only the head
 // clears `notified`, before it sleeps again, under the queue's lock, by a CAS that fails if the
 // mutex is free. So either the head takes the mutex, or the unlock comes later, finds `notified`
-// clear, and wakes the head again. A waiter that gives up does this for the next one: if the mutex
-// floats, the next waiter is granted it.
+// clear, and wakes the head again. A waiter that gives up while the mutex floats grants it to the
+// next waiter.
 //
 // A case of a select is granted the mutex only after its choice was claimed. If another case was
-// selected, the unlock takes the waiter out of the queue; without other waiters the mutex is free.
+// selected, the unlock takes the waiter out of the queue. If there are no other waiters, the mutex
+// is free.
 
 template <class Platform> class basic_adaptive_lock {
 public:
@@ -190,15 +191,16 @@ void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
             }
             next -= one_left; // the head is awake: let it float
         }
-        // Order: release [adaptive_mutex.unlock]; as in unlock(). It ignores the queue's lock,
-        // whose holder decides by a CAS that sees this. Failure: look again.
+        // Order: release [adaptive_mutex.unlock]; as in unlock(). This step ignores the queue's
+        // lock, because the holder of that lock decides by a CAS that sees this step. Failure: look
+        // again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             return;
         }
     }
-    // From here on, only this thread changes the word. The one exception is the bit that asks for
-    // the queue's lock.
+    // From here on, only this thread changes the word, except for the bit that asks for the queue's
+    // lock.
     seen = lock_word::acquire(word_) & ~lock_word::both;
     if ((seen & queued) == 0) {
         lock_word::release_as(word_, 0);
@@ -218,8 +220,8 @@ void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
     hand_over();
 }
 
-// Hands the mutex to the first waiter that may have it. The caller gives up the mutex and the lock
-// of the queue, which it holds.
+// Hands the mutex to the first waiter that may have it. The caller holds the mutex and the lock of
+// the queue, and gives both up.
 template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexcept {
     basic_wake_list<Platform> granted;
     while (granted.empty() && !queue_.empty()) {
@@ -337,7 +339,7 @@ void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool overdue) noexce
 }
 
 // Takes `w` out of the queue after its owner has taken the mutex without a grant. Releases the
-// queue's lock, which the caller holds. A stop after the mutex was taken has no effect.
+// queue's lock, which the caller holds. A stop that comes after the mutex was taken has no effect.
 template <class Platform> void basic_adaptive_lock<Platform>::leave_queue(node& w) noexcept {
     const bool in_time = w.is_queued();
     if (in_time) {
@@ -363,7 +365,8 @@ bool basic_adaptive_lock<Platform>::cancel(node& w, wait_status why) noexcept {
 }
 
 // Takes `w` out of the queue, and releases the lock of the queue, which the caller holds. If `w`
-// was the head and the mutex floats, grants it to the next waiter: no other thread would try.
+// was the head and the mutex floats, grants the mutex to the next waiter, because no other thread
+// would try to take it.
 template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) noexcept {
     const bool was_head = &queue_.front() == &w;
     queue_.remove(w);
@@ -406,10 +409,10 @@ void basic_adaptive_lock<Platform>::require_no_waiters(const char* name,
 
 /// A mutex for short sections that threads enter often. TimedLockable, not recursive. It is unfair:
 /// a thread that finds the mutex free takes it before the waiters do. Overtaking is bounded. The
-/// first waiter is overtaken at most max_overtakes times. If it wakes, fails to lock, and finds
-/// that max_overtake_time has passed since it was first woken, the next unlock() hands it the
-/// mutex. Coroutines may wait for it, too. If a coroutine is the first waiter, unlock() always
-/// hands it the mutex.
+/// first waiter is overtaken at most max_overtakes times. If the first waiter wakes, fails to lock,
+/// and finds that max_overtake_time has passed since it was first woken, the next unlock() hands it
+/// the mutex. Coroutines may wait for the mutex, too. If a coroutine is the first waiter, unlock()
+/// always hands it the mutex.
 template <class Platform> class basic_adaptive_mutex {
     using queue = detail::basic_adaptive_lock<Platform>;
     using wait = thread_wait<queue, Platform>;
@@ -418,7 +421,7 @@ public:
     /// The largest number of times that the first waiter is overtaken.
     static constexpr unsigned max_overtakes = queue::max_overtakes;
     /// How long the first waiter may be overtaken, from the moment when it was first woken. After
-    /// this time it asks to be handed the mutex.
+    /// this time the waiter asks to be handed the mutex.
     static constexpr std::chrono::microseconds max_overtake_time = queue::max_overtake_time;
 
     /// Constructs a mutex that is not locked.
@@ -488,8 +491,8 @@ public:
     }
 
     /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
-    /// the mutex is locked, and returns the result. It is copied bytewise, and has a pointer at
-    /// most.
+    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
+    /// large as a pointer.
     template <class Make>
     basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
         return {detail::lock_wait<typename queue::locking, Make>{{lock_}, make}};

@@ -3,7 +3,7 @@
 #define BIDE_SYNC_BARRIER_HPP
 
 /// \file
-/// A point where a number of threads and coroutines meet, again and again.
+/// A point where a number of threads and coroutines wait for each other, phase after phase.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -50,8 +50,9 @@ namespace detail {
 //   phase ends, then the waiter's CAS    the CAS fails, and the waiter is let through
 //   the waiter's CAS, then phase ends    the last arrival finds `queued`, and the waiter
 //
-// While the lock is held, arrivals go on. So the holder of the lock releases it by a step that
-// leaves the count alone. The last arrival may store the whole word, because no arrival is allowed.
+// While the lock is held, arrivals go on. So the holder of the lock releases it by a step that does
+// not change the count. The last arrival may store the whole word, because no other arrival is
+// allowed then.
 //
 // Last access. The step that begins the next phase is the last access of the last arrival; each
 // other arrival ends with its fetch_sub. Only after that step are the queued waiters published.
@@ -93,7 +94,7 @@ public:
         return {phase_of(before), before / one == n};
     }
 
-    // Lowers the number of arrivals that the later phases expect, before an arrival.
+    // Lowers the number of arrivals that the later phases expect. The caller then arrives.
     // Order: relaxed; the arrival that follows publishes it [barrier.arrive].
     void drop() noexcept { expected_.fetch_sub(1, std::memory_order_relaxed); }
 
@@ -154,8 +155,8 @@ private:
 
     static phase phase_of(word seen) noexcept { return static_cast<phase>(seen & phases); }
 
-    // On the word, so that the last arrival need not wake this thread: one transfer of its line. The
-    // yields are for a missing arrival on the same processor.
+    // Spins on the word, so that the last arrival need not wake this thread. It yields in between,
+    // because the thread of a missing arrival may be on the same processor.
     bool spin(phase p) noexcept {
         const auto passed = [this, p]() noexcept { return has_passed(p); };
         return basic_spin<Platform>::until(passed) ||
@@ -186,8 +187,8 @@ template <class Platform> void basic_phase_gate<Platform>::advance() noexcept {
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & queued) == 0) {
         // Order: release [barrier.phase]; a waiter that sees the next phase sees what was done
-        // before each arrival of this one. It ignores the lock, whose holder has not decided to
-        // wait yet. Failure: look again.
+        // before each arrival of this one. This step ignores the lock, because the holder of the
+        // lock has not decided to wait yet. Failure: look again.
         if (word_.compare_exchange_weak(seen, next_phase(seen) | (seen & lock::both),
                                         std::memory_order_release, std::memory_order_relaxed)) {
             return;
@@ -228,8 +229,8 @@ struct no_completion {
 /// arrival of a phase calls the completion function, begins the next phase, and lets every waiter
 /// of the phase through. No arrival is possible between the last arrival and the next phase.
 ///
-/// An arrival counts, even if the wait after it ends by a stop or a time-out. That caller may wait
-/// again with its token.
+/// An arrival counts, even if the wait after it ends by a stop or a time-out. The caller may then
+/// wait again with its token.
 ///
 /// Memory order: what happens before each arrival of a phase happens before the completion
 /// function, and that happens before the return of each wait for the phase.
@@ -277,7 +278,8 @@ public:
     }
 
     /// Arrives once, and lowers the number of arrivals that each later phase expects by one.
-    /// Requires: as arrive(). After as many drops as a phase expects, no arrival is allowed.
+    /// Requires: as arrive(). If the phases expect no arrivals any more, because all were dropped,
+    /// no arrival is allowed.
     void arrive_and_drop() {
         gate_.drop();
         count(1);
@@ -330,8 +332,8 @@ public:
         return {typename gate::passing{&gate_, token.at_}};
     }
 
-    /// Arrives once, before it returns, and waits as wait() does, for a coroutine. The arrival
-    /// counts, whatever becomes of the operation.
+    /// Arrives once before it returns, and waits as wait() does, for a coroutine. The arrival
+    /// counts, even if the operation is not awaited.
     /// Returns: an operation for co_await.
     basic_async_op<void, Platform> async_arrive_and_wait() {
         const auto mine = count(1);

@@ -5,9 +5,9 @@
 /// \file
 /// A reader-writer mutex for data that is read far more often than it is written.
 //
-// A shared_mutex counts its readers in one word, so its readers take that cache line from each other.
-// Here each thread counts in a slot with a line of its own, until a writer comes and revokes that: the
-// biased locking of BRAVO (Dice and Kogan, USENIX ATC 2019).
+// A shared_mutex counts its readers in one word, so its readers take that cache line from each
+// other. Here each thread counts in a slot with a cache line of its own, until a writer comes and
+// ends this bias. This is the biased locking of BRAVO (Dice and Kogan, USENIX ATC 2019).
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -33,15 +33,16 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A loan of a permit queue: permits that a layer above it holds, for callers that do not access the
-// queue. A loan begins if there are no waiters, and ends before the first
-// waiter that needs its permits is queued. Both happen under the lock of the queue:
+// A loan of a permit queue: permits that the bias holds for readers that do not access the queue. A
+// loan begins only if there are no waiters. It ends before the first waiter that needs its permits
+// is queued. Both steps are made under the lock of the queue:
 //
 //   loan, then a waiter    the waiter acquires the lock after the loan began, and ends it
 //   a waiter, then loan    the loan finds `queued`, and does not begin
 //
-// A waiter that ended the loan before it was queued, and released the lock in between, could be
-// followed by another loan. Then it would wait for permits that no caller gives back.
+// A waiter must not release the lock between the end of the loan and its own place in the queue.
+// Otherwise another loan could begin in between, and the waiter would wait for permits that no
+// caller gives back.
 
 template <class Platform>
 template <class Wanted, class Open>
@@ -66,10 +67,10 @@ template <class Platform>
 template <class Recall>
 auto basic_permit_queue<Platform>::recalled(Recall& recall) noexcept -> word {
     const word back = recall() * one;
-    // Order: release [permit.release]; the caller that takes these permits sees what was done before
-    // they came back. If there is a loan, there are no waiters, so they are free. Also release
-    // [lock_bits.release], and so made for zero permits, too: recall() accessed data under the lock,
-    // and the last step of link() is no release.
+    // Order: release [permit.release]; the caller that takes these permits sees what was done
+    // before they came back. If there is a loan, there are no waiters, so these permits are free.
+    // Also release [lock_bits.release]: recall() accessed data under the lock, and the last step of
+    // link() is no release. So this step is made for zero permits, too.
     return word_.fetch_add(back, std::memory_order_release) + back;
 }
 
@@ -89,18 +90,19 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
     return settle_if_over(w, link(w, seen, true));
 }
 
-// The permits of a reader-writer mutex that is biased to readers. A reader takes one permit, a writer
-// takes all, as in a shared_mutex. While the mutex is biased, half of the permits are lent to slots,
-// and a reader takes its permit from the slot of its thread: one CAS on a cache line that no other
-// thread writes. A writer recalls the loan: it closes every slot, and gives back what is left of it.
-// The readers inside keep their permits and give these to the queue. So a writer waits in the queue
-// of the permits, as any writer does, until they have left.
+// The permits of a reader-writer mutex that is biased to readers. A reader takes one permit, a
+// writer takes all, as in a shared_mutex. While the mutex is biased, half of the permits are lent
+// to slots, and a reader takes its permit from the slot of its thread: one CAS on a cache line that
+// no other thread writes. A writer recalls the loan: it closes every slot, and gives back the
+// permits that no reader has taken. The readers that hold the mutex keep their permits and later
+// give them to the queue. So a writer waits in the queue of the permits, as a writer of a
+// shared_mutex does, until these readers have unlocked.
 //
 // (The bias and its revocation are from Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer
-// Locks", USENIX ATC 2019; a slot for each reader of one lock is the big-reader lock of Linux 2.4.
-// There, a reader writes its slot and reads the bias, the writer does it the other way round, and
-// both pay a fence. Here the bias is a bit of each slot, and the permits that were taken are handed
-// from the slot to the queue, so that no writer polls.)
+// Locks", USENIX ATC 2019. A slot for each reader of one lock is the big-reader lock of Linux 2.4.
+// In BRAVO, a reader writes its slot and then reads the bias. A writer writes the bias and then
+// reads the slots, and both need a fence. Here the bias is a bit of each slot. The permits that
+// readers took move from the slot to the queue, so that no writer polls.)
 //
 // The word of a slot:
 //
@@ -118,23 +120,25 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 //   leave, then recall    the permit is in the loan again, and comes back with it
 //   recall, then leave    the CAS fails, and the reader gives its permit to the queue
 //
-// A reader may leave by another slot than it entered by: a coroutine that goes on elsewhere, a
-// std::shared_lock that another thread destroys. Permits are alike, so it gives back another reader's
-// permit, and that reader gives back this one's, or gives one to the queue. At each instant
+// A reader may leave by another slot than it entered by, if a coroutine resumes on another thread,
+// or if another thread destroys the std::shared_lock. All permits are alike. So this reader gives
+// back the permit of another reader, and that reader gives back the permit of this one, or gives
+// one to the queue. At each instant
 //
 //   free in the queue + readers inside = all - loan + sum of the counts      (loan: zero or `lent`)
 //
-// holds for every way to leave, and a recall adds the loan less that sum. So all permits are free
-// after a recall if and only if no reader is inside. (Without writers the counts may grow, by one for
-// each reader that leaves elsewhere. They have 63 bits, and the loan has 2^58 permits.)
+// holds, by whatever slot a reader leaves. A recall adds to the queue the loan less that sum. So
+// all permits are free after a recall if and only if no reader is inside. (Without writers a count
+// may grow, by one for each reader that leaves by another slot. A count has 63 bits, and the loan
+// has 2^58 permits.)
 //
-// The loan begins and ends under the lock of the queue, and never while there
-// are waiters. After a recall, readers go to the queue. A recall and the next loan write every slot, so
-// the mutex is biased again when as many readers as there are slots have found it free since. (BRAVO
-// waits for a time in proportion to the cost of the last revocation.)
+// The loan begins and ends under the lock of the queue, and never while there are waiters. After a
+// recall, readers go to the queue. A recall and the next loan write every slot. So the mutex is
+// biased again only when as many readers as there are slots have locked it without a wait since the
+// recall. (BRAVO waits for a time in proportion to the cost of the last revocation.)
 
-// The number of the calling thread, from 1 on, in the order in which threads first read. A coroutine
-// uses the reference only before its next suspension point.
+// The number of the calling thread. Threads are numbered from 1 on, in the order of their first
+// reads. A coroutine uses the reference only before its next suspension point.
 struct BIDE_SHARED reader_number {
     std::uint32_t value = 0; // 0: not assigned
 };
@@ -247,7 +251,7 @@ private:
     static bool enter(slot& at) noexcept {
         word seen = open; // most often; it saves a load
         do {
-            // Order: acquire [biased.slot]; what was done before the slot was opened. Failure:
+            // Order: acquire [biased.slot]; sees what was done before the slot was opened. Failure:
             // look again.
             if (at.readers.compare_exchange_strong(seen, seen + one, std::memory_order_acquire,
                                                    std::memory_order_relaxed)) {
@@ -323,20 +327,20 @@ private:
 } // namespace detail
 
 /// A shared_mutex that is biased to readers. SharedTimedLockable. While it is biased, readers on
-/// different threads share no cache line. A writer ends the bias, and waits in line with the readers
-/// that come after it, first come, first served; so neither side starves. It is biased from the
-/// beginning, and again when as many reads as it has slots needed no wait since the bias ended.
+/// different threads share no cache line. A writer ends the bias. Then writers and readers wait in
+/// one queue, first come, first served, so neither side starves. The mutex is biased at first.
+/// After the bias has ended, it begins again when as many reads as there are slots needed no wait.
 ///
-/// A writer pays for it: a write that ends the bias writes all slots. It takes a cache line pair for
-/// each slot and one more: 2,176 bytes with 16 slots.
+/// The price: a writer that ends the bias writes all slots. The mutex takes a pair of cache lines
+/// for each slot and one more pair: 2,176 bytes with 16 slots.
 ///
-/// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both wait for
-/// ever. Any thread may unlock it, so a coroutine may hold it across a suspension. A reader that is
-/// unlocked by another thread than it was locked by may have to write the line that all threads share.
-/// A condition_variable does not wait with it.
+/// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both wait
+/// for ever. Any thread may unlock it, so a coroutine may hold it across a suspension. If another
+/// thread unlocks it than the one that locked it, that thread may have to write the cache line that
+/// all threads share. A condition_variable cannot wait with this mutex.
 ///
-/// `Slots` is a power of two: how many threads read without sharing a line. Threads get their slots in
-/// turn, in the order of their first reads.
+/// `Slots` is a power of two: the number of threads that can read without sharing a cache line.
+/// Threads are assigned to the slots round-robin, in the order of their first reads.
 template <class Platform, unsigned Slots> class basic_biased_shared_mutex {
     using permits = detail::basic_biased_permits<Platform, Slots>;
     using queue = typename permits::queue;
@@ -482,8 +486,8 @@ public:
     }
 
     /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
-    /// the mutex is locked, and returns the result. It is copied bytewise, and has a pointer at
-    /// most.
+    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
+    /// large as a pointer.
     template <class Make>
     basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
         return {detail::lock_wait<typename permits::writing, Make>{{permits_}, make}};

@@ -109,8 +109,9 @@ public:
         };
     }
 
-    // Queues `w`, which the condition_variable has decided, or appends it to `granted` if it has the
-    // lock at once. From then on only the owner of the lock decides it.
+    // Moves `w`, which the condition_variable has decided, to the queue of the lock. If the lock is
+    // free, grants it to `w` and appends `w` to `granted`. From then on only a holder of the lock
+    // decides the wait.
     void queue(node& w, wake_list& granted) const noexcept {
         auto* const link = link_;
         void* const to = queue_;
@@ -140,27 +141,30 @@ private:
 };
 
 // The queue of a condition_variable. A notified waiter is not woken: its node moves to the queue of
-// its mutex, and the unlock that reaches it there wakes it as the owner. A stop and a time-out move
-// it too, for every wait returns with the lock held. (Linux's requeue does this for futexes: Drepper,
-// "Futexes Are Tricky", section 8.)
+// its mutex, and the unlock that reaches it there wakes it as the owner. A stop and a time-out also
+// move the node, because every wait returns with the lock held. (Linux's requeue does this for
+// futexes: Drepper, "Futexes Are Tricky", section 8.)
 //
 //   stage of a wait                        the node stands in
 //   waits                                  this queue, or none yet
-//   notified, stopped or timed_out         the queue of the mutex, or a list of what moves there
+//   notified, stopped or timed_out         the queue of the mutex, or a list that moves there
 //
-// The stage changes under the lock here, once in a wait. A coroutine may be destroyed while it waits,
-// but not while another thread moves its node (core/async_op.hpp). So its node stands in a queue then.
+// The stage changes once in a wait, under the lock of this queue. A coroutine may be destroyed
+// while it waits, but not while another thread moves its node (core/async_op.hpp). So when it is
+// destroyed, its node stands in one of the two queues.
 //
-// Why no notification is lost: a waiter queues its node while it holds its mutex, and unlocks
-// afterwards. A notifier that makes the condition true under the mutex either had it before; then the
-// waiter has seen the condition. Or it locks it after the waiter has unlocked; then it finds the node.
-// If it notifies before the waiter sleeps, the node moves to the mutex's queue meanwhile, and the
-// sleep on the node ends when the outcome is published, also if that was before the sleep.
+// Why no notification is lost: a waiter queues its node while it holds its mutex, and unlocks the
+// mutex afterwards. A notifier makes the condition true while it holds the mutex. If it held the
+// mutex before the waiter, the waiter has seen the condition. If it locks the mutex after the
+// waiter has unlocked, it finds the node. If it notifies before the waiter sleeps, the node moves
+// to the queue of the mutex. The sleep ends when the outcome is published, even if it is published
+// before the sleep.
 //
-// Last access. Here, that is the release of the lock. From then on a notifier has nodes only, and the
-// mutex, which outlives its waiters. The condition_variable may be destroyed once all its waiters are
-// notified, also if they have not locked the mutex yet: a stop and a time-out read the stage first,
-// and leave the queue alone if the wait has left it.
+// Last access. The last access of a notifier to this queue is the release of the lock. Afterwards
+// the notifier accesses only nodes, and the mutex, which outlives its waiters. The
+// condition_variable may be destroyed when all its waiters are notified, even if they have not
+// locked the mutex yet. For a stop and a time-out read the stage first, and do not access this
+// queue if the wait has left it.
 
 template <class Platform> class basic_condition_queue {
 public:
@@ -214,16 +218,17 @@ public:
     // For destructors: terminates with the name of the primitive if there are waiters.
     void require_no_waiters() noexcept;
 
-    // Queues `w`, whose owner holds the lock and then unlocks. Or returns the outcome of a wait that
-    // was cancelled before, and settles it; the owner keeps the lock.
+    // Queues `w` and returns waiting. The owner of `w` holds the mutex, and unlocks it afterwards.
+    // If the wait was cancelled before, settles it and returns its outcome; the owner then keeps
+    // the mutex.
     wait_status enqueue(node& w, place& of) noexcept;
 
     void notify_one() noexcept;
     void notify_all() noexcept;
 
-    // Ends the wait of `w` unless it has ended: moves it to the queue of its mutex. If it is not
-    // queued yet, a later enqueue() refuses it with `why`. If `why` is destroyed, takes it out of
-    // the queue that it stands in, also that of the mutex. Returns true if it did so.
+    // Ends the wait of `w` if it has not ended: moves `w` to the queue of its mutex. If `w` is not
+    // queued yet, a later enqueue() refuses it with `why`. If `why` is destroyed, takes `w` out of
+    // its queue, which is this one or that of the mutex, and returns true if `w` was in a queue.
     bool cancel(node& w, place& of, wait_status why) noexcept;
 
 private:
@@ -239,8 +244,8 @@ private:
 
     // Marks the end of a wait, for the owner and for cancellers.
     // Requires: the lock is held.
-    // Order: relaxed; the owner reads it after the grant of the mutex. A canceller that reads it
-    // without the lock only reads that the wait has ended.
+    // Order: relaxed; the owner reads the stage after the grant of the mutex. A canceller that
+    // reads it without the lock learns only that the wait has ended.
     static void end(node& w, stage how) noexcept {
         w.template carried<place>().stage_.store(how, std::memory_order_relaxed);
     }
@@ -273,8 +278,8 @@ wait_status basic_condition_queue<Platform>::enqueue(node& w, place& of) noexcep
 }
 
 template <class Platform> void basic_condition_queue<Platform>::notify_one() noexcept {
-    // Order: relaxed; a waiter that this notification is for queued its node before it unlocked the
-    // mutex, and this thread has locked that since.
+    // Order: relaxed; if this notification is for a waiter, the waiter has queued its node and then
+    // unlocked the mutex, and this thread has locked the mutex since.
     if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
         return;
     }
@@ -388,30 +393,34 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// std::condition_variable with coroutines, time-outs and stop tokens. `Lock` is a std::unique_lock
 /// of a mutex, an adaptive_mutex or a shared_mutex, or a std::shared_lock of a shared_mutex.
 ///
-/// A wait unlocks the mutex and queues in one step: no notification is lost that comes after a
-/// change made under the mutex. A notified waiter moves to the queue of the mutex, and wakes as its
-/// owner. So notify_all() does not wake its waiters together: they own the mutex one after the
-/// other, in the order in which they began to wait. Two waiters that two threads notify at the same
-/// time get the mutex in either order. An adaptive_mutex is always handed to such a waiter.
+/// A wait unlocks the mutex and queues in one step. So if the condition is changed under the mutex,
+/// a notification after the change is not lost. A notified waiter moves to the queue of the mutex,
+/// and wakes as the owner of the mutex. So notify_all() does not wake its waiters together: they
+/// own the mutex one after the other, in the order in which they began to wait. Two waiters that
+/// two threads notify at the same time get the mutex in either order. An adaptive_mutex is always
+/// handed to such a waiter.
 ///
 /// Every wait returns with the mutex locked, whatever its outcome is. No wait ends without a reason,
 /// but the condition may have changed again before the waiter gets the mutex, so use a predicate. The
 /// predicates run in the waiters, with the mutex locked.
 ///
 /// Cancellation: a stop or a time-out ends the wait for a notification. The wait for the mutex that
-/// follows, after any outcome, is not cancelled. The notification of a coroutine that is destroyed
-/// before it resumes is lost: no other waiter gets it. If the deadline has passed or the stop was requested
-/// when a wait begins, it ends at once, and does not unlock the mutex.
+/// follows, after any outcome, is not cancelled. If a coroutine is destroyed after it was notified
+/// and before it resumes, the notification is lost: no other waiter gets it. If the deadline has
+/// passed or the stop was requested when a wait begins, it ends at once, and does not unlock the
+/// mutex.
 ///
-/// Requires: all waiters of a time use the same mutex, and hold it when they begin to wait; terminates
-/// otherwise.
+/// Requires: all waiters that wait at the same time use the same mutex, and hold it when they begin
+/// to wait; terminates otherwise.
 ///
 /// A wait cannot be a case of a select: if another case happened, the mutex would have to be locked
-/// again. A foreign waker cannot wait either, for it cannot lock a mutex. Use a notify there.
+/// again. A foreign waker cannot wait either, because it cannot lock a mutex. In these cases, use a
+/// notify.
 ///
-/// Destroys: when all waiters were notified, it may be destroyed, even if they wait for the mutex
-/// still, and even if the notification that let the last of them go has not returned. Every other
-/// notification, and a stop or a time-out that ends a wait at that moment, must have returned.
+/// Destroys: when all waiters were notified, the condition_variable may be destroyed, even if
+/// waiters still wait for the mutex, and even if the notification of the last waiter has not
+/// returned. Every other notification, and a stop or a time-out that ends a wait at that moment,
+/// must have returned.
 template <class Platform> class basic_condition_variable {
     using queue = detail::basic_condition_queue<Platform>;
     using node = basic_waiter<Platform>;
@@ -428,8 +437,8 @@ public:
     basic_condition_variable(const basic_condition_variable&) = delete;
     basic_condition_variable& operator=(const basic_condition_variable&) = delete;
 
-    /// Notifies the waiter that has waited longest, if there is one. The caller may hold the mutex;
-    /// the waiter then gets it by the caller's unlock.
+    /// Notifies the waiter that has waited longest, if there is one. The caller may hold the mutex.
+    /// Then the unlock of the caller hands the mutex to the waiter.
     void notify_one() noexcept { queue_.notify_one(); }
     /// Notifies all waiters. They get the mutex one after the other, in the order in which they came.
     void notify_all() noexcept { queue_.notify_all(); }
@@ -453,7 +462,7 @@ public:
         return wait_once(lock, deadline::after(rest)) == wait_status::granted;
     }
     /// Waits as wait() does, but at most `rest`.
-    /// Returns: what `predicate()` returned last.
+    /// Returns: the result of the last call of `predicate()`.
     template <class Lock, class R, class P, std::predicate Predicate>
     bool wait_for(Lock& lock, const std::chrono::duration<R, P>& rest, Predicate predicate) {
         return wait_until_true(lock, deadline::after(rest), predicate);
@@ -475,13 +484,13 @@ public:
         return result_of(wait_once(lock, token));
     }
     /// Waits as wait() does, unless a stop is requested first.
-    /// Returns: errc::stopped if `predicate()` was false last.
+    /// Returns: errc::stopped if the last call of `predicate()` returned false.
     template <class Lock, std::predicate Predicate>
     result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate) {
         return wait_until_true(lock, token, deadline::never(), predicate);
     }
     /// Waits as wait() does, but at most `rest`, unless a stop is requested first.
-    /// Returns: errc::timeout or errc::stopped if `predicate()` was false last.
+    /// Returns: errc::timeout or errc::stopped if the last call of `predicate()` returned false.
     template <class Lock, class R, class P, std::predicate Predicate>
     result<void> wait_for(Lock& lock, typename Platform::stop_token token,
                           const std::chrono::duration<R, P>& rest, Predicate predicate) {
@@ -505,8 +514,9 @@ public:
     basic_async_op<basic_notified<Platform>, Platform> async_wait(Lock& lock) {
         return async_wait(lock, detail::unconditional());
     }
-    /// Waits as async_wait() does, until `predicate()` is true. It is called where the coroutine runs,
-    /// with the mutex locked; the coroutine does not resume for a notification that leaves it false.
+    /// Waits as async_wait() does, until `predicate()` is true. The predicate is called where the
+    /// coroutine would resume, with the mutex locked. If it returns false after a notification, the
+    /// coroutine does not resume.
     /// Requires: `predicate` does not throw, and is copied bytewise: a lambda that captures three
     /// references or numbers at most, or a std::ref; terminates if it throws.
     template <class Lock, class Predicate>

@@ -23,19 +23,19 @@ namespace bide::inline BIDE_ABI {
 /// stored before a set(). This holds for any number of producers and consumers.
 ///
 /// Destroys: a waiter that was let through, or saw the event set, may destroy it at once, even if
-/// the set() that changed it from unset to set has not returned. Every other set() and every
-/// reset() must have returned before: a set() that finds the event set accesses it until it
-/// returns. If there are several setters, a waiter cannot tell which of them let it through. Two
-/// more calls must have returned: each wait() that has begun and has not queued its waiter yet, and
-/// each stop or time-out that ends a wait at that moment. A waiter that was taken out of the queue
-/// no longer accesses the event.
+/// the set() that changed it from unset to set has not returned. Before the destruction, every
+/// other set() and every reset() must have returned: a set() that finds the event set accesses it
+/// until it returns. If there are several setters, a waiter cannot tell which of them let it
+/// through. These calls must have returned, too: each wait() that has begun and has not queued its
+/// waiter yet, and each stop or time-out that ends a wait at that moment. A waiter that was taken
+/// out of the queue no longer accesses the event.
 template <class Platform> class basic_event {
 public:
     /// Constructs an event that is not set.
     constexpr basic_event() noexcept : basic_event(false) {}
     /// Constructs an event that is set if `is_set` is true.
     constexpr explicit basic_event(bool is_set) noexcept : basic_event(nullptr, is_set) {}
-    /// Constructs an event with a name for reports (core/deadlock_check.hpp), not set unless `is_set`
+    /// Constructs an event with a name for reports (core/deadlock_check.hpp). It is set if `is_set`
     /// is true. The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     constexpr explicit basic_event([[maybe_unused]] const char* its_name,
                                    bool is_set = false) noexcept
@@ -59,18 +59,18 @@ public:
     void reset() noexcept { gate_.shut(); }
 
     /// Returns true if the event is set.
-    /// Memory order: if the result is true, what happens before the set() that it saw happens
-    /// before the return. That set() may not be the last one: a later set() finds the event set
-    /// already.
+    /// Memory order: if the result is true, it reads the event as an earlier set() has set it, and
+    /// what happens before that set() happens before the return. That set() may not be the last
+    /// one: a later set() finds the event set already.
     bool is_set() const noexcept { return gate_.is_open(); }
 
     /// Waits for the event to be set.
     /// Blocks: until it is set.
     void wait() { gate_.wait(); }
 
-    /// Waits as wait() does, but at most `rest`. The name is std's, as that of try_acquire_for() is: what
-    /// waits has wait_for() (std::condition_variable), what acquires has try_acquire_for()
-    /// (std::counting_semaphore).
+    /// Waits as wait() does, but at most `rest`. The name follows std: types that wait have
+    /// wait_for(), as std::condition_variable; types that acquire have try_acquire_for(), as
+    /// std::counting_semaphore.
     /// Returns: true if the event was set; false after the time-out.
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
         return gate_.wait_until(deadline::after(rest));

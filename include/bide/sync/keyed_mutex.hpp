@@ -3,7 +3,8 @@
 #define BIDE_SYNC_KEYED_MUTEX_HPP
 
 /// \file
-/// A mutex for each key: a file name, a user's number. Keys that are not in use take no memory.
+/// A mutex for each key. A key is, for example, a file name or the number of a user. Keys that are
+/// not in use take no memory.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -29,9 +30,10 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The keys that are in use, each with its queue. A hash table in shards; each shard has a lock of
-// its own (core/lock_bits.hpp), which is held for the search of one bucket, and while the buckets
-// double or halve. A key is in the table as long as a key_use of it exists: a waiter, a holder.
+// The table of the keys that are in use. Each key has a queue. It is a hash table in shards. Each
+// shard has its own lock (core/lock_bits.hpp), which is held during the search of one bucket, and
+// while the number of buckets doubles or halves. A key is in the table as long as a key_use of it
+// exists. A waiter has one, and so has a holder.
 
 template <class Key, class Platform> class key_shard;
 
@@ -184,8 +186,8 @@ private:
         size_ = size_ - 1;
     }
 
-    // Moves all keys to `count` buckets. Without memory for them, changes nothing. Returns the
-    // buckets that are no longer used.
+    // Moves all keys to `count` new buckets. If there is no memory for these, changes nothing.
+    // Returns the buckets that are no longer used.
     buckets resize(std::size_t count) noexcept {
         buckets next{count, nullptr};
         if (count > few) {
@@ -243,7 +245,7 @@ public:
     /// Returns true if it holds a key.
     explicit operator bool() const noexcept { return use_.get() != nullptr; }
     /// Returns the key.
-    /// Requires: it holds a key.
+    /// Requires: this object holds the lock of a key.
     const Key& key() const noexcept { return use_.get()->key; }
 
     /// Unlocks the key, or hands it to its first waiter. It holds nothing then.
@@ -267,8 +269,8 @@ template <class Key, class Platform> struct wait_payload<result<basic_key_lock<K
     using type = detail::key_use<Key, Platform>;
 };
 
-/// A mutex for each key. Threads and coroutines that lock the same key get it in the order in which
-/// they came; callers with different keys do not wait for each other. The first lock of a key
+/// A mutex for each key. Threads and coroutines that lock the same key get the lock in the order in
+/// which they came. Callers with different keys do not wait for each other. The first lock of a key
 /// allocates memory for it, which is freed when the key has neither a holder nor a waiter. A wait
 /// allocates nothing else.
 ///
@@ -277,7 +279,7 @@ template <class Key, class Platform> struct wait_payload<result<basic_key_lock<K
 /// Memory order: what happens before an unlock of a key happens before the return of the next lock
 /// of the same key.
 ///
-/// Destroys: not until every unlock has returned; terminates if a key is in use.
+/// Destroys: every unlock must have returned before; terminates if a key is in use.
 template <class Key, class Hash = std::hash<Key>, class Equal = std::equal_to<Key>,
           class Platform = native_platform>
 class keyed_mutex {
@@ -292,8 +294,8 @@ public:
     /// Holds the lock of a key.
     using key_lock = basic_key_lock<Key, Platform>;
 
-    /// Constructs a mutex for each key. Keys in different shards are found without contention;
-    /// there are at least `shards` of them, a power of two, and 4,096 at most.
+    /// Constructs a mutex for each key. Keys in different shards are found without contention. The
+    /// number of shards is `shards` rounded up to a power of two, and 4,096 at most.
     /// Throws: std::bad_alloc.
     explicit keyed_mutex(std::size_t shards = 16, Hash hash = Hash(), Equal equal = Equal())
         : hash_(std::move(hash)), equal_(std::move(equal)) {

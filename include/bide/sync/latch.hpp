@@ -3,7 +3,7 @@
 #define BIDE_SYNC_LATCH_HPP
 
 /// \file
-/// A count that goes down to zero once, for threads and coroutines.
+/// A count that goes down to zero once. Threads and coroutines wait for that.
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
@@ -16,7 +16,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// A count that goes down to zero once, and lets every waiter through then. It is std::latch for
+/// A count that goes down to zero once. At zero, it lets every waiter through. It is std::latch for
 /// threads and coroutines, with time-outs and stop tokens.
 ///
 /// Destroys: a waiter that was let through, or saw the count at zero, may destroy the latch at

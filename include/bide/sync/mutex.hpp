@@ -5,7 +5,7 @@
 /// \file
 /// A mutex for threads and coroutines, first come, first served.
 //
-// It is a semaphore of one permit with the interface of TimedLockable. Fairness has a price:
+// It is a semaphore of one permit with the interface of TimedLockable. The price of fairness:
 // unlock() hands the mutex to the first waiter, so the mutex stays locked and unused until that
 // waiter runs. For short sections that threads enter often, use adaptive_mutex.
 
@@ -105,8 +105,8 @@ public:
     }
 
     /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
-    /// the mutex is locked, and returns the result. It is copied bytewise, and has a pointer at
-    /// most.
+    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
+    /// large as a pointer.
     template <class Make>
     basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
         return {detail::lock_wait<typename queue::taking, Make>{{permits_, 1}, make}};

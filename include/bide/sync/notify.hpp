@@ -39,23 +39,25 @@ namespace detail {
 //     1      1      never: a permit is stored only if there is no waiter
 //
 // The decision to wait is one CAS (pass_or_queue.hpp). A notification without waiters changes the
-// same word, or writes it back unchanged [notify.notify]. Consider a waiter that queues, then looks
-// whether it has to wait, beside a thread that changes what it looks for, and then notifies:
+// same word, or writes it back unchanged [notify.notify]. Consider a waiter that queues and then
+// checks a condition, and a thread that makes the condition true and then notifies:
 //
-//   notify, then queue    the look finds what was done before the notification
+//   notify, then queue    the check sees what was done before the notification
 //   queue, then notify    the notification finds the waiter
 //
-// A waiter that is enabled before it waits has a node of another kind in the queue, a seat. A
-// notification that meets a seat marks it, and wakes no thread. When its owner waits, the node of the
-// wait takes the seat's place in the queue, or its mark. If the wait ends without a notification, the
-// seat takes its place back. So only a notification uses a seat up:
+// A listener that is enabled before it waits has a node of another kind in the queue, which is
+// called a seat. A notification that takes a seat out of the queue marks the seat as notified, and
+// wakes no thread. When the owner of the seat waits, the node of the wait takes the place of the
+// seat in the queue. If the seat is marked, the wait ends at once and removes the mark. If the wait
+// ends without a notification, the seat returns to its place in the queue. So only a notification
+// uses a seat up. The states of a seat:
 //
 //   free   not enabled, or used up
-//   held   it stands in the queue, or is marked
-//   lent   a wait stands in its place, or was let through there. `missing` of the wait is the seat
+//   held   the seat stands in the queue, or is marked
+//   lent   a wait stands in its place, or was notified there. `missing` of the wait is the seat
 //
-// A notification may meet a wait in a seat's place when another case of its select has happened already.
-// Then it marks the seat.
+// A wait in the place of a seat may be a case of a select that has selected another case already. A
+// notification of such a wait marks the seat.
 //
 // Last access. A notification ends with its CAS, or with the release of the lock. A waiter that was
 // let through may destroy the notify at once.
@@ -93,8 +95,8 @@ public:
     void notify_one() noexcept;
     void notify_all() noexcept;
 
-    // Enqueues `w` and returns waiting, or settles `w` and returns its status: it took the permit, or
-    // was cancelled before.
+    // Enqueues `w` and returns waiting. If there is a permit, or if `w` was cancelled before,
+    // settles `w` instead and returns its status.
     wait_status enqueue(node& w) noexcept;
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
@@ -136,8 +138,9 @@ template <class Platform> bool basic_notify_queue<Platform>::try_take() noexcept
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & stored) != 0) {
-        // Order: acquire [notify.notify]; what was done before the permit was stored. It ignores the
-        // lock, whose holder decides by a CAS that sees this. Failure: look again.
+        // Order: acquire [notify.notify]; sees what was done before the permit was stored. This
+        // step ignores the lock, because the holder of the lock decides by a CAS that sees this
+        // step. Failure: look again.
         if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             return true;
@@ -146,17 +149,18 @@ template <class Platform> bool basic_notify_queue<Platform>::try_take() noexcept
     return false;
 }
 
-// A notification if there are no waiters: sets the bits of `next`. Returns false if there are
-// waiters; the caller then holds the lock.
+// Notifies if there are no waiters: sets the bits of `next` in the word. If there are waiters,
+// acquires the lock and returns false.
 template <class Platform> bool basic_notify_queue<Platform>::notify_none(word next) noexcept {
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     word locks = 0; // what the CAS releases
     for (;;) {
         while ((seen & queued) == 0) {
-            // Order: release [notify.notify]; what was done before is seen by the waiter that takes
-            // the permit, and by each waiter that queues later. It releases the lock if this thread
-            // holds it [lock_bits.release], and else ignores it. Failure: look again.
+            // Order: release [notify.notify]; the waiter that takes the permit, and each waiter
+            // that queues later, sees what was done before. This step releases the lock if this
+            // thread holds it [lock_bits.release], and ignores the lock otherwise. Failure: look
+            // again.
             if (word_.compare_exchange_weak(seen, (seen | next) & ~locks, std::memory_order_release,
                                             std::memory_order_relaxed)) {
                 lock::wake_after(&word_, seen & locks);
@@ -171,8 +175,9 @@ template <class Platform> bool basic_notify_queue<Platform>::notify_none(word ne
     }
 }
 
-// Takes the first waiter out and lets it go, or marks its seat. Returns false if its choice selected
-// another wait, and it has no seat.
+// Takes the first node out of the queue and notifies its waiter. If the node is a seat, marks the
+// seat. If its choice has selected another wait, marks the seat of the node; if it has no seat,
+// returns false.
 template <class Platform>
 bool basic_notify_queue<Platform>::let_go(wait_status what, wake_list& woken) noexcept {
     node& w = queue_.pop();
@@ -326,8 +331,8 @@ template <class Platform> void basic_notify_queue<Platform>::require_no_waiters(
 /// one queue, first in, first out.
 ///
 /// notify_one() lets the first waiter through. If there is none, it stores a permit, which the next
-/// wait takes. There is one permit at most, so a consumer takes all that it finds before it waits
-/// again. notify_all() lets all present waiters through and stores nothing.
+/// wait takes. There is one permit at most, so a consumer must process all items that it finds
+/// before it waits again. notify_all() lets all present waiters through and stores nothing.
 ///
 /// A waiter that has to look at the state before it waits makes a listener first. From then on no
 /// notification is lost:
@@ -343,13 +348,14 @@ template <class Platform> void basic_notify_queue<Platform>::require_no_waiters(
 /// Memory order: what happens before a notification happens before the return of the waits that it
 /// lets through, and of each wait and listener that begins later.
 ///
-/// Cancellation: if a waiter that notify_one() has let through is gone before it resumes, the
-/// notification goes to the next waiter, or is stored. One of notify_all() is dropped.
-/// core/async_op.hpp says when a coroutine may be destroyed.
+/// Cancellation: if a coroutine that notify_one() has let through is destroyed before it resumes,
+/// the notification goes to the next waiter, or is stored. A notification by notify_all() is
+/// dropped in this case. core/async_op.hpp says when a coroutine may be destroyed.
 ///
-/// Destroys: a waiter that was let through may destroy it at once, even if the notification has not
-/// returned. Every other notification, and a stop or time-out that ends a wait at that moment, must
-/// have returned. A notification that finds no waiter accesses it until it returns.
+/// Destroys: a waiter that was let through may destroy the notify at once, even if the notification
+/// has not returned. Every other notification, and a stop or time-out that ends a wait at that
+/// moment, must have returned. A notification that finds no waiter accesses the notify until it
+/// returns.
 template <class Platform> class basic_notify {
     using queue = detail::basic_notify_queue<Platform>;
     using node = basic_waiter<Platform>;
@@ -362,7 +368,7 @@ public:
     /// Constructs it without a permit.
     constexpr basic_notify() noexcept = default;
 
-    /// Destroys it.
+    /// Destroys the notify.
     /// Requires: there are no waiters and no enabled listeners; terminates otherwise.
     ~basic_notify() { queue_.require_no_waiters(); }
 
@@ -408,8 +414,9 @@ public:
     bool begin_wait(waiter& w) noexcept;
 
     /// Cancels the wait of `w`.
-    /// Returns: true if `w` waits no longer, or did not wait. Then its waker does not run. False if
-    /// `w` is complete; if the caller has no use for a notification of one, it calls notify_one().
+    /// Returns: true if this call has ended the wait, or if `w` did not wait. Then its waker does
+    /// not run. False if `w` is complete. If it was notified by notify_one() and the caller does
+    /// not use the notification, the caller passes it on by notify_one().
     /// Blocks: as semaphore::cancel_acquire() does.
     /// Requires: no other thread calls begin_wait(w) or cancel_wait(w) meanwhile.
     bool cancel_wait(waiter& w) noexcept;
@@ -445,12 +452,13 @@ private:
     queue queue_;
 };
 
-/// A wait that is enabled before it begins: the notifications since then count, for the wait and for
-/// the order of the queue. A wait that is notified uses the listener up; the next one waits as the waits
-/// of the notify do, unless enable() comes before it. A wait that ends otherwise leaves the listener
-/// enabled and in its place: a time-out, a stop, another case of its select, a try_select() that finds
-/// nothing. While it is enabled, notify_one() lets it through as it does a waiter. A listener is for
-/// one thread or coroutine.
+/// A wait that is enabled before it begins. Its place in the queue is that of the moment when it
+/// was enabled, and each notification after that moment counts for the wait. If a wait of the
+/// listener is notified, the listener is used up: the next wait begins like a wait of the notify,
+/// unless enable() is called before. If a wait ends in another way, the listener stays enabled and
+/// keeps its place in the queue. Other ways are a time-out, a stop, another case of its select, and
+/// a try_select() that finds nothing. While the listener is enabled, notify_one() may notify it
+/// like a waiter. A listener is for one thread or coroutine.
 template <class Platform> class basic_notify<Platform>::listener {
 public:
     /// Constructs a listener and enables it.
@@ -520,14 +528,15 @@ private:
     seat seat_;
 };
 
-/// A wait for code that neither blocks nor is a coroutine, for example an event loop. The owner keeps
-/// the waiter alive until it is complete or cancel_wait() has returned. Then the owner may use it
-/// again.
+/// A wait for code that neither blocks nor is a coroutine, for example an event loop. The owner
+/// keeps the waiter alive until it is complete or cancel_wait() has returned. Then the owner may
+/// use the waiter again.
 template <class Platform> class basic_notify<Platform>::waiter {
 public:
     /// Constructs a waiter. If it is queued, `wake` runs once when it completes, on the notifying
-    /// thread, which holds no lock. `wake` may notify, wait again, and cancel other waiters. A waiter
-    /// that it lets through is complete, and is woken, after `wake` has returned (core/waker.hpp).
+    /// thread, which holds no lock. `wake` may notify, wait again, and cancel other waiters. If
+    /// `wake` notifies another waiter, that waiter becomes complete and is woken after `wake` has
+    /// returned (core/waker.hpp).
     /// Requires: the context of `wake` outlives the call of `wake`, which may end after is_complete()
     /// returns true.
     explicit waiter(waker wake) noexcept : node_(1, wake) {}

@@ -5,9 +5,9 @@
 /// \file
 /// A bounded pool of objects that are expensive to make, such as connections. Callers borrow them.
 //
-// The right to have an object is a permit (detail/permit_queue.hpp), so the callers wait in that
-// queue, and no wait is added here. The proof that there are never
-// more objects than the limit stands below.
+// The right to have an object is a permit (detail/permit_queue.hpp). The callers wait in the queue
+// of the permits, so this header adds no wait of its own. The proof that there are never more
+// objects than the limit stands below.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -35,16 +35,16 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The objects of an object_pool that no caller has: a list in the order of their return, under a
-// lock of its own (core/lock_bits.hpp). No user code runs under that lock.
+// The idle objects of an object_pool: a list of the objects that no caller has, in the order of
+// their return. It has its own lock (core/lock_bits.hpp). No user code runs under that lock.
 //
-// Why there are never more than `limit` objects. A permit of the pool is needed to have an object,
-// and also to destroy an idle one. So count the callers with a permit that have an object, make one
-// or destroy one: `busy`. A caller begins to make an object only if it finds the list empty. That
-// caller has a permit and is not in `busy` yet, so busy + 1 <= permits <= limit then. A caller that
-// takes an object from the list or returns it there changes neither idle + busy nor the number of
-// objects. So idle + busy <= limit always. A close empties the list, and from then on no caller
-// begins to make an object.
+// Why there are never more than `limit` objects. A caller needs a permit of the pool to have an
+// object, and also to destroy an idle one. Let `busy` be the number of callers with a permit that
+// have an object, make one or destroy one. A caller begins to make an object only if it finds the
+// list empty. That caller has a permit and does not count in `busy` yet, so at that moment busy + 1
+// <= permits <= limit. A caller that takes an object from the list or returns it there changes
+// neither idle + busy nor the number of objects. So idle + busy <= limit always. A close empties
+// the list, and from then on no caller begins to make an object.
 
 // An object, and its place in the list. The links and the time belong to the holder of the lock.
 template <class T, class Platform> struct pooled_object {
@@ -84,8 +84,8 @@ public:
     // The time for the calls below. The clock is not read if no object expires.
     std::int64_t now() const noexcept { return idle_ns_ == never_expires ? 0 : Platform::now(); }
 
-    // Decides the next step, and stores the object of the first two. If the last returned object
-    // has expired, all have.
+    // Decides the next step. If the step is to lend or to destroy an object, stores that object in
+    // `found`. If the object that was returned last has expired, all idle objects have expired.
     pool_step take(std::int64_t now, object*& found) noexcept {
         const held inside(*this);
         if (closed_) {
@@ -184,8 +184,8 @@ private:
         idle_ = idle_ - 1;
     }
 
-    // Returns whether the object has expired and is not one of those to keep. If it is true, the
-    // object counts no longer.
+    // Returns true if the object has expired and the pool need not keep it. If the result is true,
+    // size_ no longer counts the object.
     bool is_spare(const object& o, std::int64_t now) noexcept {
         if (idle_ns_ == never_expires || size_ <= keep_ || now - o.since < idle_ns_) {
             return false;
@@ -205,8 +205,8 @@ private:
     var<bool> closed_{false};
 };
 
-// A caller of an object_pool that has a permit, on its way to an object; and the callables of the
-// pool. Whatever throws on that way, the object and the permit are given up.
+// The steps of a caller that has a permit of an object_pool and needs an object, and the callables
+// of the pool. If a callable throws, the caller gives up its object and its permit.
 
 // The callables of a pool.
 template <class T, class Platform> class object_source {
@@ -256,8 +256,9 @@ public:
         }
     }
 
-    // Decides: closed; lend: it has an idle object that is good; make: fill() has to be called.
-    // Throws: what the check throws; the object that it was called with is destroyed.
+    // Decides the next step. Returns closed; lend, if this object has an idle object that is good;
+    // or make, if the caller has to call fill().
+    // Throws: what the check throws; the object that was checked is destroyed.
     pool_step find() {
         for (;;) {
             object* found = nullptr;
@@ -317,8 +318,8 @@ struct object_pool_access; // task/acquire_object.hpp
 
 } // namespace detail
 
-/// An object of an object_pool that is borrowed, or nothing. Returns it to the pool when it is
-/// destroyed.
+/// Holds a borrowed object of an object_pool, or nothing. The destructor returns the object to the
+/// pool.
 template <class T, class Platform> class [[nodiscard]] object_lease {
     using pool = object_pool<T, Platform>;
     using object = detail::pooled_object<T, Platform>;
@@ -346,21 +347,21 @@ public:
     /// Returns the object; nullptr if it has none.
     T* get() const noexcept { return mine_ != nullptr ? std::addressof(mine_->value) : nullptr; }
     /// Returns the object.
-    /// Requires: it has one.
+    /// Requires: the lease holds an object.
     T& operator*() const noexcept { return mine_->value; }
     /// Returns the object.
-    /// Requires: it has one.
+    /// Requires: the lease holds an object.
     T* operator->() const noexcept { return std::addressof(mine_->value); }
 
-    /// Returns the object to the pool, which destroys it if it is closed, and destroys objects that
-    /// have expired. Has nothing then.
+    /// Returns the object to the pool; the lease is empty afterwards. If the pool is closed, it
+    /// destroys the object. The pool also destroys objects that have expired.
     void reset() noexcept {
         if (object* const mine = std::exchange(mine_, nullptr)) {
             of_->take_back(*mine);
         }
     }
-    /// Destroys the object, because it is broken. The pool makes another one when it needs one. Has
-    /// nothing then.
+    /// Destroys the object, for an object that is broken; the lease is empty afterwards. The pool
+    /// makes another object when it needs one.
     void discard() noexcept {
         if (object* const mine = std::exchange(mine_, nullptr)) {
             of_->destroy(*mine);
@@ -377,23 +378,24 @@ private:
 
 /// A bounded pool of objects for threads and coroutines. A caller borrows an object, and waits if
 /// all of them are lent, first come, first served. The object that was returned last is lent first.
-/// If none is idle, the caller that needs one makes it.
+/// If no object is idle, the caller makes one.
 ///
-/// Several threads may call the two callables at a time. They run on the thread of the caller that
-/// borrows, with no lock held, and so do the destructors of the objects. If `make` borrows from the
-/// same pool, it may wait for itself. If it throws, the caller gets the exception, and the next
-/// waiter its turn. If the check returns false, the object is destroyed, and the caller gets
+/// Several threads may call the two callables at a time. The callables and the destructors of the
+/// objects run on the thread of the caller that borrows, with no lock held. If `make` borrows from
+/// the same pool, it may wait for itself. If `make` throws, the caller gets the exception, and the
+/// next waiter may borrow. If the check returns false, the object is destroyed, and the caller gets
 /// another one; if the check throws, the object is destroyed, and the caller gets the exception.
 ///
 /// An object that has expired is not lent. The pool has no thread of its own: it destroys such
 /// objects when an object is returned, when all idle ones have expired and one is acquired, and in
 /// trim(). A program that wants idle objects to end in an idle pool calls trim() now and then.
 ///
-/// A borrowed object costs no allocation; an object that is made costs one, besides its own.
+/// To borrow an idle object allocates nothing. To make an object takes one allocation, besides
+/// those of `make`.
 ///
 /// Memory order: what happens before the return of an object happens before it is lent again.
 ///
-/// Destroys: not until every lease has returned its object; terminates otherwise.
+/// Destroys: every lease must have returned its object before; terminates otherwise.
 template <class T, class Platform> class object_pool {
     static_assert(
         std::is_object_v<T> && !std::is_const_v<T> && std::is_nothrow_destructible_v<T>,
@@ -439,21 +441,22 @@ public:
     object_pool& operator=(const object_pool&) = delete;
 
     /// Borrows an object, and makes one if none is idle and fewer than the limit exist.
-    /// Blocks: until an object or room for one is free and every earlier waiter has had its turn.
+    /// Blocks: until an object is free or a new one is within the limit, and every earlier waiter
+    /// was served.
     /// Throws: closed_error if the pool is closed; what the callables throw.
     lease acquire() { return std::move(lend(wait_until(deadline::never())).value()); }
 
-    /// Borrows an object as acquire() does, if that needs no wait for another caller.
+    /// Borrows an object as acquire() does, if the call need not wait for another caller.
     /// Throws: what the callables throw.
-    /// Returns: the object; nothing if other callers have, make or destroy as many objects as the
-    /// limit, if callers wait, or if it is closed.
+    /// Returns: the object. Nothing if the callers that have, make or destroy an object are as many
+    /// as the limit, if callers wait, or if the pool is closed.
     lease try_acquire() { return or_nothing(lend(wait_until(deadline::poll()))); }
 
     /// Borrows an object as acquire() does, but waits for other callers at most `rest`.
-    /// Throws: what the callables throw. The time does not limit these.
-    /// Returns: the object; nothing after the time-out, or if it is closed. As every try_ function
-    /// whose result can be empty, as that of keyed_mutex, it does not say why: is_closed() does, and so
-    /// do the results of acquire(stop) and of async_acquire() with a time limit.
+    /// Throws: what the callables throw. `rest` does not limit the time of the callables.
+    /// Returns: the object; nothing after the time-out, or if the pool is closed. The result does
+    /// not tell which of the two happened, as with the try_ functions of keyed_mutex. is_closed()
+    /// tells it, and so do the results of acquire(stop) and of async_acquire() with a time limit.
     template <class R, class P> lease try_acquire_for(const std::chrono::duration<R, P>& rest) {
         return or_nothing(lend(wait_until(deadline::after(rest))));
     }
@@ -464,7 +467,7 @@ public:
 
     /// Borrows an object as acquire() does, unless a stop is requested during the wait.
     /// Throws: what the callables throw.
-    /// Returns: errc::stopped or errc::closed if it has none.
+    /// Returns: errc::stopped or errc::closed if no object was borrowed.
     result<lease> acquire(typename Platform::stop_token stop) {
         return lend(permits_.try_take(1) ? wait_status::granted
                                          : wait::stoppable(permits_, 1, stop));
@@ -472,8 +475,8 @@ public:
 
     /// Borrows an object as acquire() does, for a coroutine, which calls the callables when it
     /// resumes. If `make` has to wait, see async_acquire_object() (task/acquire_object.hpp).
-    /// Returns: an operation for co_await; its value is the lease. What the callables throw, the
-    /// await throws.
+    /// Returns: an operation for co_await; its value is the lease. The await throws what the
+    /// callables throw.
     basic_async_op<lease, Platform> async_acquire() noexcept {
         return {acquiring{{permits_, 1}, *this}};
     }
@@ -487,8 +490,8 @@ public:
     /// Returns true if close() was called.
     bool is_closed() const noexcept { return permits_.is_closed(); }
 
-    /// Destroys the objects that have expired. Meanwhile, it counts as a caller that has an object. If
-    /// every object is lent, does nothing.
+    /// Destroys the objects that have expired. During the call, the thread counts as a caller that
+    /// has an object. If every object is lent, does nothing.
     /// Returns: the number of objects that it has destroyed.
     std::size_t trim() noexcept {
         if (!permits_.try_take(1)) {

@@ -3,11 +3,12 @@
 #define BIDE_SYNC_ONCE_HPP
 
 /// \file
-/// Initialises something once, by one of the threads and coroutines that need it.
+/// Initialises an object once, by one of the threads and coroutines that need it.
 ///
-/// One caller at a time has the turn to initialise; the other callers wait, first in, first out. If
-/// that caller fails, because of an exception or a cancelled task, the first waiter gets the turn.
-/// If it succeeds, every waiter is let through. An initialisation by a coroutine:
+/// The right to initialise the object is called the turn. One caller at a time has the turn; the
+/// other callers wait, first in, first out. If that caller fails, because of an exception or a
+/// cancelled task, the first waiter gets the turn. If it succeeds, every waiter is let through. An
+/// initialisation by a coroutine:
 ///
 /// \code
 /// auto turn = co_await cell.async_begin(); // empty: another caller has initialised the cell
@@ -15,7 +16,7 @@
 /// use(*cell.get());
 /// \endcode
 ///
-/// task/lazy.hpp has that in one call, and a value that knows how to initialise itself.
+/// task/lazy.hpp has the same in one call, and a value that holds its own initialisation function.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -44,7 +45,7 @@ namespace detail {
 //
 //   free       no caller initialises
 //   taken      the holder of the permit initialises; the other callers wait in the queue
-//   closed     it is initialised
+//   closed     the object is initialised
 //
 // A holder that fails gives the permit back, so the first waiter gets it and is the next one to
 // initialise. A holder that succeeds closes the queue: that lets every waiter through at once, and
@@ -68,8 +69,8 @@ public:
 
     bool is_set() const noexcept { return turns_.is_closed(); }
 
-    // Waits for the turn to initialise. Returns granted: the caller has the turn, and calls set()
-    // or give_up(). closed: it is initialised.
+    // Waits for the turn to initialise. If it returns granted, the caller has the turn, and calls
+    // set() or give_up() later. If it returns closed, the object is initialised.
     wait_status begin(deadline until) noexcept {
         return begin_by([&] { return waits::until(turns_, 1, until); });
     }
@@ -81,8 +82,8 @@ public:
     void set() noexcept { turns_.close(); }
     void give_up() noexcept { turns_.give(1); }
 
-    // Waits for the turn, for a coroutine. Make makes the turn of the caller that has it; made
-    // without arguments, a turn is empty.
+    // Waits for the turn, for a coroutine. Make returns the turn object of the caller that has the
+    // turn. If it is called without arguments, the turn object is empty.
     template <class Make> struct beginning : queue::taking {
         using turn = std::invoke_result_t<const Make&>;
         Make make;
@@ -114,8 +115,8 @@ private:
 
 } // namespace detail
 
-/// The turn to initialise Of, a once_flag or once_cell, or nothing. If it is destroyed without set(), the
-/// next caller gets the turn.
+/// Holds the turn, that is the right to initialise Of, a once_flag or once_cell; or is empty. If it
+/// is destroyed without set(), the next caller gets the turn.
 template <class Of> class once_turn;
 
 /// What the turns of flags and cells share.
@@ -156,8 +157,8 @@ private:
 /// How a caller gets the turn to initialise Of: the functions that once_flag and once_cell share.
 template <class Of, class Platform> class once_operations {
 public:
-    /// The turn to initialise, or nothing. If it is destroyed without set(), the next caller gets
-    /// the turn.
+    /// Holds the turn, or is empty. If it is destroyed without set(), the next caller gets the
+    /// turn.
     using turn = once_turn<Of>;
 
     /// Waits for the turn to initialise.
@@ -213,7 +214,7 @@ private:
 };
 
 /// A flag that is set once, when an initialisation has succeeded. It is std::once_flag for threads
-/// and coroutines. An initialisation that begins the same flag again waits for itself for ever.
+/// and coroutines. If an initialisation begins the same flag again, it waits for itself for ever.
 ///
 /// Memory order: what happens before set() happens before the return of each call that finds the
 /// flag set.
@@ -249,7 +250,7 @@ public:
 
     /// Calls f(args...) unless the flag is set, and sets it.
     /// Blocks: as begin() does.
-    /// Throws: what f throws; the next caller gets the turn then.
+    /// Throws: what f throws. The next caller then gets the turn.
     template <class F, class... Args> void call(F&& f, Args&&... args) {
         static_assert(!detail::is_task<std::invoke_result_t<F, Args...>>,
                       "bide: a flag awaits no task: async_call_once() does");
@@ -262,8 +263,8 @@ public:
     }
 };
 
-/// The turn to set a flag, or nothing. If it is destroyed without set(), the next caller gets the
-/// turn.
+/// Holds the turn to set a flag, or is empty. If it is destroyed without set(), the next caller
+/// gets the turn.
 template <class Platform>
 class [[nodiscard]] once_turn<basic_once_flag<Platform>>
     : public basic_once_turn<basic_once_flag<Platform>> {
@@ -272,8 +273,8 @@ class [[nodiscard]] once_turn<basic_once_flag<Platform>>
 public:
     /// Constructs an empty turn.
     once_turn() noexcept = default;
-    /// Sets the flag and lets every waiter through. The turn is empty then.
-    /// Requires: it is not empty; terminates otherwise.
+    /// Sets the flag and lets every waiter through. This turn object is empty afterwards.
+    /// Requires: this object is not empty; terminates otherwise.
     void set() noexcept {
         this->of("once_flag");
         this->end();
@@ -284,8 +285,8 @@ private:
     explicit once_turn(flag& of) noexcept : basic_once_turn<flag>(of) {}
 };
 
-/// A value that is constructed once, when it is needed. T need not be movable. An initialisation
-/// that begins the same cell again waits for itself for ever.
+/// A value that is constructed once, when it is needed. T need not be movable. If an initialisation
+/// begins the same cell again, it waits for itself for ever.
 ///
 /// Memory order: what happens before set() happens before the return of each call that finds the
 /// value.
@@ -329,9 +330,9 @@ public:
         return this->once_.is_set() ? std::addressof(value_) : nullptr;
     }
 
-    /// Returns the value, which it makes by f() if there is none.
+    /// Returns the value. If there is none, makes it by f().
     /// Blocks: as begin() does.
-    /// Throws: what f or the constructor of T throws; the next caller gets the turn then.
+    /// Throws: what f or the constructor of T throws. The next caller then gets the turn.
     template <class F> T& get_or_init(F&& f) {
         if (!this->once_.is_set()) {
             if (turn mine = this->begin()) {
@@ -352,8 +353,8 @@ private:
     };
 };
 
-/// The turn to make the value of a cell, or nothing. If it is destroyed without set(), the next
-/// caller gets the turn.
+/// Holds the turn to make the value of a cell, or is empty. If it is destroyed without set(), the
+/// next caller gets the turn.
 template <class T, class Platform>
 class [[nodiscard]] once_turn<once_cell<T, Platform>>
     : public basic_once_turn<once_cell<T, Platform>> {
@@ -362,9 +363,10 @@ class [[nodiscard]] once_turn<once_cell<T, Platform>>
 public:
     /// Constructs an empty turn.
     once_turn() noexcept = default;
-    /// Constructs the value from `args` and lets every waiter through. The turn is empty then.
-    /// Requires: it is not empty; terminates otherwise.
-    /// Throws: what the constructor of T throws; the turn is not empty then.
+    /// Constructs the value from `args` and lets every waiter through. This turn object is empty
+    /// afterwards.
+    /// Requires: this object is not empty; terminates otherwise.
+    /// Throws: what the constructor of T throws. This object then still holds the turn.
     template <class... Args>
         requires std::is_constructible_v<T, Args...>
     T& set(Args&&... args) {
@@ -372,8 +374,8 @@ public:
         this->end();
         return made;
     }
-    /// Constructs the value from f(), also if it cannot be moved; otherwise as set().
-    /// Throws: what f or the constructor of T throws; the turn is not empty then.
+    /// Constructs the value from f(), even if T cannot be moved. Otherwise as set().
+    /// Throws: what f or the constructor of T throws. This object then still holds the turn.
     template <class F> T& set_by(F&& f) {
         T& made = *::new (this->of("once_cell").place()) T(std::invoke(std::forward<F>(f)));
         this->end();

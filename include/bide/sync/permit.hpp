@@ -3,7 +3,7 @@
 #define BIDE_SYNC_PERMIT_HPP
 
 /// \file
-/// The owner of permits of a semaphore.
+/// An object that owns permits of a semaphore.
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 
@@ -88,7 +88,7 @@ public:
         count_ = 0;
     }
 
-    /// Moves n of its permits into a permit of their own.
+    /// Moves n of the permits to a new object.
     /// Throws: std::invalid_argument if n < 0 or n > count(); nothing changes then.
     basic_permit split(std::ptrdiff_t n) {
         if (n < 0 || n > count_) {
@@ -104,7 +104,7 @@ public:
     /// Takes over all permits of `other`. If either of the two belongs to no semaphore, any merge
     /// is allowed.
     /// Throws: std::invalid_argument if they belong to different semaphores, std::overflow_error if
-    /// they are more than max() together; nothing changes then.
+    /// the permits of both are more than max(). Nothing changes then.
     void merge(basic_permit&& other) {
         if (other.from_ == nullptr || this == &other) {
             return;

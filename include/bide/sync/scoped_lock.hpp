@@ -5,10 +5,10 @@
 /// \file
 /// Locks several mutexes without deadlock. task/lock_all.hpp has the same for coroutines.
 //
-// The caller locks the mutexes in the order of their addresses. While it waits for a mutex, it holds
-// the mutexes before it. std::lock holds no mutex while it waits for one, and then tries the other
-// mutexes. It starves beside mutexes that are handed to their waiters, because it never finds them
-// free.
+// The caller locks the mutexes in the order of their addresses. While it waits for a mutex, it
+// holds the earlier ones. std::lock works differently: it waits for one mutex while it holds no
+// other, and then tries the others. With mutexes that are handed to their waiters, std::lock
+// starves, because its tries never find such a mutex free.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -39,8 +39,8 @@ concept lockable = requires(M& m) {
     m.unlock();
 };
 
-// Several mutexes in the order of their addresses. Its owner locks them in that order. Unlocks the
-// locked mutexes when it is destroyed.
+// Several mutexes in the order of their addresses. The owner of this object locks them in that
+// order. The destructor unlocks the locked mutexes.
 template <class... M> class lock_set {
 public:
     static constexpr std::size_t size = sizeof...(M);
@@ -128,21 +128,21 @@ private:
 } // namespace detail
 
 /// Locks several mutexes, and unlocks them when it is destroyed. The mutexes may be of bide and of
-/// other libraries. Unlike std::scoped_lock, it waits for each mutex in its queue and holds the
-/// mutexes before it meanwhile, so it gets its turn beside other waiters. The mutexes are locked in
+/// other libraries. Unlike std::scoped_lock, it waits in the queue of each mutex, and holds the
+/// earlier mutexes meanwhile. So it does not starve beside other waiters. The mutexes are locked in
 /// the order of their addresses.
 ///
 /// Requires: every other thread that waits for one of the mutexes while it holds another one locks
-/// them in the order of their addresses, too. All functions and classes here do. It is no case of a
-/// select: it waits for several mutexes, one after the other.
+/// them in the order of their addresses, too. All functions and classes of this header do. This
+/// lock cannot be a case of a select, because it waits for several mutexes one after the other.
 template <detail::lockable... M> class [[nodiscard("name it")]] scoped_lock {
     using set = detail::lock_set<M...>;
 
 public:
     /// Locks the mutexes.
-    /// Blocks: until it has each of them.
-    /// Throws: std::invalid_argument if a mutex is in the list twice. What a lock() throws. No
-    /// mutex is locked then.
+    /// Blocks: until it has locked all of them.
+    /// Throws: std::invalid_argument if a mutex is in the list twice; what a lock() throws. After
+    /// an exception, no mutex is locked.
     [[nodiscard("name it")]] explicit scoped_lock(M&... mutexes) : set_(mutexes...) {
         set_.lock([](auto& m) {
             m.lock();
@@ -164,8 +164,8 @@ public:
         set_.adopt_all();
     }
 
-    /// Locks the mutexes, or none of them if that takes until a point in time. The mutexes are
-    /// TimedLockable.
+    /// Locks the mutexes until a point in time. If it cannot lock all of them by then, it locks
+    /// none. The mutexes are TimedLockable.
     /// Throws: as the constructor above.
     template <class C, class D>
     [[nodiscard("name it")]] explicit scoped_lock(const std::chrono::time_point<C, D>& until,

@@ -6,11 +6,11 @@
 /// A counting semaphore. Blocked threads, suspended coroutines and wakers of other libraries wait
 /// in one first-in-first-out queue. A release hands its permits directly to the waiters.
 //
-// Why no wakeup is lost, in short: the number of free permits, the flag "there are waiters" and the
-// lock of the queue are one word. A waiter that finds too few permits takes the free ones and sets
-// the flag in one CAS. A release changes the same word. If the release comes first, the CAS sees
-// its permits. If the release comes second, it sees the flag and hands the permits to the waiter.
-// There is no third case. sync/detail/permit_queue.hpp has the word, the code and the proof.
+// Why no wakeup is lost, in short: one word contains the number of free permits, the flag "there
+// are waiters" and the lock of the queue. A waiter that finds too few permits takes the free ones
+// and sets the flag in one CAS. A release changes the same word. If the release comes first, the
+// CAS sees its permits. If the release comes second, it sees the flag and hands the permits to the
+// waiter. sync/detail/permit_queue.hpp has the word, the code and the proof.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -98,7 +98,7 @@ public:
     result<void> acquire(typename Platform::stop_token token, std::ptrdiff_t n = 1);
 
     /// Releases n permits, or adds new ones, and grants them to the waiters in their order.
-    /// Blocks: only to wake threads, and to run the coroutines that have no executor.
+    /// Blocks: only while it wakes threads and runs coroutines that have no executor.
     /// Throws: std::overflow_error if more than max() permits would be free; nothing changes then.
     void release(std::ptrdiff_t n = 1);
 
@@ -126,7 +126,7 @@ public:
     /// Returns the number of waiters. It may be outdated when the caller reads it.
     std::size_t waiters() const noexcept { return permits_.waiters(); }
 
-    /// A wait for code that neither blocks nor is a coroutine, for example an event loop. The owner
+    /// A wait of code that neither blocks nor is a coroutine, for example an event loop. The owner
     /// keeps the waiter alive until it is complete or cancel_acquire() has returned. Then the owner
     /// may use the waiter again.
     class waiter {
@@ -134,8 +134,8 @@ public:
         /// Constructs a waiter for n permits. If the waiter is queued, `wake` runs once when it
         /// completes. `wake` runs on the releasing thread, which holds no lock. It may acquire,
         /// release, and cancel other waiters; before it destroys another waiter, it must cancel
-        /// that waiter. A waiter that it lets through is complete, and is woken, after `wake` has
-        /// returned (core/waker.hpp).
+        /// that waiter. If `wake` releases permits to another waiter, that waiter becomes complete
+        /// and is woken after `wake` has returned (core/waker.hpp).
         /// Requires: the context of `wake` outlives the call of `wake`, which may end after
         /// is_complete() returns true.
         waiter(std::ptrdiff_t amount, waker wake) noexcept : node_(amount, wake) {}
@@ -165,18 +165,18 @@ public:
 
     /// Enqueues `w`, or completes it immediately.
     /// Returns: true if `w` is complete; its waker does not run. False if `w` is queued. Also false
-    /// if its n is invalid; nothing was done then.
+    /// if the number of permits of `w` is invalid; then nothing was done.
     /// Requires: `w` is not queued.
     bool acquire_wait(waiter& w) noexcept;
 
     /// Cancels the wait of `w`.
-    /// Returns: true if `w` waits no longer, or did not wait. Then its waker does not run, and
-    /// permits that it was granted in part go to the waiters behind it. False if `w` is complete;
-    /// if it was granted, the caller owns the permits.
-    /// Blocks: if another thread's release has granted `w` and is still running the wakers of
-    /// earlier waiters, until these have run. Inside a waker of that release it does not block, and
-    /// the waker of `w` does not run. So the wakers of two releases on two threads must not cancel
-    /// each other's waiters.
+    /// Returns: true if this call has ended the wait, or if `w` did not wait. Then its waker does
+    /// not run. If `w` was granted a part of its permits, that part goes to the waiters behind it.
+    /// False if `w` is complete; if it was granted, the caller owns the permits.
+    /// Blocks: if a release on another thread has granted `w` and still runs the wakers of earlier
+    /// waiters. The call then blocks until these wakers have run. Inside a waker of that release,
+    /// the call does not block, and the waker of `w` does not run. So the wakers of two releases on
+    /// two threads must not cancel each other's waiters.
     /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile.
     bool cancel_acquire(waiter& w) noexcept;
 

@@ -5,9 +5,9 @@
 /// \file
 /// A reader-writer mutex for threads and coroutines, first come, first served.
 //
-// It is a semaphore: a reader takes one permit, a writer takes all permits, and a reader that may
-// upgrade takes more than half of them, so there is one of those at a time. There is one queue; an
-// upgrade goes to its front.
+// It is a semaphore: a reader takes one permit, and a writer takes all permits. A reader that may
+// upgrade takes more than half of them, so there is one such reader at a time. All wait in one
+// queue. An upgrade goes to its front.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -30,14 +30,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A wait in a permit queue that passes all other waiters: the upgrade of a reader to the writer.
-// The reader keeps its permits while it waits for the other permits. A writer that waits in front
-// of it would wait for these permits, and has been granted other permits in part: a deadlock. So
-// the upgrade goes to the front of the queue and gets what the first waiter was granted. If the
-// upgrade gives up, its permits go back to the first waiter, as those of every waiter that leaves
-// do.
+// The upgrade of a reader to the writer is a wait that overtakes all other waiters in the permit
+// queue. The reader keeps its permits while it waits for the other permits. A writer in front of it
+// could have some of these other permits already, and would wait for the permits of the reader: a
+// deadlock. So the upgrade goes to the front of the queue, and gets the permits that the first
+// waiter was granted so far. If the upgrade gives up, these permits go back to the first waiter, as
+// the permits of every waiter that leaves the queue do.
 
-// Decides, and enqueues or settles.
+// Grants `w` its permits if there are enough free ones; otherwise enqueues `w` before all other
+// waiters. Returns the status of `w`.
 // Requires: `w` is not the case of a choice.
 template <class Platform>
 wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
@@ -59,8 +60,8 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
         free = seen / one;
         next =
             free >= need ? (seen - need * one) & ~lock::both : queued | one | (seen & lock::both);
-        // Order: acquire [permit.release]; what was done before the permits were released. If the
-        // step releases the lock, nothing was read or written under it. Failure: look again.
+        // Order: acquire [permit.release]; sees what was done before the permits were released. If
+        // the step releases the lock, nothing was read or written under it. Failure: look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             if (free >= need) {
@@ -284,8 +285,8 @@ public:
 
     // ---- Shared, with the right to become exclusive
 
-    /// Locks the mutex shared, with the right to upgrade. It has one such reader at a time, beside
-    /// other readers. Later writers and upgradable readers wait for it.
+    /// Locks the mutex shared, with the right to upgrade. There is one such reader at a time,
+    /// beside other readers. Later writers and later upgradable readers wait for it.
     /// Blocks: until no writer and no other upgradable reader has the mutex, and every earlier
     /// waiter has had it.
     void lock_upgradable() {
@@ -316,7 +317,8 @@ public:
                                                 wait_status::granted);
     }
     /// Unlocks an upgradable lock.
-    /// Requires: the caller has one and has not upgraded it; terminates if it can tell otherwise.
+    /// Requires: the caller has an upgradable lock and has not upgraded it; terminates if it can
+    /// tell that this is not so.
     void unlock_upgradable() noexcept {
         if (!permits_.give(most, all)) {
             detail::fatal("shared_mutex", this, "unlocked (upgradable) while not locked");
@@ -324,8 +326,8 @@ public:
     }
 
     /// Turns the caller's upgradable lock into an exclusive lock, before every waiter. No other
-    /// writer locks the mutex in between. It ends by unlock(), unlock_and_lock_shared() or
-    /// downgrade().
+    /// writer locks the mutex in between. The exclusive lock ends by unlock(),
+    /// unlock_and_lock_shared() or downgrade().
     /// Blocks: until the other readers have left. New readers wait behind it.
     /// Requires: the caller has an upgradable lock.
     void upgrade() {
@@ -390,10 +392,10 @@ public:
     basic_async_op<upgradable_lock, Platform> async_lock_upgradable() {
         return take(most, [this]() noexcept { return upgradable_lock(*this); });
     }
-    /// Upgrades as upgrade() does, for a coroutine that has an upgradable_lock. It is no case of a
-    /// select.
-    /// Returns: an operation for co_await; its value is a lock that ends by downgrade(). The
-    /// upgradable_lock outlives it.
+    /// Upgrades as upgrade() does, for a coroutine that has an upgradable_lock. It cannot be a case
+    /// of a select.
+    /// Returns: an operation for co_await; its value is an exclusive lock whose destructor calls
+    /// downgrade(). The upgradable_lock must outlive that lock.
     basic_async_op<upgraded_lock, Platform> async_upgrade() {
         const auto make = [this]() noexcept { return upgraded_lock(*this); };
         using steps = detail::permit_upgrading<Platform>;
@@ -402,8 +404,8 @@ public:
     }
 
     /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
-    /// the mutex is locked, and returns the result. It is copied bytewise, and has a pointer at
-    /// most.
+    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
+    /// large as a pointer.
     template <class Make>
     basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
         return take(all, make);

@@ -55,17 +55,17 @@ public:
         }
 
         /// Returns the value.
-        /// Requires: not empty.
+        /// Requires: this object is not empty.
         T& operator*() const noexcept { return *value_; }
         /// Accesses a member of the value.
-        /// Requires: not empty.
+        /// Requires: this object is not empty.
         T* operator->() const noexcept { return value_; }
 
         /// Returns true if it locks a value.
         explicit operator bool() const noexcept { return value_ != nullptr; }
 
         /// Returns the lock, for a condition_variable: changed.wait(value.as_lock(), predicate).
-        /// Requires: the caller leaves it as it is, locked or empty.
+        /// Requires: the caller returns it in the same state, locked or empty.
         std::unique_lock<Mutex>& as_lock() noexcept { return held_; }
 
         /// Unlocks the mutex. After that, this object is empty.
@@ -109,7 +109,7 @@ public:
     /// Calls f(value) while the mutex is locked.
     /// Blocks: as Mutex::lock() does.
     /// Returns: what f returns.
-    /// Throws: what f throws; the mutex is unlocked then.
+    /// Throws: what f throws, after it has unlocked the mutex.
     template <class F> decltype(auto) with(F&& f) {
         static_assert(!detail::is_task<std::invoke_result_t<F, T&>>,
                       "bide: the mutex is unlocked before a task runs: await async_lock()");

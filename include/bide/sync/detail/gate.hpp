@@ -7,7 +7,7 @@
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
-//   count      what is missing; the gate is open at zero
+//   count      the number of missing arrivals; the gate is open at zero
 //
 //   queued count
 //     0      0    open
@@ -18,12 +18,12 @@
 // The decision to wait is one CAS (pass_or_queue.hpp). It sets `queued` under the lock while the
 // count is not zero; if the gate opened meanwhile, the CAS fails. An arrival changes the same word:
 // by a CAS if there are no waiters, under the lock otherwise. In both cases the step that makes the
-// count zero is the last access to the gate. So a waiter that comes through may destroy the gate
-// once no other thread is about to enter the queue.
+// count zero is the last access to the gate. So a waiter that was let through may destroy the gate,
+// if no other thread is about to enter the queue.
 //
 // An arrival at an open gate changes no bit, but it is still a read-modify-write of the word
-// [gate.arrive]. Consider a thread that shuts the gate, looks for what the arrival announces, and
-// waits:
+// [gate.arrive]. Consider a thread that shuts the gate, then looks for the data that the arrival
+// announces, and waits if it finds none:
 //
 //   arrive, then shut    the look finds what was done before the arrival
 //   shut, then arrive    the arrival finds the gate shut and opens it
@@ -70,14 +70,14 @@ public:
     // Order: acquire [gate.arrive]; if true, the caller sees what was done before the gate opened.
     bool is_open() const noexcept { return word_.load(std::memory_order_acquire) / one == 0; }
 
-    // Lowers the count by n. Returns false if the count is less than n; the count stays unchanged
-    // then, but the arrival still comes before the next shut(), as every arrival does.
+    // Lowers the count by n. If the count is less than n, leaves it unchanged and returns false.
+    // Even then the arrival happens before the next shut(), as every arrival does.
     bool arrive(word n) noexcept;
 
     // Sets the count to one if the gate is open. Otherwise nothing changes.
     // Requires: the count was never more than one.
-    // Order: acquire [gate.arrive]; each shut() comes after every arrival before it, also after an
-    // arrival that another shut() has ended.
+    // Order: acquire [gate.arrive]; every earlier arrival happens before this shut(), even if
+    // another shut() came in between.
     void shut() noexcept { word_.fetch_or(one, std::memory_order_acquire); }
 
     void wait() noexcept { wait_until(deadline::never()); }
@@ -132,10 +132,10 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & queued) == 0) {
         const bool enough = seen / one >= n;
-        // Order: release [gate.arrive]; what was done before is seen by each waiter that comes
-        // through, and by each thread that shuts the gate. For these threads, the step is made even
-        // if it changes no bit. The step ignores the lock, because the holder of the lock has not
-        // decided to wait yet. Failure: look again.
+        // Order: release [gate.arrive]; each waiter that is let through, and each thread that shuts
+        // the gate, sees what was done before. For the threads that shut the gate, this step is
+        // made even if it changes no bit. It ignores the lock, because the holder of the lock has
+        // not decided to wait yet. Failure: look again.
         if (word_.compare_exchange_weak(seen, enough ? seen - n * one : seen,
                                         std::memory_order_release, std::memory_order_relaxed)) {
             return enough;

@@ -2,8 +2,9 @@
 #ifndef BIDE_SYNC_DETAIL_LOCK_WAIT_HPP
 #define BIDE_SYNC_DETAIL_LOCK_WAIT_HPP
 
-// What mutexes share: the result of a wait with a stop token, and the operation of async_lock()
-// (core/wait_ops.hpp). Steps waits for the mutex; lock() makes the lock of a mutex that is locked.
+// The parts that all mutexes share: the result of a wait with a stop token, and the operation of
+// async_lock() (core/wait_ops.hpp). Steps has the steps of the wait for the mutex. lock() makes the
+// lock object when the mutex is locked.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/noted.hpp>

@@ -2,12 +2,13 @@
 #ifndef BIDE_SYNC_DETAIL_PASS_OR_QUEUE_HPP
 #define BIDE_SYNC_DETAIL_PASS_OR_QUEUE_HPP
 
-// The steps of a wait that the gates and the notify queue share. Their words have the lock of the queue
-// in bits 0 and 1, `queued` in bit 2, and above it what a waiter waits for.
+// The steps of a wait that the gates and the notify queue share. Their words have the lock of the
+// queue in bits 0 and 1, `queued` in bit 2, and above it the state that a waiter waits for.
 //
-// The decision is one CAS under the lock. If the word lets the waiter pass, the CAS releases the lock
-// and the waiter is never queued. Otherwise the CAS sets `queued`. It fails if the word has changed,
-// so a step that lets waiters pass and ignores the lock either comes first, or finds `queued`.
+// The decision is one CAS under the lock. If the word lets the waiter pass, the CAS releases the
+// lock and the waiter is never queued. Otherwise the CAS sets `queued`. The CAS fails if the word
+// has changed. So a step that lets waiters pass without the lock either comes first, or finds
+// `queued`.
 
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -25,10 +26,10 @@ template <class Platform, class Word> struct pass_or_queue {
 
     static constexpr Word queued = 4; // there are waiters
 
-    // Enqueues `w` and returns waiting, or settles `w` and returns its status: it passed, or was
-    // cancelled before. passes(seen) returns whether the word `seen` lets it pass; it clears the bits
-    // of `taken` then. If `w` does not pass, unlock(next) releases the lock; `next` is the word that
-    // the CAS stored.
+    // Enqueues `w` and returns waiting. If `w` may pass, or was cancelled before, settles `w`
+    // instead and returns its status. passes(seen) returns true if the word `seen` lets `w` pass. A
+    // waiter that passes clears the bits of `taken`. If `w` does not pass, unlock(next) releases
+    // the lock; `next` is the word that the CAS stored.
     template <class Passes, class Unlock>
     static wait_status enqueue(node& w, atomic& at, basic_waiter_queue<Platform>& queue,
                                Passes passes, Word taken, Unlock unlock) noexcept {
@@ -62,9 +63,9 @@ template <class Platform, class Word> struct pass_or_queue {
         }
     }
 
-    // Takes `w` out of the queue. Returns false if the wait is decided, or not queued yet; then a later
-    // enqueue() refuses it with `why`. If it was queued, unlock(seen) releases the lock; `seen` is the
-    // word that the lock was acquired with.
+    // Takes `w` out of the queue. Returns false if the wait is decided, or is not queued yet. If it
+    // is not queued yet, a later enqueue() refuses it with `why`. If `w` was queued, unlock(seen)
+    // releases the lock; `seen` is the word that the acquisition of the lock returned.
     template <class Unlock>
     static bool cancel(node& w, wait_status why, atomic& at, basic_waiter_queue<Platform>& queue,
                        Unlock unlock) noexcept {

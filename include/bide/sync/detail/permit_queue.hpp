@@ -22,21 +22,22 @@
 //
 // The word has no state "a permit is free and there are waiters". That is why no wakeup is lost.
 // The danger is the time between the moment when a waiter finds too few permits and the moment when
-// it is in the queue. A release in that time sees no waiter, and puts its permits where the waiter
-// has looked already. Here the waiter makes one CAS. It takes the free permits and, if these are
-// too few, sets `queued` in the same step; the lock of the queue is taken in that step or held
-// before. A release changes the same word:
+// it is in the queue. In that time, a release would see no waiter and would add its permits to the
+// count, which the waiter has read already. Here the waiter makes one CAS. The CAS takes the free
+// permits. If these are too few, the same CAS sets `queued`; the lock of the queue is taken by that
+// CAS or held before. A release changes the same word:
 //
-//   release, then the waiter's CAS    the CAS takes the permits, or fails and is made again
+//   release, then the waiter's CAS    the CAS takes the permits, or fails and is retried
 //   the waiter's CAS, then release    the release finds `queued` and acquires the lock; the waiter
 //                                     held the lock until it was linked, so the release finds it
 //
-// No second variable can be read too early. So acquire and release on one word are enough; no
-// seq_cst is needed. An uncontended acquire or release is one CAS that takes no lock.
+// There is no second variable that could be read too early. So acquire and release on one word are
+// enough, and no seq_cst is needed. An uncontended acquire or release is one CAS that takes no
+// lock.
 //
 // Last access. A release without waiters ends with its CAS. A release with waiters releases the
-// lock by the step that also leaves the surplus. Only then does it publish the grants, each by one
-// exchange on the waiter's own word (core/waiter.hpp), and wake sleepers by address. So a caller
+// lock and stores the surplus permits by one step. Then it publishes the grants, each by one
+// exchange on the waiter's own word (core/waiter.hpp), and wakes sleepers by address. So a caller
 // whose acquire succeeds may destroy the semaphore, even if releasers have not returned. (With a
 // fetch_add another thread could take the permits before the releaser had finished.)
 
@@ -96,8 +97,8 @@ public:
     // Gives n permits, or as many of them as fit below max().
     void give_fitting(word n) noexcept;
 
-    // Take and give as try_take() and give() do, but by a CAS that expects `free` permits and no
-    // waiters. That saves a load. If the word differs, return false and do nothing.
+    // As try_take() and give(), but by a CAS that expects `free` permits and no waiters, which
+    // saves a load. If the word differs, they do nothing and return false.
     bool take_known(word free, word n) noexcept;
     bool give_known(word free, word n) noexcept;
 
@@ -107,25 +108,27 @@ public:
     // Enqueues `w` and returns waiting, or returns its outcome, which the caller publishes.
     wait_status link(node& w) noexcept { return link(w, snapshot(), false); }
 
-    // Enqueues `w` before all waiters: for a caller that holds permits which they wait for. `w` gets
-    // the permits that the first waiter was granted in part. shared_mutex.hpp defines it.
+    // Enqueues `w` before all waiters. The caller holds permits that these waiters wait for. `w`
+    // gets the permits that the first waiter was granted in part. shared_mutex.hpp defines this
+    // function.
     wait_status enqueue_first(node& w) noexcept;
 
-    // A loan: permits that a layer above holds while there are no waiters, and gives back before its
-    // first writer waits. biased_shared_mutex.hpp defines these three.
+    // The functions of a loan. A loan is a number of permits that a biased_shared_mutex holds while
+    // there are no waiters, and gives back before its first writer waits. biased_shared_mutex.hpp
+    // defines these three functions.
     //
     // Takes n permits and calls open() under the lock of the queue, if the permits are free, there
     // are no waiters and wanted() is true. Requires: the caller has a permit.
     template <class Wanted, class Open> void lend(word n, Wanted&& wanted, Open&& open) noexcept;
-    // Calls recall() under the lock of the queue. It returns how many permits come back; zero if
-    // there is no loan. These become free.
+    // Calls recall() under the lock of the queue. recall() returns the number of permits that come
+    // back, zero if there is no loan. These permits become free.
     template <class Recall> void recall(Recall&& recall) noexcept;
     // Does recall() and then enqueue(), without releasing the lock in between.
     template <class Recall> wait_status recall_and_enqueue(node& w, Recall&& recall) noexcept;
 
-    // Cancels the wait of `w`. Permits that it was granted in part go to the waiters behind it.
-    // Returns false if the wait is decided, or if `w` is not queued yet; then a later enqueue()
-    // refuses it with `why`.
+    // Cancels the wait of `w`. If `w` was granted a part of its permits, that part goes to the
+    // waiters behind it. Returns false if the wait is decided, or if `w` is not queued yet. If `w`
+    // is not queued yet, a later enqueue() refuses it with `why`.
     bool cancel(node& w, wait_status why) noexcept;
 
     // Fails every present and later waiter. Returns true if this call closed it.
@@ -213,8 +216,8 @@ template <class Platform> bool basic_permit_queue<Platform>::give(word n, word l
         if (seen / one > limit - n) {
             return false;
         }
-        // Order: release [permit.release]; what was done before is seen by the caller that takes
-        // the permits. It ignores the lock: a waiter that holds the lock has not decided yet, and
+        // Order: release [permit.release]; the caller that takes the permits sees what was done
+        // before. This step ignores the lock: a waiter that holds the lock has not decided yet, and
         // its CAS sees this step.
         if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
                                         std::memory_order_relaxed)) {
@@ -224,8 +227,9 @@ template <class Platform> bool basic_permit_queue<Platform>::give(word n, word l
     return give_slow(n, limit);
 }
 
-// Decides, and enqueues `w` or returns its outcome. The caller has read `seen`, and holds the lock if
-// `locked` is true; the lock is free at the end.
+// Decides by one CAS whether `w` has to wait. If so, enqueues `w` and returns waiting; otherwise
+// returns the outcome of `w`. The caller has read the word `seen`, and holds the lock if `locked`
+// is true. On return the caller does not hold the lock.
 template <class Platform>
 wait_status basic_permit_queue<Platform>::link(node& w, word seen, bool locked) noexcept {
     const word need = static_cast<word>(w.amount());
@@ -277,8 +281,9 @@ wait_status basic_permit_queue<Platform>::link(node& w, word seen, bool locked) 
     }
 }
 
-// Grants `free` permits from the head of the queue on; the last waiter may get a part of what it
-// asked for. Requires: the lock is held, and `waiting` waiters are queued. Returns the next word.
+// Grants `free` permits to the waiters, in the order of the queue. The last of them may get a part
+// of the permits that it asked for. Requires: the lock is held, and `waiting` waiters are queued.
+// Returns the next word.
 template <class Platform>
 auto basic_permit_queue<Platform>::serve(word free, word waiting, wake_list& granted) noexcept
     -> word {
@@ -333,8 +338,8 @@ template <class Platform> void basic_permit_queue<Platform>::give_fitting(word n
     }
 }
 
-// Takes `w` out of the queue, grants the permits that it had got in part to the waiters behind it,
-// and releases the lock.
+// Takes `w` out of the queue. If `w` was granted a part of its permits, grants these to the waiters
+// behind it. Releases the lock.
 // Requires: the lock is held, and `waiting` waiters are queued.
 template <class Platform>
 void basic_permit_queue<Platform>::withdraw(node& w, word waiting) noexcept {
@@ -362,8 +367,8 @@ bool basic_permit_queue<Platform>::cancel(node& w, wait_status why) noexcept {
 template <class Platform> bool basic_permit_queue<Platform>::close() noexcept {
     word seen = lock::acquire(word_);
     while ((seen & queued) == 0) {
-        // Order: release [permit.release]; what was done before is seen by every acquire that
-        // fails. Nothing was read or written under the lock. Failure: look again.
+        // Order: release [permit.release]; every acquire that fails sees what was done before.
+        // Nothing was read or written under the lock. Failure: look again.
         if (word_.compare_exchange_weak(seen, (seen | closed) & ~lock::both,
                                         std::memory_order_release, std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);
