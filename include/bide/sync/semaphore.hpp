@@ -33,6 +33,15 @@
 namespace bide::inline BIDE_ABI {
 
 /// A counting semaphore for threads and coroutines, first come, first served.
+///
+/// \code
+/// bide::semaphore connections(8);
+/// {
+///     bide::permit one(connections); // in a thread: blocks until a permit is free
+/// } // releases it
+/// auto other = co_await connections.async_acquire(); // in a coroutine: suspends it
+/// \endcode
+///
 /// If a count of permits is outside [0, max()], a throwing function throws std::invalid_argument, a
 /// noexcept function returns false or 0, and nothing changes.
 template <class Platform> class basic_semaphore {
