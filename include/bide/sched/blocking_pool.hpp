@@ -2,27 +2,30 @@
 #ifndef BIDE_SCHED_BLOCKING_POOL_HPP
 #define BIDE_SCHED_BLOCKING_POOL_HPP
 
-// Threads for work that blocks. They are started on demand, are kept for a while, and are limited
-// in number. One lock protects all decisions. A thread is busy, idle, or has left:
+// Threads for work that blocks. They are started on demand, and kept for a while when they are
+// idle. Their number is limited. One lock protects all decisions. A thread is busy, idle, or has
+// left:
 //
 //   busy -> idle     nothing is queued; the thread adds itself to the idle list and sleeps
 //   idle -> busy     a post removed it from the list and gave it work
 //   idle -> left     it removed itself from the list when its time was over, or finish() removed it
 //   busy -> left     nothing is queued, and the pool is closed, keeps none idle, or has too many
 //
-// One step removes a thread from the list. A post may meet a thread that has reached its time. It
-// either finds it in the list, and then the thread finds the work when it is about to leave; or the
-// post does not find it, and looks for another one. Work is queued only while no thread is idle and
-// at least one is busy: that one reads the queue before it becomes idle. Threads are started under
-// the lock, too, so queued work can rely on every thread that is counted.
+// One step removes a thread from the list. A post may come when the time of an idle thread is over.
+// If the post finds that thread in the list, the thread finds the work before it leaves. If the
+// post does not find it, the post takes another thread. Work is queued only while no thread is idle
+// and at least one thread is busy. The busy thread reads the queue before it becomes idle. Threads
+// are started under the lock, too. So for queued work, each counted thread exists.
 //
-// If the system refuses a start, for lack of memory or of threads, the work stays queued, and a start
-// is owed. The threads that there are may all be blocked until that work has run. So each post tries
-// again, and the owner of the pool does so by tend(), at intervals: nothing else tells when the
-// system has room. `attention` tells the owner to begin.
+// If the system refuses a start, for lack of memory or of threads, the work stays queued, and a
+// start is owed. All present threads may be blocked until that work has run. So each post tries the
+// start again. The owner of the pool also tries it, by calling tend() at intervals, because the
+// system does not report when a start is possible again. `attention` tells the owner to begin these
+// calls.
 //
-// To wake an idle thread, the waker changes the thread's word under the lock, and after that uses only
-// the word's address: the thread may have done its work, left and been deleted by then.
+// To wake an idle thread, the waker changes the thread's word under the lock. Afterwards it uses
+// only the address of the word, because the thread may already have done its work, left and been
+// deleted.
 //
 // A thread that has left is joined by the next thread that leaves, by reap(), or by finish().
 
@@ -50,8 +53,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// A pool of threads for blocking work. `Thread` is the type of thread that it starts:
-/// detail::os_thread, or a model's.
+/// A pool of threads for blocking work. `Thread` is the type of its threads: detail::os_thread, or
+/// the type of a model.
 template <class Platform, class Thread = detail::os_thread> class BIDE_SHARED basic_blocking_pool {
 public:
     /// The limits and the name of a pool.
@@ -73,22 +76,24 @@ public:
     basic_blocking_pool(const basic_blocking_pool&) = delete;
     basic_blocking_pool& operator=(const basic_blocking_pool&) = delete;
 
-    /// Runs r.run.wake() on a thread of the pool: on the thread that became idle last, else on a
-    /// new one. If no more can be started, queues `r`. Queued runnables run in the order of the
-    /// posts. `r` must stay alive until it has run.
+    /// Runs r.run.wake() on a thread of the pool: on the thread that became idle last, or on a new
+    /// one. If no more threads can be started, queues `r`. Queued runnables run in the order of the
+    /// posts. `r` must exist until it has run.
     /// Returns: false if `r` was not taken. `why` is then errc::closed after finish(), otherwise
     /// the error that kept the pool's first thread from being started.
-    /// Memory order: what was done before happens before the run.
-    /// Destroys: when `r` has run, this call does not access the pool any more. So `r` may cause
-    /// the end of the pool. What `attention` leads to must live until the call has returned.
+    /// Memory order: what happens before the call happens before the run.
+    /// Destroys: after `r` has begun to run, this call does not access the pool. So `r` may cause
+    /// the destruction of the pool. The context of `attention` must exist until the call has
+    /// returned.
     bool post(runnable& r, std::error_code& why) noexcept;
 
     /// Runs `r` as post() does, but returns false if no thread can run it at once. Call it before
     /// the calling thread blocks until another thread continues its work.
     bool try_run(runnable& r) noexcept;
 
-    /// Allows one thread more than max_threads, until lower_limit(), and starts it if work is
-    /// queued. For a thread that blocks until tasks have ended that other threads must run.
+    /// Allows one thread more than max_threads, until lower_limit() is called. If work is queued,
+    /// starts that thread. A thread calls it before it blocks until the end of tasks that other
+    /// threads must run.
     void raise_limit() noexcept;
     /// Ends a raise_limit().
     void lower_limit() noexcept {
@@ -97,16 +102,16 @@ public:
         unlock();
     }
 
-    /// Tries again to start the threads that the system has refused. Returns true if a start is still
-    /// owed: call it again after a while.
+    /// Tries again to start the threads that the system has refused. Returns true if a start is
+    /// still owed. Then call it again after a while.
     bool tend() noexcept;
 
-    /// Joins the thread that has left, if it has ended. Does not block. Returns true if it has not
-    /// ended: call it again after a while. Without Thread::try_join(), does nothing.
+    /// Joins the thread that has left, if it has ended. Does not block. Returns true if that thread
+    /// has not ended. Then call it again after a while. Without Thread::try_join(), does nothing.
     bool reap() noexcept;
 
-    /// Refuses further work, runs what is queued, and joins all threads. A second call waits for
-    /// the same.
+    /// Refuses further work, runs what is queued, and joins all threads. A second call waits until
+    /// the first one has done that.
     /// Blocks: until the last thread has ended.
     /// Requires: the caller is not a thread of the pool; otherwise terminates with a message.
     void finish() noexcept;
@@ -341,8 +346,8 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
         self.work = nullptr;
         idle_.push_front(self);
         idle_count_ = idle_count_ + 1;
-        // Order: relaxed, all three; read and written under the lock, except by the wait. There the lock
-        // decides afterwards.
+        // Order: relaxed, all three; read and written under the lock, except by the wait. After the
+        // wait, the thread reads the state again under the lock.
         self.state.store(asleep, std::memory_order_relaxed);
         unlock();
         const std::int64_t now = Platform::now();
@@ -362,8 +367,8 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
     return nullptr;
 }
 
-// Called with the lock, returns without it. Joins the thread that has left before, which may still
-// be in its last steps or in the destructors of its thread-local objects.
+// Called with the lock, returns without it. Joins the thread that has left before. That thread may
+// still be in its last steps or in the destructors of its thread-local objects.
 template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::leave(worker& self) noexcept {
     worker* const before = left_;
@@ -372,7 +377,7 @@ void basic_blocking_pool<Platform, Thread>::leave(worker& self) noexcept {
     const bool last = closed_ && threads_ == 0;
     if (last) {
         // Order: relaxed; under the lock. If finish() has read the old number, it is woken below.
-        // If it reads later, it finds the new number before it sleeps.
+        // If it reads the number later, it finds the new one and does not sleep.
         changed_.fetch_add(1, std::memory_order_relaxed);
     }
     const waker attention = closed_ ? waker() : options_.attention;

@@ -2,9 +2,9 @@
 #ifndef BIDE_SCHED_CHILD_DEQUE_HPP
 #define BIDE_SCHED_CHILD_DEQUE_HPP
 
-// The children of when_all that a worker has forked and not started: a stack for the worker, a
-// queue for the thieves. (Chase, Lev, "Dynamic Circular Work-Stealing Deque", SPAA 2005; here the
-// buffer does not grow.)
+// The children of when_all that a worker has forked and not started. The worker takes the youngest
+// child first, a thief the oldest one. (Chase, Lev, "Dynamic Circular Work-Stealing Deque", SPAA
+// 2005. Here the buffer does not grow.)
 //
 //   top       the oldest child. Thieves move it up by one, by CAS. The owner does, too, when it takes
 //             the last child, and moves it up to bottom when it takes all.
@@ -12,12 +12,12 @@
 //   (top above bottom: only while the owner takes a child, and there is none)
 //
 // The places count up and never wrap. The slot of a place is the place modulo Capacity. The owner
-// pushes only while bottom - top < Capacity. So a thief that has read an old slot finds that top has
-// moved, and its CAS fails.
+// pushes only while bottom - top < Capacity. So if a thief has read a slot that is used again, top
+// has moved meanwhile, and its CAS fails.
 //
 // The owner moves bottom down and then reads top. A thief reads top and then bottom
 // [child_deque.last]. So if both are about to take the same child, either the thief sees the new
-// bottom, or the owner sees that this child is the last one, and takes it by CAS, too.
+// bottom, or the owner sees that this child is the last one. The owner then takes it by CAS, too.
 //
 // The pair [idle.announce] in idle.hpp: the owner that pushes a child sees each announcement that
 // came before. A worker that announces later sees the child.
@@ -44,8 +44,8 @@ public:
 
     // ---- Functions for the owner
 
-    /// Pushes children, the first of the list first. Leaves those in the list for which there is no
-    /// room. Returns false if it has pushed none.
+    /// Pushes the children of the list, from the front. If the room does not suffice, leaves the
+    /// rest in the list. Returns false if it has pushed none.
     bool push(detail::run_list& list) noexcept;
 
     /// Takes `r` back. Returns false if another worker has taken it, or if it is not the newest.
@@ -61,8 +61,8 @@ public:
 
     /// Returns true if there is no child.
     bool empty() const noexcept {
-        // Order: seq_cst [idle.announce]; the last look, after the announcement. An old top says that
-        // there is more.
+        // Order: seq_cst [idle.announce]; the last look before a sleep, after the announcement. If
+        // top is outdated, more children seem to be there than there are.
         const position bottom = bottom_.load(std::memory_order_seq_cst);
         // Order: relaxed; as above.
         return top_.load(std::memory_order_relaxed) >= bottom;
@@ -91,8 +91,8 @@ template <class Platform, unsigned Capacity>
 bool basic_child_deque<Platform, Capacity>::push(detail::run_list& list) noexcept {
     // Order: relaxed; the owner's own.
     position at = bottom_.load(std::memory_order_relaxed);
-    // Order: acquire [child_deque.slot]; the thief whose CAS moved it has read the slot before. An old top
-    // says that there is less room.
+    // Order: acquire [child_deque.slot]; the thief that moved top by its CAS has read the slot
+    // before. If top is outdated, less room seems to be there than there is.
     const position end = top_.load(std::memory_order_acquire) + Capacity;
     if (at == end || list.first() == nullptr) {
         return false;
@@ -165,9 +165,10 @@ runnable* basic_child_deque<Platform, Capacity>::steal() noexcept {
     }
     // Order: relaxed; if it is old, the CAS fails.
     runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
-    // Order: release [child_deque.slot]; the slot was read before the owner uses it again. No more is
-    // needed for [child_deque.last]: if the owner reads an older top, its read comes, in the order of the
-    // seq_cst steps, before that of each thief that has read the new one. Failure: another thread was first.
+    // Order: release [child_deque.slot]; the slot was read before the owner uses it again. Release
+    // suffices for [child_deque.last]: if the owner reads an older top, then in the order of the
+    // seq_cst steps its read comes before the read of each thief that has read the new top.
+    // Failure: another thread has taken the child.
     return top_.compare_exchange_strong(top, top + 1, std::memory_order_release,
                                         std::memory_order_relaxed)
                ? oldest

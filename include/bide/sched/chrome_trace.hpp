@@ -23,19 +23,19 @@
 namespace bide::inline BIDE_ABI {
 
 /// Records what the workers of one scheduler, or one run_loop, do, and writes it as a Chrome trace,
-/// the JSON that ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a row,
-/// with the runs of tasks by their names, the sleeps and the steals. The tag of a task is an argument
-/// of its runs, "tag". If another thread ran the worker
-/// while a run was blocked, that run stands in a row below; so does a run of a loop that waited
-/// inside of the loop. Workers do not wait for each other here.
+/// the JSON that ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a row.
+/// The row shows the runs of tasks by their names, the sleeps and the steals. The tag of a task is
+/// an argument of its runs, "tag". If a run was blocked and another thread ran the worker
+/// meanwhile, the blocked run stands in a row below. The same holds for a run of a loop that waited
+/// inside of the loop. Workers do not wait for each other when they record.
 /// \code
 /// bide::chrome_trace trace("trace.json");
 /// bide::scheduler s({.trace = &trace});
 /// \endcode
 class chrome_trace final : public trace_sink {
 public:
-    /// Records the first `max_events` events of each worker, at 32 bytes each. If `path` is not
-    /// empty, the destructor writes to it.
+    /// Records the first `max_events` events of each worker. An event takes 32 bytes. If `path` is
+    /// not empty, the destructor writes to it.
     explicit chrome_trace(std::string path = {},
                           std::size_t max_events = std::size_t{1} << 18) noexcept
         : path_(std::move(path)), max_events_(max_events), start_(platform::now()) {}
@@ -174,8 +174,8 @@ inline bool chrome_trace::keep(worker_log& l, event e, std::size_t most) noexcep
     return true;
 }
 
-// Events come when they have ended. An event that began before the end of the row's last event
-// belongs to a thread that returned to a worker which another thread ran meanwhile.
+// Events are reported when they have ended. If an event began before the end of the last event of
+// the row, its thread had lost the worker to another thread meanwhile.
 inline std::uint16_t chrome_trace::row_of(worker_log& l, const event& e) noexcept {
     unsigned row = 0;
     while (row + 1 < max_rows && l.row_ends[row] > e.begin) {

@@ -3,11 +3,13 @@
 #define BIDE_SCHED_EXECUTOR_RUNNER_HPP
 
 /// \file
-/// Runs tasks on an executor of another library: an event loop, a thread pool.
+/// Runs tasks on an executor of another library, such as an event loop or a thread pool.
 //
-// The tasks share a home, which lives as long as its runner and its last task. A task holds it from
-// start() until task_ended(), which is its last access. So neither the runner's destructor nor the
-// executor waits for a task. The executor may count the tasks (executor_users.hpp).
+// The tasks of a runner share a home, an object to which they belong (task_control.hpp). The home
+// exists as long as its runner or one of its tasks. A task holds a reference to the home from
+// start() until task_ended(), which is the last access of the task. So neither the runner's
+// destructor nor the executor waits for a task. The executor may count the tasks
+// (executor_users.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/executor_users.hpp>
@@ -112,9 +114,10 @@ private:
 
 } // namespace detail
 
-/// Runs tasks on an executor that is no scheduler of bide: each step of a task is posted there. The
-/// tasks are those of a scheduler: they wait in the same operations, for other tasks too, and are
-/// cancelled in the same way. Groups, sets and streams take this runner where they take a scheduler.
+/// Runs tasks on an executor that is not a scheduler of bide. Each step of a task is posted to the
+/// executor. The tasks can do the same as those of a scheduler: they wait in the same operations
+/// and for other tasks, and are cancelled in the same way. Groups, sets and streams accept this
+/// runner in the place of a scheduler.
 ///
 /// A time-out of such a task fires on bide's timer thread, which then posts the task.
 ///
@@ -124,13 +127,13 @@ private:
 /// \endcode
 class executor_runner : public task_runner {
 public:
-    /// Makes a runner over `where`. `on_unhandled` gets an exception that has left a task whose handle
-    /// was dropped, on the thread where the task has ended; without it, such an exception terminates
-    /// the program.
+    /// Makes a runner over `where`. If an exception leaves a task whose handle was dropped,
+    /// `on_unhandled` gets the exception, on the thread where the task has ended. If there is no
+    /// `on_unhandled`, such an exception terminates the program.
     /// Throws: std::bad_alloc.
-    /// Requires: `where` runs what is posted to it, and lives until the last task has ended, which may
-    /// be after this runner. A strand, a poll_executor or an executor of Asio that ends before terminates
-    /// with a message.
+    /// Requires: `where` runs what is posted to it, and exists until the last task has ended, which
+    /// may be after the destruction of this runner. A strand, a poll_executor or an executor of
+    /// Asio that is destroyed earlier terminates with a message.
     template <bide::executor S>
     explicit executor_runner(S& where,
                              std::function<void(std::exception_ptr)> on_unhandled = nullptr)
@@ -139,16 +142,16 @@ public:
     /// Calls close(). Does not block: tasks that are left end in the executor.
     ~executor_runner() { close(); }
 
-    /// Refuses new tasks, and cancels the present ones, as scheduler::shutdown() does, but does not
-    /// wait for them. A loop that ends goes on until tasks() is 0.
+    /// Refuses new tasks and cancels the present ones, as scheduler::shutdown() does, but does not
+    /// wait for them. After this call, the event loop must run until tasks() is 0.
     void close() noexcept {
         if (!std::exchange(closed_, true)) {
             home_->close();
         }
     }
 
-    /// Returns the number of tasks that have not ended. A snapshot; once the runner is closed, 0 says
-    /// that the executor is needed no longer.
+    /// Returns the number of tasks that have not ended. The number is a snapshot. When the runner
+    /// is closed, 0 means that the executor is no longer needed.
     std::size_t tasks() const noexcept { return home_->tasks(); }
 
     /// Starts one task on an executor: see spawn(where, source).
@@ -167,14 +170,14 @@ private:
     bool closed_ = false;
 };
 
-/// Starts a task on an executor of another library, or the function or the task that a function
-/// returns, as task_runner::spawn() does. The executor is the task's own: it resumes there after each
+/// Starts a task on an executor of another library. `source` is a task, a function, or a function
+/// that returns a task, as for task_runner::spawn(). The task resumes on this executor after each
 /// wait.
 ///
-/// join() of the handle blocks, so it must not be called on the executor's only thread; await
-/// async_join() there.
-/// Returns: the handle. An exception that no handle asks for terminates the program.
-/// Throws: std::bad_alloc. The task, or the function, has not begun and is destroyed.
+/// join() of the handle blocks, so it must not be called on the executor's only thread. There,
+/// await async_join().
+/// Returns: the handle. If the handle is dropped and the task throws, the program terminates.
+/// Throws: std::bad_alloc. Then `source` is destroyed and has not begun.
 /// Requires: `where` runs what is posted to it, and lives until the task has ended.
 template <executor S, class Source>
     requires(!std::derived_from<S, task_runner>)
@@ -182,8 +185,9 @@ auto spawn(S& where, Source source) {
     return executor_runner::spawn_on(executor_ref(where), std::move(source), nullptr);
 }
 
-/// Starts a task on an executor of another library, and forgets it. `on_error` gets the exception that
-/// has left the task, on the thread where the task has ended. Otherwise as spawn(where, source).
+/// Starts a task on an executor of another library, without a handle. If an exception leaves the
+/// task, `on_error` gets it, on the thread where the task has ended. Otherwise as spawn(where,
+/// source).
 template <executor S, class Source, std::invocable<std::exception_ptr> Handler>
     requires(!std::derived_from<S, task_runner>)
 void spawn(S& where, Source source, Handler on_error) {

@@ -3,7 +3,7 @@
 #define BIDE_SCHED_FOR_EACH_WORKER_HPP
 
 /// \file
-/// Calls of a function on each worker of a scheduler, as pinned tasks (spawn_options::worker).
+/// Calls a function on each worker of a scheduler, as pinned tasks (spawn_options::worker).
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/is_task.hpp>
@@ -47,8 +47,8 @@ template <> struct worker_values<void> {
     using type = void;
 };
 
-// The calls on all workers, and what they came to. A call has ended when its callable is destroyed,
-// also if it was refused.
+// The calls on all workers, and their outcomes. A call has ended when its callable is destroyed,
+// even if the call was refused.
 template <class F> class worker_calls {
     using value_type = on_worker_t<F>;
     static_assert(std::is_void_v<value_type> || std::is_object_v<value_type>,
@@ -165,20 +165,20 @@ private:
 
 } // namespace detail
 
-/// Calls f(w), or f(), on each worker w of the scheduler: on the thread that was started for that
-/// worker, which is the one that called on_worker_start(w) first. So f may set thread-local state
-/// for the tasks that run there. It is not called on threads for blocking tasks, which may run a
-/// worker meanwhile. Returns the values in the order of the workers, as a std::vector; nothing for
-/// void.
+/// Calls f(w), or f(), for each worker w of the scheduler, on the thread that was started for that
+/// worker and called on_worker_start(w) first. So f may set thread-local state for the tasks that
+/// run on that thread. It is not called on threads for blocking tasks, which may run a worker at
+/// times. Returns the values in the order of the workers, as a std::vector. If f returns void,
+/// returns nothing.
 ///
-/// The calls are pinned tasks (spawn_options::worker). Each waits for its thread: if the thread is
-/// blocked in a task, the call begins when that task has ended.
+/// The calls are pinned tasks (spawn_options::worker). Each call waits for its thread: if the
+/// thread is blocked in a task, the call begins when that task has ended.
 /// Blocks: until all calls have ended.
 /// Throws: the exception of the worker with the lowest number whose call threw, when all have
 /// ended. stopped_error if the scheduler is shutting down: then some calls may have run.
-/// std::bad_alloc. std::system_error (resource_deadlock_would_occur) on the thread of a worker of
-/// this scheduler, also in an arm there: two such threads would wait for each other. There, await
-/// async_for_each_worker().
+/// std::bad_alloc. std::system_error (resource_deadlock_would_occur) if the caller is the thread of
+/// a worker of this scheduler, also in an arm, because two such threads would wait for each other.
+/// On such a thread, await async_for_each_worker().
 /// Requires: f may be called by several threads at once.
 template <class F>
     requires std::invocable<F&, unsigned> || std::invocable<F&>
@@ -196,10 +196,11 @@ auto for_each_worker(scheduler& s, F&& f) ->
 }
 
 /// Calls a function on each worker as for_each_worker() does, for a coroutine. It starts when it is
-/// awaited. The coroutine may run on one of the workers, which it does not block.
+/// awaited. The coroutine may run on one of the workers; it does not block that worker.
 /// Throws: as for_each_worker(), when all calls have ended.
-/// Blocks: never, unless the task is destroyed before its end: then until all calls have ended.
-/// Cancellation: the calls are not interrupted: a cancelled task waits for them.
+/// Blocks: never, with one exception: if the task is destroyed before its end, the destruction
+/// blocks until all calls have ended.
+/// Cancellation: the calls are not interrupted. A cancelled task waits until they have ended.
 template <class F>
     requires std::invocable<F&, unsigned> || std::invocable<F&>
 auto async_for_each_worker(scheduler& s, F f) -> task<typename detail::worker_calls<F>::result> {

@@ -2,7 +2,7 @@
 #ifndef BIDE_SCHED_FORK_DEQUE_HPP
 #define BIDE_SCHED_FORK_DEQUE_HPP
 
-// The forks of one thread that are not joined yet: a stack of jobs. The younger part of the stack
+// The jobs that one thread has forked and not joined yet, as a stack. The younger part of the stack
 // is private to the owner. (A split deque: Dinan, Larkins, Sadayappan, Krishnamoorthy, Nieplocha,
 // "Scalable Work Stealing", SC 2009; van Dijk, van de Pol, "Lace", MuCoCoS 2014. Here a push or pop
 // in the private part is one relaxed load and a compare, without a fence.)
@@ -17,58 +17,61 @@
 //           moves it up while the owner is busy with something else (publish_all()).
 //   (top above split, split above bottom: never)
 //
-// `range_` is top and split in one word; only the owner writes `bottom_`. Slot i is written again
-// only after its job has ended. So a thief may read the slot after its CAS [fork_deque.publish],
-// even if the top and split that it read before are old.
+// `range_` contains top and split in one word. Only the owner writes `bottom_`. Slot i is written
+// again only after its job has ended. So a thief may read the slot after its CAS
+// [fork_deque.publish], even if the top and split that it had read before are outdated.
 //
-// `limit_` tells the owner when it must read `range_` ("look"): a push to a depth at or above the
-// limit, and a pop from there, need no look. The limit is one of
+// `limit_` tells the owner when it must read `range_`; such a read is called a look. A push to a
+// depth at or above the limit, and a pop from such a depth, need no look. The limit is one of
 //
-//   at least max(split, top + 2)  what the owner sets. It is never below split, so what the owner
-//                                 does without a look is private. It leaves the oldest jobs, as
-//                                 many as are wanted, to pushes that look, which publish them at
+//   at least max(split, top + 2)  set by the owner. It is never below split, so the jobs that the owner
+//                                 pushes or pops without a look are private. Pushes of the
+//                                 oldest jobs, as many as are wanted, look and publish them at
 //                                 once.
 //   requested                     above all depths: the owner's next push or pop looks.
 //
-// How many jobs are wanted, the caller says: at least two, and more while workers sleep. The deque
-// asks only when the owner looks anyway, so a push or pop without a look costs the same whatever is
-// wanted. A number that is too small or too large changes when jobs become public, and no more.
+// The caller says how many public jobs are wanted: at least two, and more while workers sleep. The
+// deque asks for that number only when the owner looks anyway. So a push or pop without a look
+// costs the same for every number. A number that is too small or too large only changes when jobs
+// become public.
 //
-// Only the owner writes the first kind. The thief that takes the last public job writes
+// Only the owner writes a limit of the first kind. The thief that takes the last public job writes
 // `requested`. So the owner's next push or pop publishes half of the private jobs, before the next
 // thief comes.
 //
-// No request is lost: at any time some job is public, or none is private, or `limit_` is
-// `requested`, or the thief that took the last public job is about to write that. The owner
-// overwrites `requested` in two places. Where it publishes, some job is public after that, and the
-// thief that takes the last one requests after the owner's write. Where it has found nothing to
-// publish, it uses an exchange. If that returns `requested`, the owner looks again, and sees what
-// the requesting thief has taken [fork_deque.request].
+// No request is lost: at any time, some job is public, or no job is private, or `limit_` is
+// `requested`, or the thief that took the last public job is about to write `requested`. The owner
+// overwrites `requested` in two places. In the first, it publishes jobs. Then some job is public,
+// and the thief that takes the last public job requests after the owner's write. In the second, it
+// has found no job to publish. There it uses an exchange. If the exchange returns `requested`, the
+// owner looks again, and sees which job the requesting thief has taken [fork_deque.request].
 //
-// A push without a look makes no first private job while no job is public. At that time bottom is
-// top, and `limit_` is at least two above. For the owner has seen this top by the CAS with which it
-// took back the last job, or has set it (in reset()), or the thief that took the last job has
-// requested since.
+// If there is neither a public nor a private job, the next push looks. Proof: bottom is then top,
+// and `limit_` is at least top + 2. For the owner has seen this top by the CAS by which it took
+// back the last job, or has set it (in reset()), or the thief that took the last job has requested
+// since.
 //
-// A request may come late, on top of another one. That is why it is made by an exchange: the owner
-// then finds the end of a chain of exchanges, and sees what all of these thieves have taken.
+// A request may come late and replace another request. So a request is made by an exchange: the
+// owner reads the end of a chain of exchanges, and sees which jobs all of these thieves have taken.
 //
-// An owner that is in a long job publishes nothing. So a thief that finds that a request stays
-// unanswered publishes all private jobs itself, in four steps: it sets the bit `publishing` in
-// `range_`, requests, makes a heavy fence, and reads `bottom_`. The last step is one CAS of `range_`,
-// which clears the bit and moves split up to that bottom. It fails if the bit is gone: each push and
-// pop that looks clears it before it decides anything. An owner that does not look goes on as follows
-// [fork_deque.busy]:
+// An owner that runs a long job publishes nothing. So if a thief finds that a request stays
+// unanswered, the thief publishes all private jobs itself. It sets the bit `publishing` in
+// `range_`, requests, makes a heavy fence, and reads `bottom_`. Then one CAS of `range_` clears the
+// bit and moves split up to that bottom. The CAS fails if the bit is no longer set: each push and
+// pop that looks clears the bit before it decides anything. If the owner does not look, these steps
+// are ordered [fork_deque.busy]:
 //
 //   owner: writes bottom   light fence   reads the limit      thief: requests   heavy fence   reads bottom
 //
 // If the owner has read the limit before the request, the thief reads the bottom that the owner has
-// written. Otherwise the owner looks. A push checks the limit first: it only adds a job, which the
-// thief sees or does not see. A light fence is free; the thief pays for both (core/platform.hpp).
-// Where there is no heavy fence, thieves do not publish, and the owner has to keep more jobs public.
+// written. Otherwise the owner looks. A push may check the limit before it writes bottom, because
+// it only adds a job, which the thief may see or not. A light fence costs nothing; the thief pays
+// for both fences (core/platform.hpp). On a system without a heavy fence, thieves do not publish,
+// and the owner keeps more jobs public.
 //
-// When the owner writes the limit, it changes `range_` afterwards or finds no request in its place.
-// So it either clears the bit, or the thief that has set it requests later [fork_deque.publishing].
+// When the owner writes the limit, it changes `range_` afterwards, or its write replaces no
+// request. So the owner clears the bit, or the thief that has set the bit requests later
+// [fork_deque.publishing].
 //
 // The pair [idle.announce] in idle.hpp: the owner that publishes a job sees each announcement that
 // came before. A worker that announces later sees the job.
@@ -91,8 +94,8 @@ enum class fork_pop : std::uint8_t {
     stolen,               ///< The job was stolen, and so were all older ones.
 };
 
-/// A deque of pointers to jobs. It has room for InitialCapacity jobs at first, and doubles when it
-/// is full.
+/// A deque of pointers to jobs. It has room for InitialCapacity jobs at first. When it is full, its
+/// capacity doubles.
 template <class Platform, class Job, unsigned InitialCapacity = 256> class basic_fork_deque {
     static_assert(InitialCapacity >= 1 && InitialCapacity <= 1U << 16);
 
@@ -119,16 +122,16 @@ public:
     /// The number of jobs that are kept public at least, if there are so many.
     static constexpr depth_type min_public = 2;
 
-    /// Pushes a job. wanted() is how many jobs to keep public; less than min_public counts as
-    /// min_public. It is called only if the push looks. Returns true if jobs were published: the
-    /// caller wakes a worker.
+    /// Pushes a job. wanted() returns the number of jobs to keep public; less than min_public
+    /// counts as min_public. wanted() is called only if the push looks. Returns true if jobs were
+    /// published; the caller then wakes a worker.
     /// Throws: std::bad_alloc, with nothing changed.
     template <class Wanted> bool push(Job& job, Wanted wanted);
     /// The same, with min_public.
     bool push(Job& job) { return push(job, &least); }
 
-    /// Takes back the job at depth `at`, the youngest, unless it was stolen. A stolen job stays
-    /// where it is; jobs that are pushed while it runs go on top. wanted() as in push().
+    /// Takes back the job at depth `at`, the youngest, unless it was stolen. A stolen job stays in
+    /// its slot; jobs that are pushed while it runs go on top of it. wanted() is as in push().
     /// Requires: at + 1 == depth().
     template <class Wanted> fork_pop pop(depth_type at, Wanted wanted) noexcept;
     /// The same, with min_public.
@@ -138,8 +141,8 @@ public:
     /// Requires: the end of the job happens before this call. at + 1 == depth().
     void reset(depth_type at) noexcept;
 
-    /// Returns true if no job is public, or fewer than `wanted` jobs are left: a loop that can be
-    /// divided is divided now.
+    /// Returns true if no job is public, or fewer than `wanted` jobs are left. Then a loop that can
+    /// be divided is divided.
     bool wants_work(depth_type wanted = 1) const noexcept {
         // Order: relaxed; a hint.
         const word seen = range_.load(std::memory_order_relaxed);
@@ -170,13 +173,13 @@ public:
         return publisher_.load(std::memory_order_relaxed) != publisher::impossible;
     }
 
-    /// Returns true if jobs are private, none is public, and the owner has not answered the request
-    /// yet: it is busy with something else, unless the request is new. Returns false while a thief
-    /// publishes the jobs, and if thieves cannot publish.
+    /// Returns true if some jobs are private, none is public, and the owner has not answered the
+    /// request yet. If the request is not new, the owner is busy with other work. Returns false
+    /// while a thief publishes the jobs, and if thieves cannot publish.
     bool hides_jobs() const noexcept;
 
-    /// Publishes all private jobs, in the owner's place. Returns true if there were any, and neither
-    /// the owner nor another thief has come before.
+    /// Publishes all private jobs in the place of the owner. Called by a thief. Returns true if
+    /// there were private jobs, and neither the owner nor another thief has published them before.
     bool publish_all() noexcept;
 
 private:
@@ -233,8 +236,8 @@ template <class Platform, class Job, unsigned InitialCapacity>
 template <class Wanted>
 inline bool basic_fork_deque<Platform, Job, InitialCapacity>::push(Job& job, Wanted wanted) {
     const depth_type at = depth();
-    // Order: relaxed; the owner wrote the limit last, or the value is `requested`, which may be
-    // seen later.
+    // Order: relaxed; the owner wrote this limit itself, or a thief has written `requested`, which
+    // the owner may see late.
     if (limit_.load(std::memory_order_relaxed) > at || at == capacity_) [[unlikely]] {
         return push_slow(job, (std::max)(min_public, depth_type{wanted()}));
     }
@@ -266,7 +269,7 @@ inline void basic_fork_deque<Platform, Job, InitialCapacity>::reset(depth_type a
     // The limit is at least two above this depth: the thief that took the last public job has
     // requested, or the owner took that job back, and has set the limit since.
     // Order: release [fork_deque.publishing]; a thief that sets its bit after this reads the bottom
-    // that was written above. A bit that was set before is gone.
+    // that was written above. A bit that was set before is cleared.
     range_.exchange(pack(at, at), std::memory_order_release);
 }
 
@@ -283,12 +286,12 @@ Job* basic_fork_deque<Platform, Job, InitialCapacity>::steal() noexcept {
             continue;
         }
         if (at + 1 == split_of(seen)) {
-            // Order: release [fork_deque.request]; the owner that reads this value, or one on top
-            // of it, sees what was taken.
+            // Order: release [fork_deque.request]; the owner that reads this value, or a later one
+            // of the chain of exchanges, sees which job was taken.
             limit_.exchange(requested, std::memory_order_release);
         }
-        // Order: acquire [fork_deque.grow]; the buffer that held the slot when it was published, or
-        // a later copy.
+        // Order: acquire [fork_deque.grow]; sees the buffer that held the slot when it was
+        // published, or a later copy.
         return shared_slots_.load(std::memory_order_acquire)[at];
     }
     return nullptr;
@@ -309,8 +312,9 @@ bool basic_fork_deque<Platform, Job, InitialCapacity>::push_slow(Job& job, depth
 template <class Platform, class Job, unsigned InitialCapacity>
 fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type at,
                                                                     depth_type wanted) noexcept {
-    // Top may be old, but it is not above the real one: the CAS decides. A thief that has read the
-    // bottom from before this pop has set its bit before this look [fork_deque.busy].
+    // Top may be outdated, but it is not above the current top; the CAS decides. If a thief has
+    // read the bottom that was written before this pop, it has set its bit before this look
+    // [fork_deque.busy].
     word seen = look();
     while (at < split_of(seen)) {
         const depth_type top = top_of(seen);
@@ -336,8 +340,8 @@ fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type a
     return rebalance(seen, wanted) ? fork_pop::popped_and_published : fork_pop::popped;
 }
 
-// How many of the private jobs to publish: half of them, rounded up, if fewer than `wanted` are
-// public, and at least as many as are missing to that number.
+// Returns how many of the private jobs to publish. If fewer than `wanted` jobs are public, it is
+// half of the private ones, rounded up, and at least as many as are missing to `wanted`.
 template <class Platform, class Job, unsigned InitialCapacity>
 auto basic_fork_deque<Platform, Job, InitialCapacity>::publish_count(
     word seen, depth_type wanted) const noexcept -> depth_type {
@@ -354,8 +358,8 @@ inline auto basic_fork_deque<Platform, Job, InitialCapacity>::look() noexcept ->
     return (seen & publishing) == 0 ? seen : take_over();
 }
 
-// Publishes publish_count() jobs and sets the limit, where the range was `seen`. Returns true if it
-// published any.
+// Publishes publish_count() jobs and sets the limit. `seen` is the range that the caller has read.
+// Returns true if it published any job.
 template <class Platform, class Job, unsigned InitialCapacity>
 bool basic_fork_deque<Platform, Job, InitialCapacity>::rebalance(word seen,
                                                                  depth_type wanted) noexcept {
@@ -363,8 +367,8 @@ bool basic_fork_deque<Platform, Job, InitialCapacity>::rebalance(word seen,
         const depth_type n = publish_count(seen, wanted);
         const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
         if (n != 0) {
-            // Order: relaxed; a thief that requests after it has taken what is published below, or
-            // after it has set its bit later, has seen this.
+            // Order: relaxed; a thief sees this store before it requests, if it has taken a job
+            // that is published below, or has set its bit later.
             limit_.store(next_limit, std::memory_order_relaxed);
             // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
             // look for sleepers [idle.announce]. Release [fork_deque.publishing]. Failure relaxed:
@@ -416,22 +420,22 @@ bool basic_fork_deque<Platform, Job, InitialCapacity>::hides_jobs() const noexce
 // The thief that is in publish_all() moves split no more. Returns the newest range.
 template <class Platform, class Job, unsigned InitialCapacity>
 auto basic_fork_deque<Platform, Job, InitialCapacity>::take_over() noexcept -> word {
-    // Order: acq_rel [fork_deque.publishing]; sees a split that a thief has moved. A thief that sets
-    // its bit later requests later than what the owner has written to the limit.
+    // Order: acq_rel [fork_deque.publishing]; sees a split that a thief has moved. If a thief sets
+    // its bit later, its request comes later than the owner's last write of the limit.
     return range_.fetch_and(~publishing, std::memory_order_acq_rel) & ~publishing;
 }
 
 template <class Platform, class Job, unsigned InitialCapacity>
 bool basic_fork_deque<Platform, Job, InitialCapacity>::publish_all() noexcept {
     auto alone = publisher::none;
-    // Order: acquire [fork_deque.publisher]; the bit of an earlier thief is gone. Failure relaxed:
+    // Order: acquire [fork_deque.publisher]; an earlier thief has cleared its bit. Failure relaxed:
     // nothing is done.
     if (!publisher_.compare_exchange_strong(alone, publisher::present, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
         return false;
     }
-    // Order: acquire [fork_deque.publishing]; the request below comes after what the owner has written
-    // to the limit before it has changed the range.
+    // Order: acquire [fork_deque.publishing]; the request below comes after each write of the limit
+    // that the owner made before it changed the range.
     word seen = range_.fetch_or(publishing, std::memory_order_acquire) | publishing;
     // Order: release [fork_deque.request]; the owner that reads this sees the bit.
     limit_.exchange(requested, std::memory_order_release);

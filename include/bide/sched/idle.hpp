@@ -2,20 +2,21 @@
 #ifndef BIDE_SCHED_IDLE_HPP
 #define BIDE_SCHED_IDLE_HPP
 
-// Which workers sleep and which search. No job stays unseen while a worker sleeps, and no time-out
-// is needed for that. A thread that makes a job visible asks here which worker to wake. A worker
-// that finds nothing announces here that it will sleep, looks at every queue once more, and sleeps.
+// Knows which workers sleep and which search. While a worker sleeps, each job is found by some
+// worker, and no time-out is needed for that. A thread that makes a job visible asks here which
+// worker to wake. A worker that finds nothing announces here that it will sleep, looks at every
+// queue once more, and sleeps.
 //
 // One word:
 //
 //   blocked   20 bits  workers that are blocked in a task
-//   searching 20 bits  workers that are awake and have no job: each will announce, or find a job
+//   searching 20 bits  workers that are awake and have no job: each of them will announce, or find a job
 //                      and end its search
 //   sleeping  20 bits  workers in the set of sleepers
 //   watcher    1 bit   one of the sleepers is the watcher
-//   deferred   1 bit   a job may be there for which no worker was woken, because a worker was
+//   deferred   1 bit   there may be a job for which no worker was woken, because a worker was
 //                      searching (or watching): the last worker to end its search wakes another
-//   lock       2 bits  lock_bits, for the set and what changes with it
+//   lock       2 bits  lock_bits, for the set, `sleeping` and the watcher bit
 //
 // The set is an array of bits. The set, `sleeping` and the watcher bit change only with the lock
 // held, in the one step that releases the lock. The other fields change at any time. Each step
@@ -27,38 +28,41 @@
 //   pusher: job visible   read the word          worker: announce   look at every queue
 //
 // If the pusher's read comes before the announcement in their single order, the job comes before
-// the look, which sees it. That holds for every announcement later than the value read, also for a
+// the look, and the look sees the job. The same holds for every later announcement, also of a
 // worker that was awake when the pusher read: a worker that announces later does not sleep while
-// the job is there.
+// the job is queued.
 //
-// If the announcement comes first, the pusher reads that a worker sleeps. It wakes a worker; or it
-// reads that a worker searches, and leaves the job to that one by setting `deferred`. If the
-// announcing worker sees the job in its look after all, it retracts. It may still be in the set.
-// Otherwise a waker has removed it and counted it as searching, and its token is on its way.
+// If the announcement comes first, the pusher reads that a worker sleeps. The pusher wakes a
+// worker. But if it reads that a worker searches, it sets `deferred` and leaves the job to the
+// searching worker. If the announcing worker sees the job in its look, it retracts its
+// announcement. Then it is still in the set, or a waker has removed it from the set and counted it
+// as searching. In the second case, its token is on its way.
 //
-// Why one wake and a bit are enough. While a worker sleeps, there are at most as many queues with
-// jobs as searchers, or `deferred` is set. A push into an empty queue adds a searcher or sets the
-// bit. A searcher that takes the last job of a queue ends its search: one queue and one searcher
-// less. A searcher that leaves jobs where it took its own, or has moved some to another queue, says
-// `more`, which sets the bit. A worker that sleeps has looked: the jobs from before its
-// announcement are gone, or it would have retracted in order to search. While the bit is set, the
-// last searcher that finds a job wakes the next worker, until one finds nothing and announces. Then
-// `searching` is 0, and the announcement clears the bit, since every push that has set it comes
-// before the look. If that look finds a job, retract() sets the bit again.
+// Why one wake and a bit are enough. Invariant: while a worker sleeps, there are at most as many
+// queues with jobs as searchers, or `deferred` is set. A push into an empty queue adds a searcher
+// or sets the bit. A searcher that takes the last job of a queue ends its search: there is one such
+// queue and one searcher less. If a searcher leaves jobs in the queue from which it took its own,
+// or has moved jobs to another queue, it ends its search with `more`, which sets the bit. A worker
+// that sleeps has looked: the jobs from before its announcement were taken, or it would have
+// retracted in order to search. While the bit is set, the last searcher that finds a job wakes the
+// next worker, until a worker finds nothing and announces. Then `searching` is 0, and the
+// announcement clears the bit, because every push that has set the bit comes before the look. If
+// that look finds a job, retract() sets the bit again.
 //
-// A job on its way between two queues belongs to a worker that is awake, and a look may miss it.
-// That worker reads the word like a pusher when it has put the job down, or says `more`. So a
-// worker that announces later sees the job [idle.handed_over], and a worker that slept before is
-// woken, or the bit is set.
+// A worker that is awake may move a job between two queues, and a look may miss the job meanwhile.
+// When that worker has put the job into the second queue, it reads the word like a pusher, or ends
+// its search with `more`. So a worker that announces later sees the job [idle.handed_over]. For a
+// worker that slept before, a wake is made or the bit is set.
 //
-// No other worker looks for a job that only one thread may run. Its pusher wakes that thread's worker,
-// which is then a searcher more. A worker that was woken for another job, and takes such a one, says `more`.
+// A job that only one thread may run is pinned to that thread. Other workers do not look for it.
+// Its pusher wakes the worker of that thread, which then also counts as a searcher. If a worker was
+// woken for another job and takes a pinned one, it ends its search with `more`.
 //
-// The watcher is a sleeper that sleeps with a time-out while other workers run. It looks from time
-// to time for jobs that wake no worker: those pushed into a LIFO slot. The slot's worker is
-// expected to take them at once. A push that relies on the watcher sets `deferred`, and no
-// announcement clears the bit while there is a watcher. If the watcher is woken for another job,
-// the end of its search wakes the next worker, which becomes the watcher.
+// The watcher is a sleeper that sleeps with a time-out while other workers run. From time to time,
+// it looks for jobs in LIFO slots. A push into a LIFO slot wakes no worker, because the worker of
+// the slot is expected to take the job at once. A push that relies on the watcher sets `deferred`,
+// and no announcement clears the bit while there is a watcher. If the watcher is woken for another
+// job, the end of its search wakes the next worker, which becomes the watcher.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -80,7 +84,7 @@ public:
     /// The largest number of workers.
     static constexpr unsigned max_workers = (1U << 20) - 1;
 
-    /// Makes the protocol for `workers` workers, all of them awake.
+    /// Constructs the state for `workers` workers, which are all awake.
     /// Throws: std::bad_alloc. No other function here allocates.
     /// Requires: 0 < workers <= max_workers; otherwise terminates with a message.
     explicit basic_idle(unsigned workers);
@@ -89,21 +93,21 @@ public:
 
     // ---- A thread that has made a job visible, by a seq_cst step
 
-    /// Returns the sleeping worker that the caller must unpark; it counts as searching. Returns
-    /// none if no worker sleeps or a worker searches.
+    /// Returns a sleeping worker that the caller must unpark. That worker then counts as searching.
+    /// Returns none if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    /// Returns the worker to unpark as wake_one() does, for a push into a LIFO slot. Returns none
-    /// if there is a watcher.
+    /// As wake_one(), for a push into a LIFO slot. Also returns none if there is a watcher.
     [[nodiscard]] unsigned wake_unless_watched() noexcept { return wake(searching_ | has_watcher); }
 
-    /// The same, for an arm of a fork-join that is not worth a wake. If there is a watcher, a search
-    /// that ends wakes no worker for it, either: if no worker takes the arm, its owner runs it.
+    /// As wake_unless_watched(), for an arm of a fork-join that is not worth a wake. If there is a
+    /// watcher, the end of a search wakes no worker for the arm, either. If no worker takes the
+    /// arm, its owner runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
         return wake(searching_ | has_watcher, has_watcher);
     }
 
-    /// For a job that only the thread of that worker may run. Returns true if the worker sleeps: the
+    /// Wakes the worker `which` for a pinned job. Returns true if that worker sleeps. Then the
     /// caller must unpark it, and it counts as searching.
     [[nodiscard]] bool wake_worker(unsigned which) noexcept {
         // Order: seq_cst [idle.announce]; after the job was made visible.
@@ -112,33 +116,32 @@ public:
 
     // ---- A worker, each with a number of its own below `workers`
 
-    /// Counts the caller as searching. Returns false, and does not count it, if at least half of
-    /// the workers search already.
+    /// Counts the caller as searching. If at least half of the workers search already, does not
+    /// count the caller and returns false.
     [[nodiscard]] bool start_search() noexcept;
 
-    /// Ends the search of the caller, which counts as searching and has found a job. `more` tells
-    /// whether another worker should be woken, for one of these reasons: there are further jobs
-    /// where the caller took its job; it has moved jobs to another queue; its job comes from no
-    /// queue but, for example, from a timer, so the job for which it was woken is still queued.
-    /// Returns the worker that the caller must unpark, or none.
+    /// Ends the search of the caller, which counts as searching and has found a job. `more` is true
+    /// if another worker should be woken. The reasons: further jobs are in the queue from which the
+    /// caller took its job; the caller has moved jobs to another queue; or its job comes from no
+    /// queue but, for example, from a timer, so that the job for which the caller was woken is
+    /// still queued. Returns the worker that the caller must unpark, or none.
     [[nodiscard]] unsigned end_search(bool more) noexcept;
 
-    /// Adds the caller to the sleepers; `searching` says whether the caller counts as searching; if
-    /// so, it no longer does. The caller must then check every queue once. Then it sleeps until it
-    /// is unparked, or it retracts. Returns true if the caller becomes the watcher. It does so only
-    /// if `may_watch` is true, there is no other watcher, and some worker neither sleeps nor is
-    /// blocked.
+    /// Adds the caller to the sleepers. `searching` is true if the caller counts as searching;
+    /// after the call it does not. The caller must then check every queue once. Then it sleeps
+    /// until it is unparked, or it retracts. Returns true if the caller becomes the watcher. The
+    /// caller becomes the watcher only if `may_watch` is true, there is no other watcher, and some
+    /// worker neither sleeps nor is blocked.
     bool announce(unsigned self, bool searching, bool may_watch) noexcept;
 
     /// Removes the caller from the sleepers and counts it as searching. Returns false if a waker
-    /// has already removed it. Then it counts as searching, too, and its token is there or on its
-    /// way.
+    /// has already removed the caller. Then the caller counts as searching, too, and gets a token.
     [[nodiscard]] bool retract(unsigned self) noexcept {
         return remove(self, took_deferred_[self]);
     }
 
-    /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If none does, no
-    /// worker would see a new job.
+    /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If no worker
+    /// sleeps, no worker may see a new job.
     unsigned add_blocked(int by) noexcept {
         // Order: release [idle.blocked]; a worker that finds that the last sleeper has left finds
         // the blocked worker.
@@ -148,9 +151,9 @@ public:
             sleeping_);
     }
 
-    /// Returns true if a worker is blocked and none sleeps. Each worker calls it after it has left
-    /// the sleepers. The call sees at least the worker's own step out of the set, and all workers
-    /// that were blocked before that step.
+    /// Returns true if some worker is blocked and no worker sleeps. Each worker calls it after it
+    /// has left the set of sleepers. The call sees that the caller has left the set, and sees all
+    /// workers that were blocked before that.
     bool needs_replacement() const noexcept {
         // Order: acquire [idle.blocked]; see add_blocked().
         const word now = word_.load(std::memory_order_acquire);
@@ -198,7 +201,7 @@ private:
         return static_cast<unsigned>((in & field) / (field & (~field + 1)));
     }
 
-    // Decides whether to wake a worker when the word is `seen`, and what the word becomes. If a
+    // Decides whether to wake a worker when the word is `seen`, and computes the new word. If a
     // worker is woken, the new word already counts it as searching and no longer as sleeping.
     struct push_policy {
         word relied_on; // fields: if one of them is not 0, a worker will look
@@ -259,7 +262,7 @@ basic_idle<Platform>::basic_idle(unsigned workers)
 template <class Platform>
 unsigned basic_idle<Platform>::wake(word relied_on, word leaves_it) noexcept {
     // Order: seq_cst [idle.announce]; after the job was made visible. If no sleeper is seen here, a
-    // worker that announces later sees the job. The CAS below may go by newer values of the word.
+    // worker that announces later sees the job. The CAS below may use a newer value of the word.
     return decide(word_.load(std::memory_order_seq_cst), push_policy{relied_on, leaves_it});
 }
 
@@ -286,8 +289,8 @@ template <class Rule>
 unsigned basic_idle<Platform>::decide(word seen, Rule rule) noexcept {
     while (!rule.wakes(seen)) {
         const word next = rule.next(seen, false);
-        // Order: release [idle.handed_over]; a worker that announces later sees what a searcher has
-        // put down. Failure relaxed: the loop reads again.
+        // Order: release [idle.handed_over]; a worker that announces later sees the jobs that a
+        // searcher has moved. Failure relaxed: the loop reads again.
         if (next == seen || word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                                         std::memory_order_relaxed)) {
             return none;
@@ -329,8 +332,8 @@ template <class Platform> unsigned basic_idle<Platform>::take_first(unsigned las
     return chosen;
 }
 
-// With the lock held: changes the word from `seen` to `next` and releases the lock. Returns false
-// if the word has changed; `seen` is then its value.
+// Called with the lock. Changes the word from `seen` to `next` and releases the lock. If the word
+// has changed, stores its value in `seen` and returns false.
 template <class Platform> bool basic_idle<Platform>::unlock_as(word& seen, word next) noexcept {
     const auto* const at = &word_;
     if (count(next, sleeping_) != count(seen, sleeping_)) {
@@ -338,8 +341,8 @@ template <class Platform> bool basic_idle<Platform>::unlock_as(word& seen, word 
         sleepers_.store(count(next, sleeping_), std::memory_order_relaxed);
     }
     // Order: seq_cst; an announcement comes before the look at the queues [idle.announce]; it sees
-    // what searchers have put down [idle.handed_over]; the next holder of the lock sees the set
-    // [lock_bits.release]. Failure relaxed: the caller reads again.
+    // the jobs that searchers have moved [idle.handed_over]; the next holder of the lock sees the
+    // set [lock_bits.release]. Failure relaxed: the caller reads again.
     if (!word_.compare_exchange_weak(seen, next & ~lock::both, std::memory_order_seq_cst,
                                      std::memory_order_relaxed)) {
         return false;

@@ -2,9 +2,9 @@
 #ifndef BIDE_SCHED_INJECTOR_HPP
 #define BIDE_SCHED_INJECTOR_HPP
 
-// The global queue: a linked list under a lock. It holds jobs that come from external threads, or
-// overflow from a worker's ring that cannot grow. If workers do not steal, it also holds jobs that
-// have yielded. One word holds the lock and the length:
+// The global queue: a linked list under a lock. It holds jobs that external threads have pushed,
+// and jobs that overflow from a worker's ring that cannot grow. If workers do not steal, it also
+// holds jobs that have yielded. One word holds the lock and the length:
 //
 //   length << 2 | lock_bits
 //
@@ -34,7 +34,7 @@ public:
     basic_injector(const basic_injector&) = delete;
     basic_injector& operator=(const basic_injector&) = delete;
 
-    /// Puts `r` last. The queue has no limit.
+    /// Appends `r`. The queue has no limit.
     /// Thread safety: any thread may call this and the other functions.
     void push(runnable& r) noexcept {
         r.next = nullptr;
@@ -56,8 +56,8 @@ public:
         return oldest.first();
     }
 
-    /// Takes up to `most` items, at least one, the oldest ones, in one step, and puts them last in
-    /// `list`, in order. Returns how many it took.
+    /// Takes the oldest items, up to `most`, in one step, and appends them to `list` in order.
+    /// `most` is at least one. Returns how many it took.
     std::size_t pop(detail::run_list& list, std::size_t most) noexcept;
 
     /// Returns the length, without the lock.
@@ -68,8 +68,8 @@ public:
     /// Returns true if the queue is empty.
     bool empty() const noexcept { return size() == 0; }
 
-    /// Returns how many of `length` items one of `workers` workers takes at a time: its share, at
-    /// least 4, at most 64, and never more than `length`.
+    /// Returns how many of `length` items one of `workers` workers takes at a time. It is an equal
+    /// share, but at least 4, at most 64, and never more than `length`.
     static constexpr std::size_t share(std::size_t length, unsigned workers) noexcept {
         const std::size_t part = workers == 0 ? length : length / workers;
         const std::size_t fair = part < 4 ? 4 : part > 64 ? 64 : part;

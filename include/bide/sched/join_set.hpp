@@ -39,17 +39,19 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The state of join_set::join_next(): the list of the ended children that no call has taken, oldest
-// first, the number of children that have not ended, and the waiters. One lock guards all of it.
+// The state of join_set::join_next(). It has the list of the ended children that no call has taken,
+// oldest first; the number of children that have not ended; and the waiters. One lock guards all of
+// it.
 //
-// A granted waiter has one child of the list reserved, and takes it when it resumes. The list is
-// never shorter than the number of reservations. A waiter is enqueued only if every child in the
-// list is reserved, so a child that ends is for the first waiter. A waiter may give up its
-// reservation, which is then for the next waiter. So waiters learn that no child is left (`closed`)
-// only when no child runs and none is reserved. A later begin() ends that state.
+// For a granted waiter, one child of the list is reserved. The waiter takes the child when it
+// resumes. The list is never shorter than the number of reservations. A waiter is enqueued only if
+// every child in the list is reserved, so the next child that ends is for the first waiter. A
+// waiter may give up its reservation; the next waiter then gets it. So the result "no child is
+// left" (`closed`) is given only when no child runs and none is reserved. A later begin() ends that
+// state.
 //
-// If the children are cancelled, the waiters wait until the last child has ended. A waiting task
-// that is cancelled itself then destroys the set without a wait.
+// If the children are cancelled, the waiters wait until the last child has ended. Then, if the
+// waiting task itself was cancelled, the destructor of the set need not wait.
 template <class Platform> class basic_ended_children {
     using node = basic_waiter<Platform>;
     using lock = lock_bits<Platform, std::uint32_t>;
@@ -227,10 +229,11 @@ private:
     var<bool> cancelled_{false};
 };
 
-// The children of a join_set: the group of all, and the list of those that have ended. A child in
-// the list has two references: the list's, and that of the thread that has run the child. Either of
-// them may drop the last one, and that thread may do so after the end of the set. So the outcome is
-// taken or destroyed with the list's reference, not with the cell.
+// The children of a join_set: the group of all children, and the list of the children that have
+// ended. A child in the list has two references: one of the list, and one of the thread that has
+// run the child. Either may be dropped last, and the thread may drop its reference after the set
+// was destroyed. So the outcome of a child is taken or destroyed when the list drops its reference,
+// and not when the cell of the child is destroyed.
 template <class Platform> struct basic_join_set_state {
     void cancel(cancel_reason why) noexcept {
         ended.cancel();
@@ -301,8 +304,8 @@ template <class T> using join_set_child = basic_join_set_child<T, native_platfor
 
 } // namespace detail
 
-/// Runs tasks on a scheduler or a run_loop, and returns their outcomes from join_next() in the order of their
-/// ends. T is the type of their values. A child that fails cancels no other child.
+/// Runs tasks on a scheduler or a run_loop. join_next() returns their outcomes in the order in
+/// which the tasks end. T is the type of their values. A child that fails cancels no other child.
 ///
 /// Thread safety: any thread may call any member concurrently, except the destructor. A child may
 /// spawn and cancel, but must not wait for its own set.
@@ -325,7 +328,7 @@ public:
     /// Cancels the children and waits for them. Outcomes that no call has returned are dropped.
     /// Blocks: until all children have ended. To avoid blocking, call cancel(), then await
     /// async_join_next() until it returns nothing. If the calling thread belongs to a scheduler,
-    /// another thread takes its place, even if that is one more than
+    /// another thread takes its place, even if that needs one thread more than
     /// scheduler_options::max_blocking_threads. On a run_loop, waits as ~task_group() does.
     /// Requires: no thread uses the set, except its children.
     ~join_set() {
@@ -339,7 +342,7 @@ public:
     void spawn(task<T> t) { launch(std::move(t)); }
 
     /// Runs the task that a function returns, as a child. The function is called on the calling
-    /// thread, and is destroyed when the child has ended. So a lambda coroutine may use its
+    /// thread, and is destroyed when the child has ended. So the coroutine of a lambda may use the
     /// captures.
     /// Throws: std::bad_alloc; what the function throws.
     template <class F>
@@ -361,8 +364,8 @@ public:
     /// Blocks: until a child has ended, or none is left. A task of a run_loop must not block there:
     /// use async_join_next().
     /// Returns: the value (true if T is void); nothing (false) if no child is left.
-    /// Throws: what the child threw; stopped_error, if the child was stopped by anything but the
-    /// set, or if it never ran because the runner has shut down.
+    /// Throws: what the child threw; stopped_error, if the child was stopped by another cause than
+    /// a cancellation of the set, or if it never ran because the runner has shut down.
     [[nodiscard]] next_type join_next() {
         wait_status what = state_.ended.try_reserve();
         if (what == wait_status::waiting) {

@@ -37,25 +37,24 @@ namespace bide::inline BIDE_ABI {
 
 /// How a run_loop works.
 struct run_loop_options {
-    /// The driver in which the loop waits for files (io/epoll_driver.hpp). As in
-    /// scheduler_options.
+    /// The driver in which the loop waits for files (io/epoll_driver.hpp), as in scheduler_options.
     driver* io = nullptr;
 
-    /// Called with an exception that has left a task if the task's handle was dropped. As in
+    /// Called with an exception that has left a task whose handle was dropped, as in
     /// scheduler_options.
     std::function<void(std::exception_ptr)> on_unhandled{};
 
     /// How much later than necessary a sleep or a time-out may end. As in scheduler_options.
     std::chrono::microseconds timer_slack{0};
 
-    /// Receives what the loop does, as that of worker 0 (sched/trace.hpp). It must outlive the loop.
-    /// nullptr: no trace.
+    /// Receives the events of the loop, which counts as worker 0 (sched/trace.hpp). It must outlive
+    /// the loop. nullptr: no trace.
     trace_sink* trace = nullptr;
 };
 
 namespace detail {
 
-// The loop, as the home of its tasks.
+// The loop as the home of its tasks: the executor to which they belong (task_control.hpp).
 class run_loop_core final
     : public basic_lifecycle<native_platform, task_home, basic_loop<native_platform>>,
       public executor_users {
@@ -140,15 +139,16 @@ private:
 
 } // namespace detail
 
-/// Runs tasks on the thread that calls run(), poll() or one of the other functions that run it. It
-/// starts no thread. So it suits the main loop of a game or of a user interface, tests, and programs
-/// with one thread. One thread at a time runs it. Other threads may spawn and post at any time.
+/// Runs tasks on the thread that calls run(), poll() or another function that runs the loop. It
+/// starts no thread. So it suits the main loop of a game or of a user interface, tests, and
+/// programs with one thread. One thread at a time runs the loop. Other threads may spawn and post
+/// at any time.
 ///
-/// Its tasks are those of a scheduler: they wait in the same operations, are cancelled in the same
-/// way, and run in the order in which they became runnable. None of them runs between two calls, except
-/// while the thread blocks until the end of a group, a set or a stream of the loop (task_group.hpp). A
-/// task that blocks its thread blocks the loop. What blocks outside of bide belongs to
-/// scheduler::spawn_blocking().
+/// Its tasks can do the same as those of a scheduler: they wait in the same operations and are
+/// cancelled in the same way. They run in the order in which they became runnable. No task runs
+/// between two calls, with one exception: while the thread blocks until the end of a group, a set
+/// or a stream of the loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks
+/// the loop. For functions that block outside of bide, use scheduler::spawn_blocking().
 ///
 /// \code
 /// bide::run_loop loop;
@@ -166,18 +166,19 @@ public:
     explicit run_loop(run_loop_options options = {})
         : run_loop(std::make_unique<detail::run_loop_core>(std::move(options))) {}
 
-    /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. What
-    /// is posted later runs on a resumer of bide's service.
-    /// Blocks: until then.
-    /// Requires: no thread runs the loop, and no wait of another runner's task is to resume on it;
-    /// otherwise terminates with a message.
+    /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. A
+    /// runnable that is posted later runs on a resumer of bide's service.
+    /// Blocks: until all tasks have ended.
+    /// Requires: no thread runs the loop, and no task of another runner waits to resume on it by
+    /// resume_on(); otherwise terminates with a message.
     ~run_loop() = default;
 
-    // ---- Running. Each function terminates with a message if the loop is running already: two
-    // threads cannot run it, nor can one of its own tasks.
+    // ---- Running. Each function terminates with a message if the loop is running already, on
+    // another thread or by one of its own tasks.
 
-    /// Runs tasks and what is posted until no task is left and nothing is queued, or until stop().
-    /// Returns: how many times it ran or resumed something.
+    /// Runs tasks and posted runnables until no task is left and nothing is queued, or until
+    /// stop().
+    /// Returns: how many runnables it ran and tasks it resumed.
     /// Blocks: while all tasks wait.
     std::size_t run() noexcept { return core_->run(deadline::never()); }
 
@@ -190,7 +191,8 @@ public:
         return core_->run(deadline::at(when));
     }
 
-    /// Runs a task, and all others, until this one has ended. stop() does not end it, but a later call.
+    /// Runs the loop with the task `t` until `t` has ended. stop() does not end this call; it ends
+    /// a later call.
     /// Returns: its value.
     /// Blocks: while all tasks wait.
     /// Throws: what the task throws; std::bad_alloc.
@@ -201,15 +203,17 @@ public:
         return std::move(handle).join();
     }
 
-    /// Runs what is runnable, and the tasks whose times have come, until every task waits. Does not
-    /// wait itself. A task that yields again and again keeps it busy; run_for() has a limit.
+    /// Runs all runnable tasks, and the tasks whose times have come, until every task waits. Does
+    /// not wait itself. If a task yields again and again, it does not return; run_for() has a
+    /// limit.
     /// Returns: as run().
     std::size_t poll() noexcept { return core_->poll(); }
 
-    /// Makes the run() under way return, or else the next call of run(), run_for(), run_until() with a
-    /// time, or poll(). The tasks continue in the next call.
+    /// Makes a run() return that is under way. If none is under way, makes the next call of run(),
+    /// run_for(), run_until() with a time, or poll() return. The tasks continue in the call after
+    /// that.
     /// Thread safety: any thread may call it.
-    /// Memory order: what happens before it happens before the return.
+    /// Memory order: what happens before stop() happens before that return.
     void stop() noexcept { core_->stop(); }
 
     // ---- Tasks. For spawn(), schedule(), post() and executor() see task_runner.
@@ -220,8 +224,8 @@ public:
         return detail::integer_cast<std::size_t>(all.spawned - all.ended);
     }
 
-    /// Writes the number of tasks, what the loop does, how many runnables of other threads wait for
-    /// it, and the names of the tasks that wait, as text. Each number is a snapshot.
+    /// Writes as text: the number of tasks, the state of the loop, how many runnables of other
+    /// threads wait for it, and the names of the tasks that wait. Each number is a snapshot.
     /// Throws: std::bad_alloc.
     /// Thread safety: any thread may call it at any time.
     void dump(std::FILE* to) {

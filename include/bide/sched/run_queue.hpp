@@ -3,7 +3,8 @@
 #define BIDE_SCHED_RUN_QUEUE_HPP
 
 // A worker's own queue: a ring. The owner pushes and pops; thieves steal half of the items at a
-// time. (Tokio's, tokio/src/runtime/scheduler/multi_thread/queue.rs; there the ring does not grow.)
+// time. (It is Tokio's, tokio/src/runtime/scheduler/multi_thread/queue.rs, whose ring does not
+// grow.)
 //
 // Positions count up and wrap at 2^32. The slot of a position is the position modulo the capacity.
 // `tail_` is the position of the next push; only the owner changes it. `head_` holds two positions
@@ -12,31 +13,31 @@
 //   steal            real             tail
 //     |  in transit    |  available      |  free, up to steal + capacity
 //
-//   real     the next item to take. It moves up by CAS: by one for the owner's pop, by half of the
+//   real     the next item to take. A CAS moves it up: by one for the owner's pop, by half of the
 //            items for a thief's claim or the owner's overflow.
 //   steal    equal to `real` while no thief is at work; then a pop moves both. A claim leaves it
 //            behind, at the first item of the claim. When the thief has copied its items, it moves
 //            `steal` up to `real`, wherever that is by then.
-//            One less than `real` while the owner moves the items to another buffer.
-//   (real behind steal, or tail more than the capacity past steal otherwise: never)
+//            It is one less than `real` while the owner moves the items to another buffer.
+//   (never: real behind steal at other times, or tail past steal by more than the capacity)
 //
-// So the slots from `steal` to `real` are the thief's to read. The owner writes no slot before
-// `steal` has passed it, so it cannot overwrite them [run_queue.slot_free]. One thief at a time:
-// another thief finds steal != real and leaves.
+// So only the thief reads the slots from `steal` to `real`. The owner writes a slot only after
+// `steal` has passed it, so it cannot overwrite these slots [run_queue.slot_free]. There is one
+// thief at a time: another thief finds steal != real and leaves.
 //
-// The first slots are part of the ring. If they are full, the owner moves the items to a buffer of
-// twice the size. It first sets `steal` to real - 1, by a CAS from steal == real. So it waits for
-// no thief: it does not move the items while a thief is at work, and no thief claims an item while
-// it moves them. A thief reads which buffer there is only after its claim [run_queue.buffer]. So
-// the owner can free the old buffer at once.
+// The first buffer is part of the object. If it is full, the owner moves the items to a buffer of
+// twice the size. The owner first sets `steal` to real - 1, by a CAS from steal == real. So it
+// never waits for a thief: it does not move the items while a thief is at work, and no thief claims
+// an item while the owner moves them. A thief reads the address of the buffer only after its claim
+// [run_queue.buffer]. So the owner can free the old buffer at once.
 //
-// If there is no memory for a larger buffer, the older half of the ring overflows, with the new
-// item. While a thief is at work, only the new item overflows.
+// If there is no memory for a larger buffer, the older half of the items and the new item overflow.
+// While a thief is at work, only the new item overflows.
 //
-// All changes of `head_` are read-modify-writes, so each continues the release sequence of the
+// The changes of `head_` are read-modify-writes, so each continues the release sequence of the
 // thief that moved `steal`. The one exception is the owner's store at the end of a move. The owner
-// has acquired that sequence at the beginning of the move. The CAS decides; a position that a thief
-// read before may be old. A position that is 2^32 items old would be mistaken for a new one.
+// has acquired that sequence at the beginning of the move. A position that a thief has read may be
+// outdated; its CAS then fails. But a position that is exactly 2^32 items old would not be noticed.
 //
 // The pair [idle.announce] in idle.hpp: a pusher, or a thief that pushes into its own ring, sees
 // each announcement that came before its push. A worker that announces later sees the push.
@@ -54,8 +55,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// The ring of a worker. It has room for InitialCapacity items at first, and doubles when it is
-/// full, up to MaxCapacity. Both are powers of two.
+/// The ring of a worker. It has room for InitialCapacity items at first. When it is full, its
+/// capacity doubles, up to MaxCapacity. Both are powers of two.
 template <class Platform, unsigned InitialCapacity = 256, unsigned MaxCapacity = 1U << 30>
 class basic_run_queue {
     static_assert(std::has_single_bit(InitialCapacity) && InitialCapacity >= 2 &&
@@ -77,10 +78,10 @@ public:
     /// Frees the buffer.
     ~basic_run_queue() { free_buffer(slots_); }
 
-    /// Puts `r` last. Only the owner calls it. If the ring is full, allocates a larger buffer. If
-    /// there is no memory for that, passes the older half of the ring, and then `r`, to
-    /// full.push(run_list&, count), in one list. If a thief is at work in a full ring, passes only
-    /// `r`. Returns how many items overflowed.
+    /// Appends `r`. Only the owner calls it. If the ring is full, allocates a larger buffer. If
+    /// there is no memory for that, passes the older half of the items, followed by `r`, to
+    /// full.push(run_list&, count). If a thief is at work in a full ring, passes only `r`. Returns
+    /// how many items overflowed.
     /// Complexity: amortised constant.
     template <class Overflow> unsigned push(runnable& r, Overflow& full) noexcept;
 
@@ -90,8 +91,8 @@ public:
     /// Returns the number of slots. Only the owner calls it.
     unsigned capacity() const noexcept { return mask_ + 1; }
 
-    /// Moves the items to a smaller buffer if less than an eighth of the slots is in use, unless
-    /// there is no memory for that or a thief is at work. Only the owner calls it.
+    /// Moves the items to a smaller buffer if less than an eighth of the slots is in use. Does
+    /// nothing if there is no memory for that, or if a thief is at work. Only the owner calls it.
     void trim() noexcept {
         if (slots_ != own_ && size() < capacity() / 8) {
             resize((std::max)(InitialCapacity, std::bit_ceil(2 * size())));
@@ -99,17 +100,18 @@ public:
     }
 
     /// Takes the older half of the items, rounded up, but no more than `most`, which is not 0. The
-    /// caller is a thief, the owner of `mine`. Returns the first, which the thief runs at once, and
-    /// puts the rest into `mine`, in order. `taken` is the number of items: fewer than half of them
-    /// also if `mine` has no room and cannot grow. Returns nullptr if there are none, if another
-    /// thief is at work, or if the owner moves the items.
+    /// caller is a thief, the owner of `mine`. Returns the first item, which the thief runs at
+    /// once, and puts the others into `mine`, in order. Sets `taken` to the number of items. It
+    /// takes fewer items if `mine` has no room for them and cannot grow. Returns nullptr if there
+    /// are no items, if another thief is at work, or if the owner moves the items.
     runnable* steal_into(basic_run_queue& mine, unsigned& taken,
                          unsigned most = MaxCapacity) noexcept;
 
     /// Returns true if there is nothing to take. Items that a thief has claimed do not count. Any
     /// thread may call it.
-    /// Blocks: if a thief is at work and leaves items, until that thief has copied its part. Until
-    /// then, no other thief can take these items. The same while the owner moves the items.
+    /// Blocks: if a thief is at work and items are left, until that thief has copied its part,
+    /// because no other thief can take the items until then. Also blocks while the owner moves the
+    /// items.
     bool empty() const noexcept;
 
     /// Returns the number of items, a snapshot. Any thread may call it.
@@ -140,8 +142,8 @@ private:
     slot& slot_of(position at) noexcept { return slots_[at & mask_]; }
     // A number of pushes that have room. More may have it.
     position room() const noexcept {
-        // Order: acquire [run_queue.slot_free]; thieves have read what was in the slots. An old
-        // head gives a smaller number. The tail is the owner's own.
+        // Order: acquire [run_queue.slot_free]; thieves have read the contents of the slots. An
+        // outdated head gives a smaller number. Only the owner writes the tail.
         return capacity() - (tail_.load(std::memory_order_relaxed) -
                              steal_of(head_.load(std::memory_order_acquire)));
     }
@@ -161,8 +163,8 @@ private:
 
     alignas(cache_line_pair) typename Platform::template atomic<word> head_{0};
     alignas(cache_line_pair) typename Platform::template atomic<position> tail_{0};
-    // The buffer, and its number of slots less one. Written by the owner while it moves the items;
-    // read by the owner, and by a thief between its claim and the end of it.
+    // The buffer, and its number of slots less one. The owner writes both while it moves the items.
+    // The owner reads them, and so does a thief between its claim and the end of the claim.
     typename Platform::template var<slot*> slots_{own_};
     typename Platform::template var<position> mask_{InitialCapacity - 1};
     slot own_[InitialCapacity]{}; // the first buffer
@@ -225,7 +227,7 @@ void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::overflow_half(posi
     full.push(some, half + 1);
 }
 
-// Moves the items to a buffer of that capacity, which has room for them. Returns false, with
+// Moves the items to a buffer of the given capacity, which has room for them. Returns false, with
 // nothing changed, if there is no memory, or if a thief is at work.
 template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
 bool basic_run_queue<Platform, InitialCapacity, MaxCapacity>::resize(position capacity) noexcept {
@@ -240,7 +242,7 @@ bool basic_run_queue<Platform, InitialCapacity, MaxCapacity>::resize(position ca
     word head = head_.load(std::memory_order_relaxed);
     const position real = real_of(head);
     // Order: acquire [run_queue.slot_free]; thieves have read the buffer and its slots. Failure: a
-    // thief has come.
+    // thief has claimed items.
     if (is_claimed(head) ||
         !head_.compare_exchange_strong(head, pack(real - 1, real), std::memory_order_acquire,
                                        std::memory_order_relaxed)) {
@@ -291,8 +293,8 @@ runnable* basic_run_queue<Platform, InitialCapacity, MaxCapacity>::pop() noexcep
     }
 }
 
-// Fetches the item at that position, if there is one: the owner takes it soon. If many items are
-// queued, it is in no cache.
+// Prefetches the item at the position `at`, if there is one, because the owner takes it soon. If
+// many items are queued, this item is in no cache.
 template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
 void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::prefetch(position at,
                                                                        position tail) noexcept {
@@ -308,8 +310,8 @@ bool basic_run_queue<Platform, InitialCapacity, MaxCapacity>::empty() const noex
     // Order: seq_cst [idle.announce]; the last look, after the announcement.
     const position tail = tail_.load(std::memory_order_seq_cst);
     for (basic_backoff<Platform> wait;; wait()) {
-        // Order: relaxed; if the head is at that tail, the items before it were taken. An old head
-        // says that there is more.
+        // Order: relaxed; if the head is at that tail, the items before the tail were taken. An
+        // outdated head makes the ring look non-empty.
         const word head = head_.load(std::memory_order_relaxed);
         if (distance(real_of(head), tail) <= 0) {
             return true;
@@ -350,8 +352,8 @@ runnable* basic_run_queue<Platform, InitialCapacity, MaxCapacity>::steal_into(
     return oldest;
 }
 
-// Moves `real` past half of the items, or `most` of them. `first` is the position of the first.
-// Returns their number.
+// Claims half of the items, at most `most`: moves `real` past them. Sets `first` to the position of
+// the first one. Returns their number.
 template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
 auto basic_run_queue<Platform, InitialCapacity, MaxCapacity>::claim_half(position& first,
                                                                          position most) noexcept
@@ -367,9 +369,9 @@ auto basic_run_queue<Platform, InitialCapacity, MaxCapacity>::claim_half(positio
         }
         const position half = static_cast<position>(all) - static_cast<position>(all) / 2;
         const position count = (std::min)(half, most);
-        // Order: acquire [run_queue.buffer]; the buffer, to which the owner may have moved the
-        // items. If it succeeds, the tail was not past what that buffer holds. Failure relaxed: the
-        // loop reads again.
+        // Order: acquire [run_queue.buffer]; sees the buffer, to which the owner may have moved the
+        // items. If the CAS succeeds, that buffer holds all items up to the tail. Failure relaxed:
+        // the loop reads again.
         if (head_.compare_exchange_weak(head, pack(first, first + count), std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             return count;
@@ -382,8 +384,8 @@ template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
 void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::end_claim() noexcept {
     // Order: relaxed; the CAS decides.
     word head = head_.load(std::memory_order_relaxed);
-    // Order: release [run_queue.slot_free]; the slots have been read. Failure: the owner has
-    // popped, the loop reads again.
+    // Order: release [run_queue.slot_free]; the slots were read before. Failure: the owner has
+    // popped an item; the loop reads again.
     while (!head_.compare_exchange_weak(head, pack(real_of(head), real_of(head)),
                                         std::memory_order_release, std::memory_order_relaxed)) {
     }

@@ -39,27 +39,35 @@ class fork_entry;
 class group_entry;
 } // namespace detail
 
-/// Runs tasks, coroutines and functions on a fixed number of workers, each a thread. Idle workers
-/// steal tasks from busy ones. A task that waits in an operation of bide does not occupy its
+/// Runs tasks, coroutines and functions on a fixed number of workers. Each worker is a thread. Idle
+/// workers steal tasks from busy ones. A task that awaits an operation of bide does not occupy its
 /// thread. A task may also block its thread in an operation of bide: if no other worker is idle,
 /// another thread takes the worker over meanwhile. If no such thread can be started, queued tasks
-/// wait until another worker runs them. If the system has refused the thread, a start is tried again
-/// every 10 ms while it is needed.
+/// wait until another worker runs them. If the system has refused to start the thread, the start is
+/// tried again every 10 ms while the thread is needed.
 ///
 /// The steps of one task happen one after the other, on one thread at a time, but not always on the
 /// same thread. Tasks are cancelled cooperatively, by join_handle::cancel().
 ///
-/// Tasks that yield take turns, in the order of the queue of their worker. In 128 turns at most, a
-/// worker compares its queue with that of one other worker, of each in turn. If the other queue is
-/// longer by more than a quarter and one task, it takes half of the difference. So if the workers have
-/// equally many turns, a task that yields again and again has at least half as many turns as any other
-/// one, less 128 for each worker. A worker whose thread gets no processor has no turns. Without
-/// scheduler_options::enable_stealing there is no such bound.
+/// \code
+/// bide::scheduler workers;
+/// auto answer = workers.spawn([] { return compute(); });
+/// workers.spawn(serve(socket)).detach(); // a coroutine, bide::task<>
+/// print(std::move(answer).join());
+/// \endcode
+///
+/// Fairness: tasks that yield run in the order of the queue of their worker. After at most 128 runs
+/// of tasks, a worker compares its queue with the queue of one other worker, a different one each
+/// time. If the other queue is longer by more than a quarter and one task, the worker takes half of
+/// the difference. So if the workers run equally many tasks, a task that yields again and again
+/// runs at least half as often as any other one, less 128 times for each worker. A worker whose
+/// thread gets no processor runs no tasks. Without scheduler_options::enable_stealing there is no
+/// such bound.
 ///
 /// After fork() the child process has the memory of the scheduler but none of its threads. The
 /// child may destroy the scheduler: the destructor does nothing, and its memory leaks. The child
 /// must not use that scheduler in any other way. It may construct new schedulers, and shared()
-/// returns a new one. If a task or an arm has forked the child, the child may only call exec or
+/// returns a new one. If a task or an arm has called fork(), the child may only call exec or
 /// _exit().
 ///
 /// A task may call exit(), unless its scheduler is a static object: exit() would run the destructor
@@ -70,10 +78,9 @@ class BIDE_SHARED scheduler : public task_runner {
 public:
     /// Starts the workers.
     /// Throws: std::bad_alloc. std::invalid_argument if num_workers is above 1,048,575 or no thread
-    /// can have a stack of stack_size.
-    /// std::system_error if a thread cannot be started, as for lack of memory for its stack, or if
-    /// the driver is attached to another scheduler. No thread is left then, and none has called
-    /// on_worker_start.
+    /// can have a stack of stack_size. std::system_error if a thread cannot be started, for example
+    /// because there is no memory for its stack, or if the driver is attached to another scheduler.
+    /// After an exception, no thread is left, and none has called on_worker_start.
     explicit scheduler(scheduler_options options = {})
         : scheduler(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
         core_->open();
@@ -82,7 +89,7 @@ public:
         });)
     }
 
-    /// Starts `num_workers` workers; with 0, as many as by default.
+    /// Starts `num_workers` workers. 0 means the default number.
     /// Throws: as above; std::invalid_argument if the number is negative or too great.
     template <std::integral N>
     explicit scheduler(N num_workers)
@@ -103,9 +110,11 @@ public:
     // For spawn() without options, schedule(), post() and executor() see task_runner.
     using task_runner::spawn;
 
-    /// Starts a task, or the function or the task that a function returns, in a class or on one worker.
-    /// Throws: as task_runner::spawn(); std::invalid_argument if there is no such worker as `how` names,
-    /// or if it names one and a priority. The task, or the function, has not begun and is destroyed.
+    /// Starts a task in a priority class or on one worker. `source` is a task, a function, or a
+    /// function that returns a task.
+    /// Throws: as task_runner::spawn(); std::invalid_argument if `how` names a worker that does not
+    /// exist, or names a worker and a priority. After an exception, `source` is destroyed and has
+    /// not begun.
     /// Thread safety: any thread may call it.
     template <class S> auto spawn(S source, const spawn_options& how) {
         return spawn_in(core_->home_of(how), std::move(source), how.tag);
@@ -117,15 +126,15 @@ public:
         return spawn(std::move(source), {.worker = core_->local_worker()});
     }
 
-    /// Returns the number of the worker for which the calling thread was started: the thread's own, even
-    /// if it runs another worker meanwhile. Returns nothing on a thread that the scheduler has started
-    /// for blocking tasks, which may also run a worker, in on_worker_stop, and on any other thread. A
-    /// pinned task always gets its spawn_options::worker.
+    /// Returns the number of the worker for which the calling thread was started, even if the
+    /// thread runs another worker now. Returns nothing on a thread that was started for blocking
+    /// tasks, even while it runs a worker; in on_worker_stop; and on a thread that is not of this
+    /// scheduler. In a pinned task, it always returns the spawn_options::worker of the task.
     std::optional<unsigned> this_worker() const noexcept { return core_->thread_here(); }
 
-    /// Runs a function that blocks, on a thread for blocking tasks: an idle one, else a new one. If
-    /// there are max_blocking_threads already, the function waits for the next one that becomes
-    /// free.
+    /// Runs a function that blocks, on a thread for blocking tasks. It is an idle thread, or a new
+    /// one. If there are max_blocking_threads already, the function waits for the next thread that
+    /// becomes free.
     /// Throws: as spawn(). std::system_error if there is no thread for blocking tasks and none can
     /// be started.
     template <class F>
@@ -140,19 +149,19 @@ public:
         return handle;
     }
 
-    /// Shuts down: refuses new tasks, cancels the tasks that wait, cancels other tasks when they
-    /// next wait, runs what is queued, and ends the threads. A second call, from any thread, waits
+    /// Shuts down: refuses new tasks, cancels the tasks that wait, cancels the other tasks at their
+    /// next wait, runs all queued jobs, and ends the threads. A second call, from any thread, waits
     /// for the same end. In on_worker_stop, and while the scheduler is closing, a call by one of
     /// its own threads has no effect.
     /// Blocks: until all tasks and all fork-joins of external threads have ended. A task that never
     /// waits, never yields and never returns blocks it for ever. So does a task that blocks its
-    /// thread until another thread ends that: see shutdown_for().
+    /// thread in a wait that is never ended: see shutdown_for().
     /// Requires: the caller is not one of its own workers, nor in an arm; otherwise terminates with
-    /// a message. The caller is not in an arm of another scheduler that one of these waits for.
+    /// a message. No worker and no arm of this scheduler waits for the caller.
     void shutdown() noexcept { core_->shut_down(deadline::never()); }
 
-    /// Calls shutdown() with a time limit. Returns false if tasks are left. The scheduler then
-    /// continues to close, and its destructor waits for them.
+    /// Calls shutdown() with a time limit. If tasks are left at the deadline, returns false. The
+    /// scheduler then continues to shut down, and its destructor waits for these tasks.
     template <class R, class P>
     bool shutdown_for(const std::chrono::duration<R, P>& rest) noexcept {
         return core_->shut_down(deadline::after(rest));
@@ -180,9 +189,9 @@ public:
     /// other thread, returns nullptr.
     static scheduler* current() noexcept { return detail::current_scheduler::here().instance; }
 
-    /// Returns the scheduler of the process, which has default options and is started on first use.
-    /// It is never destroyed: its tasks run until the process ends. So static objects that its
-    /// tasks use must not be destroyed either.
+    /// Returns the scheduler of the process. It has default options and is started on first use. It
+    /// is never destroyed: its tasks run until the process ends. So static objects that its tasks
+    /// use must not be destroyed either.
     /// Throws: std::bad_alloc, and as the constructor.
     static scheduler& shared() {
         using all = detail::process_wide<scheduler, native_platform>;

@@ -25,11 +25,11 @@ struct scheduler_options {
     /// more, the constructor of the scheduler throws std::invalid_argument.
     unsigned num_workers = 0;
 
-    /// Whether workers steal from each other. If false, a worker runs what its own tasks make
-    /// runnable, and what comes from other threads.
+    /// True if workers steal tasks from each other. If it is false, a worker runs only the tasks
+    /// that its own tasks make runnable, and tasks of the global queue.
     bool enable_stealing = true;
 
-    /// The number of threads for spawn_blocking() and for running workers while their own threads
+    /// The maximum number of threads for spawn_blocking(), which also run workers whose own threads
     /// are blocked. The greatest value means no limit.
     unsigned max_blocking_threads = 512;
     /// How long a thread for blocking tasks stays when it has nothing to do.
@@ -41,18 +41,17 @@ struct scheduler_options {
     /// The name of the threads: "<name>-<index>" for workers, "<name>-b<index>" for blocking tasks.
     std::string_view name = "bide";
 
-    /// The size of the stack of each thread of the scheduler, in bytes: of the workers, and of the
-    /// threads for blocking tasks, which may run a worker. It is rounded up to whole pages. 0 means
-    /// the size of the system, on Linux that of `ulimit -s`, usually 8 MiB. A deep recursion of
-    /// tasks' or arms' functions needs more. The system commits memory only for what is used. On
-    /// Windows, it has no effect.
+    /// The size of the stack of each thread of the scheduler, in bytes: both of the workers and of
+    /// the threads for blocking tasks. It is rounded up to whole pages. 0 means the default of the
+    /// system; on Linux it is that of `ulimit -s`, usually 8 MiB. Tasks or arms with a deep
+    /// recursion need more. The system commits memory only for the used part of a stack. On
+    /// Windows, the option has no effect.
     std::size_t stack_size = 0;
 
-    /// Called with an exception that has left a task if the task's handle was dropped. The caller
-    /// is a worker, a thread for blocking tasks, or the thread that drops the handle, and several
-    /// threads may call at once. If this is empty or throws, the exception's type and text are
-    /// written to stderr. Then std::terminate is called, with the exception as
-    /// std::current_exception().
+    /// Called with an exception that has left a task whose handle was dropped. The caller is a
+    /// worker, a thread for blocking tasks, or the thread that drops the handle. Several threads
+    /// may call it at once. If this is empty or throws, the exception's type and text are written
+    /// to stderr. Then std::terminate is called, with the exception as std::current_exception().
     std::function<void(std::exception_ptr)> on_unhandled{};
 
     /// Called on each thread that becomes a worker, before its first task. Another thread that runs
@@ -64,24 +63,25 @@ struct scheduler_options {
     std::function<void(unsigned worker)> on_worker_stop{};
 
     /// The driver in which an idle worker waits for files (io/epoll_driver.hpp). It must outlive
-    /// the scheduler. It serves one scheduler at a time: the constructor of a second one throws
-    /// device_or_resource_busy until the shutdown of the first one.
+    /// the scheduler. It serves one scheduler at a time: until the first scheduler has shut down,
+    /// the constructor of a second one throws device_or_resource_busy.
     driver* io = nullptr;
 
-    /// Receives what the workers do (sched/trace.hpp). It must outlive the scheduler. nullptr: no
-    /// trace.
+    /// Receives the events of the workers (sched/trace.hpp). It must outlive the scheduler.
+    /// nullptr: no trace.
     trace_sink* trace = nullptr;
 
-    /// The longest sleep of the watcher. A worker that makes a task runnable usually runs it next,
-    /// so no other worker is woken for it. The watcher is an idle worker that takes such a task
-    /// over if that worker is busy for too long: within twice this time. Values above 1 s count as
-    /// 1 s. If it is zero, there is no watcher, and an idle worker is woken for each such task.
+    /// The longest sleep ("nap") of the watcher. A worker that makes a task runnable usually runs
+    /// that task next, so no other worker is woken for it. The watcher is an idle worker that
+    /// sleeps with a time-out. If the first worker is busy for too long, the watcher takes the task
+    /// over, within twice this time. Values above 1 s count as 1 s. If the option is zero, there is
+    /// no watcher, and an idle worker is woken for each such task.
     std::chrono::microseconds longest_nap{4'000};
 
-    /// How much later than necessary a sleep or a time-out of a task may end. Their times are
-    /// rounded up to multiples of this, so that all of one interval end by one wake: with 1 ms,
-    /// many sleepers cost a fraction of the processor time. Values above 1 s count as 1 s. If it is
-    /// zero or less, each ends at its own time.
+    /// How much later than necessary a sleep or a time-out of a task may end. The times of sleeps
+    /// and time-outs are rounded up to multiples of this value, so that one wake ends all of them
+    /// in one interval. If there are many sleepers, 1 ms saves most of their processor time. Values
+    /// above 1 s count as 1 s. If it is zero or less, each sleep ends at its own time.
     std::chrono::microseconds timer_slack{0};
 };
 

@@ -9,40 +9,43 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// The class of a task. While all three classes have tasks that can run, each worker takes 12 high, 3
-/// normal and 1 low ones of any 16 in a row. The turn of a class without such tasks goes to the
-/// highest class that has some. So no class starves, and no worker is idle for the sake of a class.
+/// The priority class of a task. While all three classes have runnable tasks, each worker takes 12
+/// high, 3 normal and 1 low task of any 16 in a row. If a class has no runnable task, its share
+/// goes to the highest class that has one. So no class starves, and no worker is idle while a class
+/// has runnable tasks.
 ///
-/// In a turn of the normal class, a worker takes no task from another worker's queue. So if few of
-/// many workers have normal tasks in their queues, the class has less than its share.
+/// For the share of the normal class, a worker takes no task from another worker's queue. So if
+/// only a few of many workers have normal tasks in their queues, the class gets less than its
+/// share.
 ///
-/// A share counts the runs of tasks, not their time: a task runs until it waits, yields or ends, and
-/// is not interrupted for another one. The classes share workers, not locks: a high task that waits
-/// for a low one waits for its turn.
+/// A share counts the runs of tasks and not their time: a task runs until it waits, yields or ends,
+/// and is not interrupted for another one. There is no priority inheritance: a low task does not
+/// run earlier if a high task waits for it.
 enum class task_priority : unsigned char { high, normal, low };
 
 /// How scheduler::spawn() runs a task. The defaults are those of spawn() without options.
 struct spawn_options {
-    /// The class of the task. The task keeps it over its waits. Coroutines that it awaits, and
+    /// The priority class of the task, also after its waits. Coroutines that the task awaits, and
     /// children of when_all() and when_any(), run in its class. Tasks that it spawns do not.
     ///
-    /// High and low tasks pass through one queue for each class, which all workers share, whatever
-    /// scheduler_options::enable_stealing says.
+    /// All workers share one queue of high tasks and one of low tasks, even if
+    /// scheduler_options::enable_stealing is false.
     task_priority priority = task_priority::normal;
 
-    /// If set, the task runs on one thread only, also after its waits: on the thread that the
-    /// scheduler has started for that worker, which calls on_worker_start with that number. So do
-    /// coroutines that it awaits, and children of when_all() and when_any(). Tasks of one thread never
-    /// overlap. The task leaves that thread only where it asks for another executor, as by
+    /// If it is set, the task is pinned: it runs on one thread only, also after its waits. It is
+    /// the thread that the scheduler has started for the worker with this number, and that calls
+    /// on_worker_start with this number. Coroutines that the task awaits, and children of
+    /// when_all() and when_any(), run on that thread, too. Two tasks that are pinned to one thread
+    /// never overlap. The task leaves that thread only if it names another executor, by
     /// scheduler::schedule(), resume_on() or a strand.
     ///
-    /// While that thread blocks or computes, the task waits, also if another thread runs the worker
-    /// meanwhile. If the thread has lost its worker to another thread, it runs such tasks without one.
-    /// The priority must be normal: every other turn of that class is for these tasks, while the worker
-    /// has others.
+    /// While that thread blocks or computes, the task waits, even if another thread runs the worker
+    /// meanwhile. If the thread has lost its worker to another thread, it runs its pinned tasks
+    /// without a worker. The priority must be normal. If the worker also has other normal tasks,
+    /// every second task of the class is a pinned one.
     std::optional<unsigned> worker{};
 
-    /// The tag of the task in dumps and traces. If it is no tag, the task keeps that of
+    /// The tag of the task in dumps and traces. If it is empty, the task keeps the tag of
     /// task::tagged(). A function that is spawned may have a tag, too.
     task_tag tag{};
 };

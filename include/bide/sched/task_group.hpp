@@ -3,8 +3,8 @@
 #define BIDE_SCHED_TASK_GROUP_HPP
 
 /// \file
-/// Structured concurrency: tasks that do not outlive their group, any number of them or at most as
-/// many at a time as a limit says.
+/// Structured concurrency: tasks that do not outlive their group. A group may limit how many of its
+/// tasks exist at a time.
 ///
 /// A coroutine that awaits the end of a group holds no thread, however deeply groups are nested.
 
@@ -33,15 +33,17 @@ namespace bide::inline BIDE_ABI {
 /// Runs tasks on a scheduler or a run_loop and waits for all of them. The first child that fails cancels the
 /// other children.
 ///
-/// A group with a limit never has more children at a time: spawn() blocks until there is room for
-/// one more, and async_spawn() waits for that. A child keeps its room until it has ended and its
-/// frame is destroyed. Those that wait for room get it in the order in which they began to wait.
+/// A group may have a limit. It never has more children at a time than that: spawn() blocks until
+/// there is room for one more child, and async_spawn() waits for that. A child takes its room until
+/// it has ended and its frame is destroyed. Callers that wait for room get it in the order in which
+/// they began to wait.
 ///
 /// Thread safety: any thread may call any member concurrently, except the destructor. A child may
 /// spawn and cancel, but must not wait for its own group. In a group with a limit, a spawn by a
-/// child waits for the end of another child: if all children do that, none of them ends.
-/// Destroys: waits for all children. If an exception leaves the group's scope, or the running task
-/// is cancelled, it cancels them first.
+/// child may wait for the end of another child. If all children wait in this way, none of them
+/// ends.
+/// Destroys: waits for all children. If an exception leaves the scope of the group, or the running
+/// task is cancelled, the destructor cancels the children first.
 class task_group {
     template <class F> using value_of = detail::task_value_t<std::invoke_result_t<F&, task_group&>>;
 
@@ -59,18 +61,20 @@ public:
     /// Runs body(group), which returns a task, and returns its value when the body and all children
     /// have ended. It starts when it is awaited, and waits without a thread.
     ///
-    /// The body is a task of its own on `where`, and may wait for the children. If the body fails,
-    /// the children are cancelled. If a child fails, the other children and the body are cancelled.
-    /// With GCC before 13, give the body a name in an earlier statement (see scheduler::spawn()).
-    /// Blocks: never, unless the task is destroyed before its end: then until all have ended.
-    /// Throws: the first failure, when all have ended; stopped_error, if the awaiting task was
-    /// cancelled, or if the group's cancellation has ended the body; std::bad_alloc.
+    /// The body runs as a separate task on `where`, and may wait for the children. If the body
+    /// fails, the children are cancelled. If a child fails, the other children and the body are
+    /// cancelled. With GCC before 13, give the body a name in an earlier statement (see
+    /// scheduler::spawn()).
+    /// Blocks: never, with one exception: if the task is destroyed before its end, the destruction
+    /// blocks until the body and all children have ended.
+    /// Throws: the first failure, after all have ended; stopped_error, if the awaiting task was
+    /// cancelled, or if the cancellation of the group has stopped the body; std::bad_alloc.
     /// Cancellation: cancels the body and all children, and waits for them.
     template <class F> static task<value_of<F>> run(task_runner& where, F body) {
         return run_in(where, no_limit, std::move(body));
     }
     /// Runs body(group) as above, with a group of at most `limit` children at a time. The body does
-    /// not count.
+    /// not count as a child.
     /// Throws: std::invalid_argument in this call, if `limit` is zero.
     template <class F> static task<value_of<F>> run(task_runner& where, std::size_t limit, F body) {
         static_cast<void>(permits_for(limit));
@@ -82,22 +86,23 @@ public:
     /// cancelled, cancels the children first.
     /// Blocks: until all children have ended. To avoid blocking, await async_join() before, or use
     /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
-    /// that is one more than scheduler_options::max_blocking_threads. If it runs the run_loop of the
-    /// group, or has run it last, or has made it and no thread has run it, it runs the tasks of the loop
-    /// meanwhile, inside of this call, until another thread runs the loop. On another thread, the
-    /// children do not end while no thread runs the loop.
+    /// that needs one thread more than scheduler_options::max_blocking_threads. If the group is on
+    /// a run_loop, and the calling thread runs the loop or has run it last, or has made it and no
+    /// thread has run it, the thread runs the tasks of the loop inside of this call, until another
+    /// thread runs the loop. Any other calling thread only waits; the children do not end while no
+    /// thread runs the loop.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
     /// Runs a task as a child. Its value is dropped. If the group is cancelled, the child never
-    /// starts. If the runner has shut down, the child has failed with stopped_error.
-    /// Blocks: if the group has a limit, until there is room for one more child. A task of a run_loop
-    /// must not block there: use async_spawn().
+    /// starts. If the runner has shut down, the child counts as failed with stopped_error.
+    /// Blocks: if the group has a limit, until there is room for one more child. A task of a
+    /// run_loop must not block in this call; it uses async_spawn().
     /// Throws: std::bad_alloc.
     template <class T> void spawn(task<T> child) { launch_in_room(std::move(child)); }
 
     /// Runs the task that a function returns, as a child. The function is called on the calling
-    /// thread, and is destroyed when the child has ended. So a lambda coroutine may use its
+    /// thread, and is destroyed when the child has ended. So the coroutine of a lambda may use the
     /// captures.
     /// Throws: std::bad_alloc; what the function throws.
     template <class F>
@@ -113,12 +118,13 @@ public:
     /// The wait for room; made by async_spawn(). S is the task, or the function that returns it.
     template <class S> class [[nodiscard("co_await it")]] spawn_operation;
 
-    /// Runs a task as a child, as spawn() does, when there is room for one more child. Waits for
-    /// that when it is awaited. If the group has no limit, does not wait.
-    /// Returns: an operation for co_await, without a value. If it is not awaited, the child is
-    /// destroyed, and has not begun.
+    /// Runs a task as a child, as spawn() does, when there is room for one more child. The
+    /// operation waits for the room when it is awaited. If the group has no limit, it does not
+    /// wait.
+    /// Returns: an operation for co_await, without a value. If it is not awaited, the child never
+    /// begins, and is destroyed.
     /// Throws: as spawn(), when awaited; stopped_error, if the awaiting task is cancelled while it
-    /// waits. The child is destroyed then, and has not begun.
+    /// waits. The child then never begins, and is destroyed.
     /// Cancellation: the wait is stopped; the group is not cancelled.
     template <class T> spawn_operation<task<T>> async_spawn(task<T> child) noexcept {
         return {*this, std::move(child)};
@@ -142,7 +148,7 @@ public:
     void cancel(cancel_reason why = cancel_reason::requested) noexcept { group_.cancel(why); }
 
     /// Waits until there are no children.
-    /// Blocks: until all children have ended; as ~task_group().
+    /// Blocks: until all children have ended, as ~task_group() does.
     /// Throws: the exception of the first child that failed, in each call. A child that the group
     /// has cancelled, and that ended by stopped_error or never started, has not failed.
     void join() {
@@ -242,7 +248,7 @@ public:
         awaiter(const awaiter&) = delete;
         awaiter& operator=(const awaiter&) = delete;
 
-        /// Takes the room.
+        /// Takes room for a child.
         /// Returns: true if the coroutine need not suspend.
         bool await_ready() noexcept { return !has_limit() || wait_.await_ready(); }
         /// Queues the wait for room.

@@ -24,10 +24,11 @@ namespace detail {
 struct runner_access;
 } // namespace detail
 
-/// What runs tasks: a scheduler, on its workers, or a run_loop, on the thread that runs it. A
-/// function that takes a `task_runner&` starts its tasks on either.
+/// The common base of the classes that run tasks: a scheduler runs them on its workers, a run_loop
+/// on the thread that runs the loop. A function that takes a `task_runner&` can start its tasks on
+/// either.
 ///
-/// A runner shuts down at the latest in its destructor: it then refuses new tasks.
+/// A runner shuts down in its destructor or earlier. From then on it refuses new tasks.
 class task_runner {
     template <class F> using result_of = std::invoke_result_t<F&&>;
 
@@ -35,18 +36,18 @@ public:
     task_runner(const task_runner&) = delete;
     task_runner& operator=(const task_runner&) = delete;
 
-    /// Starts a task. If the runner is shutting down, the task does not run, and its handle says
-    /// stopped. The number of tasks has no limit but memory; README.md in this folder shows a loop
+    /// Starts a task. If the runner is shutting down, the task does not run, and its handle reports
+    /// errc::stopped. Only memory limits the number of tasks; README.md in this folder shows a loop
     /// that waits for room.
     ///
-    /// On the thread that runs a run_loop, join_handle::join() of one of its tasks waits for ever;
-    /// use run_loop::run_until() or async_join().
+    /// On the thread that runs a run_loop, join_handle::join() of a task of that loop waits for
+    /// ever. Use run_loop::run_until() or async_join().
     ///
     /// With GCC before 13, no co_await expression may contain a lambda that captures by value, nor
     /// arguments of the task in braces: GCC destroys them twice (BIDE_BRACED_AWAIT_BUG in
-    /// core/config.hpp). There, give the function or the handle a name before the co_await. This
-    /// holds for all functions below.
-    /// Throws: std::bad_alloc. The task, or the function, has not begun and is destroyed.
+    /// core/config.hpp). With these compilers, give the function or the handle a name before the
+    /// co_await. This holds for all functions below.
+    /// Throws: std::bad_alloc. Then the task, or the function, is destroyed and has not begun.
     /// Thread safety: any thread may call it. A task that calls it must not have ended.
     template <class T> join_handle<T> spawn(task<T> t) { return spawn_in(home_, std::move(t)); }
 
@@ -59,7 +60,8 @@ public:
     }
 
     /// Starts the task that a function returns. The function is called at once, on the calling
-    /// thread, and lives as long as the task: a lambda's captures stay valid for its coroutine.
+    /// thread. It exists as long as the task, so the captures of a lambda stay valid for its
+    /// coroutine.
     template <class F>
         requires std::is_invocable_v<F&&> && detail::task_source<F>
     auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
@@ -69,13 +71,13 @@ public:
     /// Moves the coroutine that awaits it to the runner, behind what is queued there.
     async_op<void> schedule() noexcept { return this_task::yield().resume_on(*this); }
 
-    /// Runs `r` like a task. After the runner has ended, runs it on a resumer of bide's service;
-    /// terminates if that cannot be started.
+    /// Runs `r` like a task. If the runner has shut down, runs `r` on a resumer of bide's service;
+    /// terminates if that service cannot be started.
     /// Thread safety: any thread may call it.
     void post(runnable& r) noexcept { home_.post(r); }
 
     /// Runs a waker like a task; otherwise as post(runnable&). Terminates if there is no memory for
-    /// its place in the queue.
+    /// the queue entry.
     void post(waker w) noexcept;
 
     /// Returns the executor of its tasks.
@@ -86,8 +88,9 @@ protected:
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
-    /// Starts a task, or the function or the task that a function returns. It belongs to `home`, which is
-    /// a part of the runner. `tag` replaces its own, unless it is none. Otherwise as spawn().
+    /// Starts a task. `source` is a task, a function, or a function that returns a task. The task
+    /// belongs to `home`, which is a part of the runner. `tag` replaces the tag of the task, unless
+    /// it is empty. Otherwise as spawn().
     template <class S>
         requires detail::task_source<S> || detail::plain_function<S>
     static auto spawn_in(detail::task_home& home, S source, task_tag tag = {}) {

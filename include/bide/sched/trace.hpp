@@ -9,8 +9,9 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Receives what the workers of a scheduler do (scheduler_options::trace), or a run_loop, which is
-/// its only worker, number 0 (run_loop_options::trace). Times are nanoseconds of the steady clock.
+/// Receives the events of the workers of a scheduler (scheduler_options::trace) or of a run_loop
+/// (run_loop_options::trace). A run_loop counts as worker 0. Times are nanoseconds of the steady
+/// clock.
 /// Requires: it outlives the scheduler or the loop.
 /// Thread safety: calls for several workers come at the same time. Calls for one worker come one
 /// after the other, with one exception: if a thread blocked in a task and lost its worker
@@ -21,8 +22,8 @@ public:
     trace_sink& operator=(const trace_sink&) = delete;
     virtual ~trace_sink() = default;
 
-    /// Called when the worker has run a job. `task` is the task's name, and `tag` its tag; nullptr and
-    /// no tag if the task has none or if the job is no task.
+    /// Called when the worker has run a job. `task` is the name of the task; nullptr if the task
+    /// has no name or if the job is not a task. `tag` is the tag of the task, or an empty one.
     virtual void ran(unsigned worker, const char* task, task_tag tag, std::int64_t begin,
                      std::int64_t end) noexcept = 0;
     /// Called when the worker has slept.

@@ -2,8 +2,8 @@
 #ifndef BIDE_SCHED_DETAIL_ARM_SOURCE_HPP
 #define BIDE_SCHED_DETAIL_ARM_SOURCE_HPP
 
-// What an idle worker asks for work when its pool has none: the arms of fork-joins. A pool without
-// fork-joins has none, and needs nothing of fork_lane.hpp.
+// The source of the arms of fork-joins. An idle worker asks it when the queues of the pool are
+// empty. A pool without fork-joins has no such source, and does not need fork_lane.hpp.
 
 #include <bide/core/config.hpp>
 
@@ -16,8 +16,8 @@ template <class Platform> class basic_arm_source {
 public:
     virtual ~basic_arm_source() = default;
 
-    // Takes the oldest arm, which is then run as `w.arm`. Returns false if there is none. `left` says
-    // whether arms were left that are worth another worker.
+    // Takes the oldest arm, which is then run as `w.arm`. Returns false if there is none. Sets
+    // `left` to true if arms were left that are worth another worker.
     virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
     // The last look of a worker before it sleeps [idle.announce].
     virtual bool has_work() const noexcept = 0;

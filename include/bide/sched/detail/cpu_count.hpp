@@ -2,8 +2,8 @@
 #ifndef BIDE_SCHED_DETAIL_CPU_COUNT_HPP
 #define BIDE_SCHED_DETAIL_CPU_COUNT_HPP
 
-// The processors that this process may use, by its affinity mask, and how many, by the CPU quota of
-// its control group (version 2), rounded up.
+// The processors that this process may use, by its affinity mask. Their number is also limited by
+// the CPU quota of the control group (version 2), rounded up.
 
 #include <bide/core/config.hpp>
 

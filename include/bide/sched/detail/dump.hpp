@@ -22,8 +22,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Writes how many tasks wait, and how many of each name and tag. Workers is a range of workers, each with a
-// registry `tasks`. Throws: std::bad_alloc.
+// Writes how many tasks wait, in all and for each name and tag. Workers is a range of workers. Each
+// worker has a registry `tasks`. Throws: std::bad_alloc.
 template <class Workers> void dump_waiting(Workers& workers, std::FILE* to) {
     struct references {
         ~references() {

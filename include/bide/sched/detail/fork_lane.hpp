@@ -2,58 +2,61 @@
 #ifndef BIDE_SCHED_DETAIL_FORK_LANE_HPP
 #define BIDE_SCHED_DETAIL_FORK_LANE_HPP
 
-// What a thread uses to fork: a lane, which is a deque of jobs and a parker. The lane belongs to
-// the thread and not to its worker, because another thread can take the worker over. The lanes of a
-// pool are a list that only grows, which any thread reads without a lock, and a free list. They are
-// destroyed with the pool and not before, because a thief may still read a lane after its thread has
-// put it back. If the workers do not steal, or if there is only one worker, threads have no lanes and
-// run the arms one after the other.
+// A thread forks on a lane. A lane is a deque of jobs and a parker. It belongs to the thread and
+// not to its worker, because another thread can take the worker over. All lanes of a pool are in a
+// list that only grows, and that any thread reads without a lock. Lanes without a thread are also
+// in a free list. Lanes are destroyed with the pool and not earlier, because a thief may still read
+// a lane that its thread has put back. If the workers do not steal, or if there is only one worker,
+// threads have no lanes and run the arms one after the other.
 //
 // A thread of the pool keeps its lane until it leaves the pool. Any other thread has a lane for the
-// time of its outermost fork-join in the pool. If a thread of the pool enters a fork-join of
-// another pool, and from there again a fork-join of its own pool, it gets one more lane: each entry
-// has a lane of its own.
+// time of its outermost fork-join in the pool. A thread of the pool may enter a fork-join of
+// another pool, and from there again a fork-join of its own pool. It then gets one more lane for
+// the inner fork-join.
 //
-// The job. A join's second arm is a job in the join's frame. Its owner is the thread that forked
-// it; a thief may take it. The owner waits for a thief's end. Both agree on one word:
+// The job. The second arm of a join is a job in the frame of the join. The owner of a job is the
+// thread that forked it. If a thief takes the job, the owner waits until the thief has ended it.
+// Owner and thief share one word:
 //
-//   0                     the owner has it, or a thief has just taken it
-//   a lane's address      a thief runs it and forks on this lane
+//   0                     the owner has the job, or a thief has just taken it
+//   a lane's address      a thief runs the job and forks on this lane
 //   the address | sleeps  the same, and the owner sleeps or is about to
-//   sleeps                a thief has just taken it, and the owner sleeps or is about to
-//   done                  it ended with a value
-//   failed                it ended with an exception
-//   returned              the thief gave it back; the owner must run it
+//   sleeps                a thief has just taken the job, and the owner sleeps or is about to
+//   done                  the job ended with a value
+//   failed                the job ended with an exception
+//   returned              the thief gave the job back; the owner must run it
 //   an end | sleeps       the same; the owner was about to sleep
 //   (any other: never)
 //
 // Each step is one read-modify-write that keeps or returns what the other side has written. So
 // either the owner does not sleep, or the thief wakes it. The step that writes the end is the
-// thief's last access to the job: the owner's frame may be gone after it.
+// thief's last access to the job, because the owner's frame may be destroyed afterwards.
 //
 // Waiting. An owner that waits for a stolen arm runs other arms meanwhile, but only arms that the
 // thief has forked in the course of the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
-// Portable Technique for Implementing Efficient Futures", PPoPP 1993). Such an arm was forked below
-// the owner's suspended frame, and would have run on top of it without thieves, too. So it cannot
-// wait for a lock that the frame holds, unless it would do so on one thread, and the stack does not
-// become deeper.
+// Portable Technique for Implementing Efficient Futures", PPoPP 1993). In a run without thieves,
+// such an arm would also have run on top of the owner's suspended frame. So it waits for a lock
+// that the frame holds only if a run on one thread would do the same. And the stack does not become
+// deeper than in a run on one thread.
 //
-// The thief may have ended the stolen arm since the owner read the word, and may have forked
-// another one. So after taking an arm from the thief's lane, the owner reads the word again. If the
-// stolen arm has not ended, the thief forked the taken arm in the course of it, because an arm ends
-// after all that it has forked [fork_job.end]. If it has ended, the owner gives the taken arm back.
+// After the owner has read the word, the thief may end the stolen arm and begin another one. So
+// after the owner has taken an arm from the thief's lane, it reads the word again. If the stolen
+// arm has not ended, the thief forked the taken arm in the course of the stolen one, because an arm
+// ends after all arms that it has forked [fork_job.end]. If the stolen arm has ended, the owner
+// gives the taken arm back.
 //
-// Wakes. An idle worker could run a published arm. But waking a worker takes the caller longer than most
-// small fork-joins take as a whole. So each place in the program that begins an outermost fork-join
-// remembers how much work it has been on average (basic_fork_call_site): the time of the caller
-// without its wakes and its waits, for the caller and for each arm that it waited for. The waits
-// themselves do not count: a thief that lost its processor would make a small fork-join look large,
-// and the next one would wake as many workers again. A fork-join is worth a wake for each 20 us of
-// work, and for each 20 us that it has taken already when a thief comes. If it is worth none, no
-// worker is woken while there is a watcher (pool.hpp). Nor is one if callers that own no worker
-// compute in the places of all workers that sleep (basic_pool::add_callers). Loops remember the
-// work of one iteration, so that a short loop and a long one at the same place are told apart. Only
-// speed depends on this: the owner runs each arm that no worker takes.
+// Wakes. An idle worker could run a published arm. But waking a worker takes the caller longer than
+// most small fork-joins take as a whole. So each place in the program that begins an outermost
+// fork-join stores its average work (basic_fork_call_site). The work is the time of the caller
+// without its wakes and its waits, multiplied by one plus the number of arms that the caller waited
+// for. The waits do not count: a thief that was preempted would make a small fork-join look large,
+// and the next one would wake too many workers. A fork-join is worth a wake for each 20 us of work,
+// and for each 20 us that it has taken already when a thief comes. If it is worth no wake, no
+// worker is woken for it while an idle worker is the watcher (pool.hpp). No worker is woken either
+// if the callers that own no worker are as many as the workers that sleep
+// (basic_pool::add_callers). For a loop, the place stores the work of one iteration, so that short
+// and long runs of the loop are told apart. Only speed depends on these numbers: the owner runs
+// each arm that no worker takes.
 
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -105,8 +108,8 @@ public:
 
     // ---- The owner
 
-    // Returns how the job ended. If it has not ended, returns none; `thief` is then the lane of the
-    // thief, or nullptr if that is not known yet.
+    // Returns how the job ended. If it has not ended, returns none. Then `thief` is the lane of the
+    // thief, or nullptr if that lane is not known yet.
     end look(lane*& thief) const noexcept {
         // Order: acquire [fork_job.end] [fork_job.thief]; sees what the thief did, and its lane.
         const word seen = state_.load(std::memory_order_acquire);
@@ -155,8 +158,8 @@ public:
 
     // ---- The owner: the thread that the lane belongs to
 
-    // Pushes a job. If it is brief, it takes less time than a wake: it wakes no worker while there
-    // is a watcher.
+    // Pushes a job. `is_brief` means that the job takes less time than a wake. Such a job wakes no
+    // worker while an idle worker is the watcher (pool.hpp).
     // Throws: std::bad_alloc, with nothing changed.
     void push(job& j, bool is_brief = false) {
         if (deque_.push(j, [this]() noexcept { return wanted(); })) [[unlikely]] {
@@ -164,8 +167,8 @@ public:
         }
     }
 
-    // Pushes a job and makes all jobs of the lane public, for a lane whose owner does not return to
-    // it soon. The caller then calls wake_for_public().
+    // Pushes a job and makes all jobs of the lane public. Used if the owner of the lane does not
+    // return to it soon. The caller then calls wake_for_public().
     // Throws: std::bad_alloc, with nothing changed.
     void push_public(job& j) {
         deque_.push(j, []() noexcept { return most_public; });
@@ -185,12 +188,12 @@ public:
         return how != fork_pop::stolen;
     }
 
-    // Waits until the stolen job has ended or was given back. Returns which. If `helps` is false,
-    // runs no other job meanwhile.
+    // Waits until the stolen job has ended or was given back, and returns its end. If `helps` is
+    // false, runs no other job meanwhile.
     BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept;
-    // Waits until a job that was stolen from the lane `from`, which may be another one, has ended or
-    // was given back. Runs no other job meanwhile: if `from` is another lane, this one may have older
-    // jobs, which the thief must not find.
+    // Waits until a job that was stolen from the lane `from`, which may be another one, has ended
+    // or was given back. Runs no other job meanwhile, because this lane may have older jobs, which
+    // the thief of a job from another lane must not find.
     BIDE_NOINLINE typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept;
     // Removes all jobs, which were stolen and have ended.
     void clear() noexcept { deque_.reset(0); }
@@ -203,15 +206,15 @@ public:
     }
 
     depth_type depth() const noexcept { return deque_.depth(); }
-    // Returns true if thieves would find no job here, or if fewer jobs than `most` are left, and fewer
-    // than workers sleep.
+    // Returns true if thieves would find no job here. Also returns true if the number of jobs here
+    // is less than `most` and less than the number of workers that sleep.
     bool wants_work(std::uint64_t most) const noexcept {
         const std::uint64_t wakes = (std::min)(worth(), pool_.wakes_for_arms());
         return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
     }
 
-    // The owner begins a fork-join that is worth so many wakes, or a part of one
-    // that has begun at that time.
+    // Called when the owner begins a fork-join that is worth `wakes` wakes, or a part of a
+    // fork-join that began at the time `ns`.
     void begin(std::uint32_t wakes, std::int64_t ns) noexcept {
         // Order: relaxed, both; hints.
         worth_.store(wakes, std::memory_order_relaxed);
@@ -241,8 +244,8 @@ public:
 
     // Returns true if publish_hidden() has something to do.
     bool hides_jobs() const noexcept { return deque_.hides_jobs(); }
-    // If the owner is busy with something else and all its jobs are private, publishes them. Returns
-    // true if jobs may be public now.
+    // If the owner is busy with something else and all its jobs are private, publishes them.
+    // Returns true if this lane may have public jobs now.
     bool publish_hidden() noexcept {
         if (!hides_jobs()) {
             return false;
@@ -285,8 +288,8 @@ public:
 private:
     friend basic_fork_lanes<Platform>;
 
-    // How many jobs to keep public: as few as possible if thieves can publish the others, otherwise
-    // one for each worker that sleeps.
+    // Returns how many jobs the owner keeps public. If thieves can publish the other jobs, as few
+    // as possible; otherwise one for each worker that sleeps.
     depth_type wanted() const noexcept {
         return deque_.thieves_publish() ? 0
                                         : (std::max)(depth_type{4}, pool_.idle().sleepers_hint());
@@ -395,8 +398,8 @@ auto basic_fork_lane<Platform>::wait_idle(job& mine, basic_fork_lane& from) noex
 
 // ---- The threads of a pool, and their lanes
 
-// The fork-join that the calling thread is in. One for each thread, in near thread-local storage
-// (core/platform.hpp).
+// The fork-join that the calling thread is in. Each thread has one such object,
+// Platform::near_local() (core/platform.hpp).
 template <class Platform> struct BIDE_SHARED basic_fork_context {
     const void* scheduler_id = nullptr;           // set while the thread is in a fork-join
     basic_fork_lane<Platform>* lane = nullptr;    // of the fork-join; outside of one, the thread's
@@ -437,7 +440,7 @@ public:
     // Returns a free lane or a new one. Returns nullptr if there is no memory.
     lane* take() noexcept;
 
-    // Makes a lane free.
+    // Puts a lane into the free list.
     // Requires: the lane holds no job.
     void put(lane& mine) noexcept {
         lock::acquire(lock_);
@@ -494,9 +497,9 @@ private:
     static void run_arm(void* posted) noexcept;
 
     lane* newest() const noexcept {
-        // Order: seq_cst [idle.announce]; a lane that is not seen here holds nothing that was
-        // published before this worker's announcement. Acquire [fork_lane.list]; sees the lane as
-        // it was made.
+        // Order: seq_cst [idle.announce]; if a lane is not seen here, no job was published on it
+        // before this worker's announcement. Acquire [fork_lane.list]; sees the lane as it was
+        // made.
         return newest_.load(std::memory_order_seq_cst);
     }
 
@@ -563,8 +566,8 @@ auto basic_fork_lanes<Platform>::steal(std::uint64_t chance, lane*& from) noexce
 
 // ---- Fork-joins
 
-// The lane of a thread for one outermost fork-join: the lane that the thread keeps, or one that the
-// destructor puts back.
+// The lane of a thread for one outermost fork-join. It is the lane that the thread keeps, or a lane
+// that the destructor puts back.
 template <class Platform> class basic_scoped_lane {
     using lane = basic_fork_lane<Platform>;
 
@@ -600,8 +603,9 @@ private:
     lane* const lane_;
 };
 
-// A place in the program that begins an outermost fork-join, and its average work. If the fork-join
-// is a loop, the work is that of an iteration; otherwise it counts as one iteration.
+// The average work of the outermost fork-joins that one place in the program begins. If the
+// fork-join is a loop, the work is that of one iteration. Any other fork-join counts as one
+// iteration.
 template <class Platform> class basic_fork_call_site {
 public:
     // Returns how long `iterations` take on one thread, in nanoseconds, or the largest number if
@@ -624,8 +628,8 @@ public:
         // Order: relaxed; an estimate. A lost update does no harm.
         const std::int64_t old = average_.load(std::memory_order_relaxed);
         const std::int64_t next = old == unknown ? now : old + (now - old) / 4;
-        // Order: relaxed; an estimate. Unchanged numbers are not written, because all callers read
-        // the cache line.
+        // Order: relaxed; an estimate. An unchanged number is not written, because all callers read
+        // this cache line.
         if (next != old) {
             average_.store(next, std::memory_order_relaxed);
         }
@@ -640,15 +644,15 @@ private:
     typename Platform::template atomic<std::int64_t> average_{unknown};
 };
 
-// While an object lives, the calling thread is in a fork-join. The destructor restores what was
-// before: a fork-join of another pool, or none.
+// While this object lives, the calling thread is in a fork-join. The destructor restores the
+// previous state: a fork-join of another pool, or none.
 template <class Platform> class basic_fork_scope {
     using context = basic_fork_context<Platform>;
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // An outermost fork-join of `iterations` iterations, 1 if it is no loop. It has begun at `since`, if
-    // that is not 0.
+    // Begins an outermost fork-join of `iterations` iterations; 1 if it is no loop. If `since` is
+    // not 0, the fork-join began at that time.
     basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site, std::uint64_t iterations = 1,
                      std::int64_t since = 0) noexcept
         : site_(&site), iterations_(iterations), begin_ns_(Platform::now()) {
@@ -707,8 +711,8 @@ bool basic_fork_lanes<Platform>::take_arm(basic_worker<Platform>& w, bool& left)
     return true;
 }
 
-// Copies the fields of the arm first. Before the arm has ended, another thread may own the worker and
-// use its `arm`.
+// Copies the fields of the posted arm first, because another thread may take the worker over and
+// use its `arm` before this arm has ended.
 template <class Platform> void basic_fork_lanes<Platform>::run_arm(void* posted) noexcept {
     auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
     auto& job = *arm.what;

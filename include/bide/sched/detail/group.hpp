@@ -7,13 +7,14 @@
 // the members that can be cancelled, and the first failure. One lock guards all of it.
 //
 // A child is counted before it is posted. It decrements the count when its outcome is final and its
-// frame is destroyed. The last child takes the waiters out of the queue. The release of the lock is
-// its last access to the group, which may be destroyed as soon as one of these waits has returned.
+// frame is destroyed. The last child takes the waiters out of the queue. Its last access to the
+// group is the release of the lock: the group may be destroyed when one of these waits has
+// returned.
 //
-// A group may have a limit. Then each child has a permit of the group's semaphore. The end of the child
-// returns the permit before it decrements the count, so the semaphore is still there. A coroutine that
-// has waited for that permit and has no executor resumes on this thread. It does so after the decrement
-// (wake_scope), because it may block until the end of the children.
+// A group may have a limit. Then each child has a permit of the group's semaphore. When a child
+// ends, it returns the permit and then decrements the count, so that the semaphore still exists. A
+// coroutine that waits for that permit and has no executor resumes on this thread. It resumes after
+// the decrement (wake_scope), because it may block until the end of the children.
 //
 // The body of task_group::run() is a member, too: it is cancelled as a child is, and its failure is
 // a failure of the group. But the body may wait for the children. So a group has two ends: the end
@@ -21,13 +22,13 @@
 //
 // The list links the members that have not been cancelled. A cancellation empties the list. It
 // takes a reference to one member at a time, and cancels it without the lock. A member may be a
-// task that waits for a group of its own. That group is then appended to the round of the first
-// cancellation (cancel_round), so the stack does not grow with the depth of groups in groups. The
-// round counts as a child of each group in it, so the group stays until its members have been
-// cancelled.
+// task that waits for another group, which must be cancelled, too. That group is appended to the
+// list of the first cancellation (cancel_round). So the stack does not grow with the depth of
+// nested groups. The cancel_round counts as a child of each group in its list, so each group exists
+// until its members have been cancelled.
 //
-// The end of a group needs no thread. A cancelled task that waits for its group continues to wait,
-// without a thread, until all members have ended (wait_steps::on_cancel).
+// A wait for the end of a group needs no thread. If a task that waits for its group is cancelled,
+// it continues to wait until all members have ended (wait_steps::on_cancel).
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -165,8 +166,8 @@ public:
 
     using semaphore = basic_semaphore<Platform>;
 
-    // The maker of a child takes a permit of `room` before begin(). If `room` is nullptr, the group
-    // has no limit.
+    // A thread that makes a child takes a permit of `room` before begin(). If `room` is nullptr,
+    // the group has no limit.
     explicit basic_group(semaphore* room = nullptr) noexcept : room_(room) {}
     basic_group(const basic_group&) = delete;
     basic_group& operator=(const basic_group&) = delete;
@@ -184,8 +185,8 @@ public:
             cancel_members();
         }
     }
-    // The same, if the cancellation of the joining task calls this: joins the round of the calling
-    // thread.
+    // As cancel(), called by the cancellation of the task that joins the group: appends the group
+    // to the cancel_round of the calling thread.
     void cancel_in_turn() noexcept;
 
     // The time by which the maker of the group is cancelled, the values of its scopes, and its tag.
@@ -460,10 +461,10 @@ public:
     static scheduler_core& core(scheduler& s) noexcept { return *s.core_; }
 };
 
-// Blocks until the given end of a group whose members run in `home`. If the calling thread is the
-// only one that runs them, it does so meanwhile. If the calling thread belongs to a scheduler, that
-// scheduler may meanwhile start one thread more than max_blocking_threads. So the members of the group
-// do not lack a thread.
+// Blocks until `until`, an end of a group whose members belong to `home`. If no other thread runs
+// the members, the calling thread runs them meanwhile. If the calling thread belongs to a
+// scheduler, that scheduler may start one thread more than max_blocking_threads meanwhile, so that
+// the members of the group have a thread.
 inline void block_until(group::end& until, task_home& home) noexcept {
     constexpr std::chrono::nanoseconds retry(basic_worker_host<native_platform>::retry_ns);
     if (until.has_come()) {

@@ -2,27 +2,28 @@
 #ifndef BIDE_SCHED_DETAIL_LIFECYCLE_HPP
 #define BIDE_SCHED_DETAIL_LIFECYCLE_HPP
 
-// How a scheduler or a run_loop starts tasks, finds that no task is left, and ends: the part that their
-// homes of tasks have in common. A run_loop is a pool of one worker.
+// How a scheduler or a run_loop starts tasks, finds that no task is left, and ends. Both are task
+// homes: the executors to which tasks belong (task/detail/task_control.hpp). A run_loop is a pool
+// of one worker.
 //
 // Counting. A task is counted when it is spawned, by the thread that spawns it, and when it has
 // ended, by the thread that ends it. A worker has counters of its own. Every other thread is
 // external and counts in the two counters here. If a worker finds nothing to run, it adds up all
-// counters. When an external thread has ended a task, it wakes a worker to do that. The worker adds
-// up all ended tasks first, then all spawned tasks. If the sums are equal, there was a moment at
-// which no task was left, because both sums only grow and no task ends before it was spawned
+// counters. When an external thread has ended a task, it wakes a worker to add them up. The worker
+// first adds up all ended tasks, then all spawned tasks. If the sums are equal, there was a moment
+// at which no task was left, because both sums only grow and no task ends before it was spawned
 // [lifecycle.counts].
 //
 // Closing. close() sets `closing_` and cancels the tasks that wait. A task that begins to wait
 // later finds its registry closed. An external thread counts its task as spawned before it reads
-// `closing_`, and close() sets `closing_` before a worker adds up [lifecycle.closing]. So either
-// the end waits for the task, or the task is refused. The same holds for an external thread that
-// begins a fork-join.
+// `closing_`, and close() sets `closing_` before a worker adds up [lifecycle.closing]. So the end
+// of the scheduler waits for the task, or the task is refused. The same holds for an external
+// thread that begins a fork-join.
 //
-// External calls. An external thread may still be in post() when what it posted ends the
-// scheduler's lifetime. So such calls are counted, and the destructor waits until the last one is
-// over [lifecycle.external_call]. The decrement is the external call's last access to the
-// scheduler.
+// External calls. An external thread may still be in post() when the runnable that it posted causes
+// the destruction of the scheduler. So such calls are counted, and the destructor waits until the
+// last one is over [lifecycle.external_call]. The decrement of the count is the last access of an
+// external call to the scheduler.
 //
 // Posts after the end. If a runnable is posted when no worker is left, it runs on another executor.
 // The poster reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue
@@ -60,8 +61,8 @@ public:
     class external_call {
     public:
         explicit external_call(basic_lifecycle& of) noexcept : external_calls_(of.external_calls_) {
-            // Order: relaxed; the thread that ends the scheduler's lifetime comes after this by
-            // what the call posts.
+            // Order: relaxed; the thread that destroys the scheduler does so after it has seen the
+            // runnable that this call posts.
             external_calls_.fetch_add(1, std::memory_order_relaxed);
         }
         external_call(const external_call&) = delete;
@@ -91,7 +92,7 @@ public:
     template <class Queue> void post_in(Queue& to, runnable& r) noexcept;
 
     // Counts a task that an external thread spawns, during an external_call. Returns false if the
-    // scheduler is closing: the caller then ends the task.
+    // scheduler is closing. The caller then ends the task.
     [[nodiscard]] bool admit() noexcept {
         // Order: seq_cst [lifecycle.closing]; counted before `closing_` is read.
         spawned_externally_.fetch_add(1, std::memory_order_seq_cst);
@@ -99,9 +100,10 @@ public:
         return !closing_.load(std::memory_order_seq_cst);
     }
 
-    // Called when an external thread begins and ends a fork-join, which is counted like a task.
-    // enter_caller() returns false if the scheduler is closing; then leave_caller() must not be
-    // called. leave_caller() is the caller's last access to the scheduler.
+    // An external thread calls enter_caller() when it begins a fork-join, and leave_caller() when
+    // it ends it. The fork-join is counted like a task. enter_caller() returns false if the
+    // scheduler is closing; then leave_caller() must not be called. leave_caller() is the caller's
+    // last access to the scheduler.
     [[nodiscard]] bool enter_caller() noexcept {
         const external_call here(*this);
         if (admit()) {
@@ -138,8 +140,8 @@ public:
     };
     // Those that external threads have counted.
     counts count_external() const noexcept {
-        // Order: seq_cst [lifecycle.counts] [idle.announce]; a task that ended was spawned before.
-        // Read after the worker's announcement.
+        // Order: seq_cst [lifecycle.counts] [idle.announce]; each task that is counted as ended was
+        // spawned before. This is read after the worker's announcement.
         const std::uint64_t ended = ended_externally_.load(std::memory_order_seq_cst);
         // Order: relaxed; the load before acquired all that was spawned before.
         return {spawned_externally_.load(std::memory_order_relaxed), ended};
@@ -150,8 +152,9 @@ public:
     // No worker was started, so no task is left. Replaces add_up().
     void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
-    // Closes; waits until no task is left; stops the pool; calls end_threads() once, which returns
-    // when no thread is left. Returns false if the deadline passes before all of this is done.
+    // Closes the scheduler, waits until no task is left, and stops the pool. Then calls
+    // end_threads() once, which returns when no thread is left. Returns false if the deadline
+    // passes before all of this is done.
     template <class EndThreads> bool shutdown(deadline until, EndThreads&& end_threads) noexcept;
 
     // All of them. If the two sums are equal, there was a moment at which no task was left.
@@ -228,8 +231,8 @@ void basic_lifecycle<Platform, Home, Pool>::task_ended() noexcept {
         w->completed.add(1);
         return;
     }
-    // Order: seq_cst [lifecycle.counts] [idle.announce]; counted after all that the task did, and
-    // before the look for a sleeper.
+    // Order: seq_cst [lifecycle.counts] [idle.announce]; the task is counted after all its other
+    // steps, and before the look for a sleeper.
     ended_externally_.fetch_add(1, std::memory_order_seq_cst);
     // Order: seq_cst [lifecycle.closing]; read after the task was counted.
     if (closing_.load(std::memory_order_seq_cst)) {

@@ -2,26 +2,28 @@
 #ifndef BIDE_SCHED_DETAIL_LOOP_HPP
 #define BIDE_SCHED_DETAIL_LOOP_HPP
 
-// The one worker of a run_loop (sched/run_loop.hpp): its queues, its timers, and where the thread
-// that runs it sleeps. It starts no thread. For basic_lifecycle, it is a pool with one worker.
+// The one worker of a run_loop (sched/run_loop.hpp): its queues, its timers, and the place where
+// its thread sleeps. It starts no thread. For basic_lifecycle, it is a pool with one worker.
 //
-// One thread at a time runs the loop. What that thread enqueues goes into a plain list. Other
-// threads push to the injector, and then leave a token for the thread, which sleeps only if there
-// is none (basic_sleeper in worker.hpp). So the token also says that the injector may hold
-// something: the thread that takes it looks there again before the next sleep [sleeper.token].
+// One thread at a time runs the loop. Jobs that this thread enqueues go into a plain list. Other
+// threads push to the injector, and then leave a token for the thread of the loop. That thread
+// sleeps only if there is no token (basic_sleeper in worker.hpp). So a token means that the
+// injector may hold a job: the thread that takes the token looks into the injector before its next
+// sleep [sleeper.token].
 //
 // Which thread runs the loop. One word:
 //
 //   none      no thread runs the loop
-//   running   a thread runs it; a second one that wants to terminates the program
-//   joining   a thread runs it that waits for tasks of the loop, outside of a run
+//   running   a thread runs the loop; if another thread wants to, the program terminates
+//   joining   a thread that waits for tasks of the loop runs it, outside of run()
 //   wanted    the same, and other threads sleep until it has left; one of them then runs the loop
 //
-// A thread that waits for tasks of the loop runs it only if the loop is its own: no other thread has run
-// the loop since this one has, or has made it. A joining thread leaves the loop as soon as another
-// thread wants to run it. It then waits for its tasks as for those of other threads.
+// A thread that waits for tasks of the loop runs the loop only if the loop is its own. The loop
+// belongs to the thread that has run it last, or to the thread that has made it if no thread has
+// run it. A joining thread leaves the loop as soon as another thread wants to run it. Then it
+// sleeps until its tasks have ended.
 //
-// The thread that leaves publishes what it has done with the loop [loop.runner]. So the next thread
+// A thread that leaves the loop publishes its changes to the loop [loop.runner]. So the next thread
 // needs no other order.
 
 #include <bide/core/config.hpp>
@@ -67,16 +69,18 @@ public:
     basic_loop(const basic_loop&) = delete;
     basic_loop& operator=(const basic_loop&) = delete;
 
-    // Runs jobs on the calling thread, until is_over(idle) returns true, stop_run() was called, or the
-    // deadline has passed. `idle` says that there is nothing to run now; otherwise the call comes
-    // before the next job. Sleeps while there is nothing to run. Returns the number of jobs. If not
-    // `may_stop`, leaves a stop to the next call. Terminates if the loop is running already.
+    // Runs jobs on the calling thread, until is_over(idle) returns true, stop_run() was called, or
+    // the deadline has passed. is_over() is called before each job, with `idle` false, and when
+    // there is nothing to run, with `idle` true. Sleeps while there is nothing to run. Returns the
+    // number of jobs. If `may_stop` is false, stop_run() takes effect in the next call only.
+    // Terminates if the loop is running already.
     template <class IsOver>
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept;
 
-    // The same, called by a job of the loop, which waits: runs other jobs until is_over() returns true.
-    // The thread that makes it true calls wake_any() afterwards. stop_run() does not end it. If the
-    // thread does not run the loop, begins to, and returns as soon as another thread wants to run it.
+    // Runs other jobs inside of a job of the loop that waits, until is_over() returns true. The
+    // thread that makes is_over() true calls wake_any() afterwards. stop_run() does not end this
+    // call. If the calling thread does not run the loop yet, it begins to run the loop, and returns
+    // as soon as another thread wants to run it.
     template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
         const bool joins = !runs_here();
         if (joins && !join()) {
@@ -91,8 +95,8 @@ public:
 
     // Makes run() return: the call that is under way, or the next one. Any thread.
     void stop_run() noexcept {
-        // Order: release [loop.stop]; the thread that returns sees what came before. A
-        // read-modify-write, so that it also sees what came before the other stops.
+        // Order: release [loop.stop]; the thread that returns from run() sees what came before the
+        // stop. This is a read-modify-write, so that it also sees what came before earlier stops.
         stopped_.exchange(true, std::memory_order_release);
         wake_any();
     }
@@ -103,8 +107,8 @@ public:
     bool is_asleep() const noexcept { return sleeper_.is_asleep(); }
 
     bool runs_here() const noexcept { return running_here() == this; }
-    // Returns true if no other thread has run the loop since this one has, or has made it. Is exact
-    // between join() and leave().
+    // Returns true if the calling thread has run the loop last, or has made it and no thread has
+    // run it. The result is exact between join() and leave().
     // Order: relaxed; the acquire of join() orders.
     bool is_own() const noexcept {
         return owner_.load(std::memory_order_relaxed) == thread_mark<Platform>();
@@ -133,8 +137,8 @@ private:
     // How many jobs are inside of each other at most. Bounds the stack.
     static constexpr unsigned most_inside = 8;
 
-    // While it lives, the calling thread runs the loop. It hides what the thread did before: it may
-    // be in a task of another scheduler.
+    // While this object lives, the calling thread runs the loop. It saves and restores the
+    // thread-local state of the thread, which may be in a task of another scheduler.
     class turn;
 
     void enter() noexcept;
@@ -273,8 +277,8 @@ private:
 // Begins a run. Waits until a joining thread has left the loop.
 template <class Platform> void basic_loop<Platform>::enter() noexcept {
     word seen = none;
-    // Order: acquire [loop.runner]; what the thread before has done. Failure: relaxed, no data is
-    // read.
+    // Order: acquire [loop.runner]; sees the changes of the previous thread. Failure: relaxed, no
+    // data is read.
     while (!runner_.compare_exchange_strong(seen, running, std::memory_order_acquire,
                                             std::memory_order_relaxed)) {
         if (seen == running || runs_here()) {
@@ -412,8 +416,8 @@ template <class Platform> runnable* basic_loop<Platform>::next() noexcept {
     return ready_.pop();
 }
 
-// Fires the timers that are due, polls the driver, and enqueues what other threads have pushed. What
-// becomes runnable is queued.
+// Fires the timers that are due, polls the driver, and takes the jobs that other threads have
+// pushed. Enqueues all jobs that become runnable.
 template <class Platform> void basic_loop<Platform>::check_shared_work() noexcept {
     const std::int64_t now = Platform::now();
     interval_.restart(now);
@@ -433,8 +437,9 @@ template <class Platform> void basic_loop<Platform>::take_posted() noexcept {
     }
 }
 
-// Meanwhile another thread takes the outer worker over, and may keep it. Then this thread is that
-// worker no longer, and there is no outer host.
+// Called if the thread is a worker of another scheduler. While the thread runs the loop, another
+// thread may take that outer worker over, and may keep it. Then this thread no longer owns the
+// outer worker, and there is no outer host.
 template <class Platform>
 void basic_loop<Platform>::sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept {
     auto& local = worker_local<Platform>::get();

@@ -2,17 +2,17 @@
 #ifndef BIDE_SCHED_DETAIL_POOL_HPP
 #define BIDE_SCHED_DETAIL_POOL_HPP
 
-// The workers of a scheduler (worker.hpp) and their queues: the loop in which each worker finds
-// something to run, runs it, and sleeps if there is nothing. The threads belong to the owner of the
-// pool; each calls run() with a worker.
+// The workers of a scheduler (worker.hpp) and their queues: the loop in which each worker finds a
+// job, runs it, and sleeps if there is none. The threads belong to the owner of the pool. Each
+// thread calls run() with a worker.
 //
 // A worker looks for its next job in this order:
 //
-//   at intervals      timers that are due, the driver, and one job from the injector, and half of what
-//                     another worker has more (global_queue_interval)
-//   high, low, pinned jobs, in their turns, if there ever was one (class_turns)
+//   at intervals      timers that are due, the driver, one job from the injector, and if another
+//                     worker has more jobs, half of the difference (global_queue_interval)
+//   high, low, pinned jobs, by the shares of their classes, once there was one (class_turns)
 //   its LIFO slot     the job that became runnable last, at most three times in a row
-//   its ring          in order; it grows and shrinks with the number of jobs
+//   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
 //   other workers     half of another worker's ring, or its oldest child; at most half of the
 //                     workers search at a time
@@ -23,17 +23,18 @@
 // once more, sleep without a time-out. Each push makes its job visible and then asks idle.hpp which
 // worker to wake [idle.announce].
 //
-// High and low jobs have queues that all workers share, lists under a lock. Any worker takes such a
-// job, and its push wakes one that sleeps. Only one thread may run a pinned job: see worker.hpp.
-// Normal jobs never touch these queues. As long as none of them was used, a worker reads one flag
-// for each job that it takes.
+// High and low jobs have one queue each, which all workers share: a list under a lock. Any worker
+// takes such a job, and its push wakes a worker that sleeps. Only one thread may run a pinned job:
+// see worker.hpp. Normal jobs never use these queues. As long as no high, low or pinned job was
+// pushed, the price is one read of a flag for each job.
 //
-// A push into a LIFO slot wakes no worker while there is a watcher. If a worker has run no further
-// job since before the watcher's sleep, the watcher takes the job from that worker's LIFO slot.
-// Without a watcher, a push into a LIFO slot wakes a worker as any other push does.
+// The watcher is an idle worker that sleeps with a time-out. While there is a watcher, a push into
+// a LIFO slot wakes no worker. If a worker has run no further job since before the sleep of the
+// watcher, the watcher takes the job from that worker's LIFO slot. If there is no watcher, a push
+// into a LIFO slot wakes a worker as any other push does.
 //
-// Timers and files. A busy worker fires timers and polls the driver from time to time. Idle workers
-// do it while they sleep, in three roles:
+// Timers and files. A busy worker fires timers and polls the driver from time to time. While
+// workers sleep, some of them have one of three roles:
 //
 //   the timer leader    sleeps until the earliest timer of all workers
 //   the driver's user   sleeps in the driver (basic_driver_lock)
@@ -41,20 +42,21 @@
 //                       scheduler_options::longest_nap (4 ms by default), and then looks at the
 //                       LIFO slots
 //
-// One worker may have several roles. If a worker with a role is about to run a job, it wakes
-// another worker that takes over the role, if one is needed: hand_over_roles().
+// One worker may have several roles. If a worker with a role is about to run a job, and the role is
+// still needed, it wakes another worker that takes the role over: hand_over_roles().
 //
 // The timer leader (basic_timer_leader). `until_` is the time until which the leader sleeps for the
 // timers of all workers. This is the sleeper's side of the pair [timer_queue.next]
 // (core/timer_queue.hpp). If another worker goes to sleep and finds an earlier timer, it becomes
-// the leader. The previous leader continues to sleep until its own time, and then finds that it
-// does not lead. A leader that wakes resigns.
+// the leader. The previous leader continues to sleep until its own time, and then finds that it is
+// no longer the leader. A leader that wakes gives up the role.
 //
-// Blocked workers. A thread that blocks in a task first puts everything that its worker holds where
-// other workers find it. It keeps the worker while another worker sleeps, because that sleeper is
-// woken for new jobs. If no worker sleeps, another thread takes the worker over. The decision is
-// made at two times: when the thread blocks, and when the last sleeper is about to run a job. Both
-// read the idle word after they have changed it [idle.blocked].
+// Blocked workers. A thread that blocks in a task first moves all jobs of its worker to places
+// where other workers find them. While another worker sleeps, the blocked thread keeps its worker,
+// because the sleeper is woken for new jobs. If no worker sleeps, another thread takes the worker
+// over. The decision is made by two threads: by the thread that blocks, and by the last sleeper
+// when it is about to run a job. Each of them changes the idle word and then reads it
+// [idle.blocked].
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -106,20 +108,20 @@ template <class Platform> class basic_pool_owner {
 public:
     // The calling thread leaves `w`: makes another thread run it. Returns false if there is none.
     virtual bool replace(worker& w) noexcept = 0;
-    // Called if replace() has found no thread. The next thread that becomes free then calls
-    // replace_blocked() or take_blocked(). Returns false if no thread will become free and none can
-    // be started.
+    // Called if replace() has found no thread. If it returns true, the next thread that becomes
+    // free calls replace_blocked() or take_blocked(). Returns false if no thread will become free
+    // and none can be started.
     virtual bool request_replacement() noexcept { return true; }
     // Makes a thread run `w` that has lost its own worker and waits. Returns false if none waits.
     virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
-    // Returns true if hand_to_idle_thread() would succeed. Called when a substitute has announced that
-    // its worker sleeps.
+    // Returns true if hand_to_idle_thread() would succeed. A substitute (worker_threads.hpp) calls
+    // it after it has announced that its worker sleeps.
     virtual bool has_idle_thread() noexcept { return false; }
     // Unparks the own thread of that worker, which owns no worker: it has a pinned job.
     virtual void wake_thread(unsigned) noexcept {}
-    // Called when a worker has found nothing to run and has announced that. Announcements are
+    // Called when a worker has found nothing to run and has announced its sleep. Announcements are
     // read-modify-writes of one word. So the worker with the last announcement sees what all
-    // workers did before theirs.
+    // workers did before their announcements.
     virtual void found_nothing() noexcept = 0;
     // Returns true if `where` is the executor of a class, or of the tasks that are pinned to the
     // calling thread.
@@ -144,15 +146,15 @@ public:
         return is_free() && !taken_.exchange(true, std::memory_order_acquire) ? driver_ : nullptr;
     }
 
-    // Order: release [driver.lock]; the next thread in the driver sees what this one did there. The
-    // caller then calls is_free() [driver.free].
+    // Order: release [driver.lock]; the next thread in the driver sees what this thread did there.
+    // The caller then calls is_free() [driver.free].
     void leave() noexcept { taken_.store(false, std::memory_order_release); }
 
     // Returns true if there is a driver and no thread is in it.
     bool is_free() const noexcept {
-        // Order: seq_cst [driver.free]; a worker that goes to sleep reads this after its
-        // announcement. A worker that left the driver reads it before it looks for a sleeper. One
-        // of the two sees the other.
+        // Order: seq_cst [driver.free]; a worker that goes to sleep reads `taken_` after its
+        // announcement. A worker that left the driver reads `taken_` before it looks for a sleeper.
+        // One of the two sees the other.
         return driver_ != nullptr && !taken_.load(std::memory_order_seq_cst);
     }
 
@@ -167,8 +169,8 @@ template <class Platform> class basic_timer_leader {
 public:
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
-    // Returns true if no sleeper wakes at `t` or before. The caller has made a timer for `t`
-    // visible.
+    // Returns true if no sleeper wakes at `t` or before. Before the call, the caller makes a timer
+    // for `t` visible.
     bool wakes_after(std::int64_t t) const noexcept {
         // Order: seq_cst [timer_queue.next]; after the timer was made visible.
         return t < until_.load(std::memory_order_seq_cst);
@@ -201,8 +203,8 @@ public:
         }
         std::int64_t seen = std::exchange(mine, never);
         // Order: seq_cst [timer_queue.next]; a thread that relied on the old time has made its
-        // timer visible before. A worker that reads the timers after this sees it. Failure: another
-        // leader wakes earlier.
+        // timer visible before. A worker that reads the timers after this step sees that timer.
+        // Failure: another leader wakes earlier.
         until_.compare_exchange_strong(seen, never, std::memory_order_seq_cst,
                                        std::memory_order_relaxed);
         return true;
@@ -233,11 +235,13 @@ public:
     // ---- The threads
 
     // Runs the worker `w` on the calling thread. Returns after stop(), or if the thread has blocked
-    // and lost the worker. `mine` are the jobs that only this thread may run, if it has any.
+    // and lost the worker. `mine` is the queue of the jobs that only this thread may run; nullptr
+    // if the thread has no such queue.
     void run(worker& w, thread_queue* mine = nullptr, bool is_substitute = false) noexcept;
 
-    // Runs these jobs on their thread, which owns no worker, until there is none. Returns before that, with
-    // a worker that the thread is to run, if a worker needs a thread: jobs that yield may never end.
+    // Runs the pinned jobs of the calling thread, which owns no worker, until the queue is empty.
+    // If a worker needs a thread meanwhile, returns that worker early, because jobs that yield may
+    // never end. The thread then runs that worker.
     worker* run_pinned(thread_queue& mine) noexcept;
 
     // Makes run() return on every worker that has nothing to run.
@@ -265,7 +269,7 @@ public:
     void push_pinned(worker& home, runnable& r) noexcept;
 
     // Wakes a worker that sleeps. That worker then calls found_nothing() of the owner. If no worker
-    // sleeps, each worker that becomes idle makes this call.
+    // sleeps, the next worker that becomes idle calls found_nothing().
     void wake_any() noexcept { unpark(idle_.wake_one()); }
     // Wakes that worker, if it sleeps: its thread may hand it over.
     void wake(worker& w) noexcept {
@@ -286,8 +290,8 @@ public:
     executor_ref executor() const noexcept { return executor_; }
     bool has_queue(executor_ref where) noexcept { return owner_.has_queue(where); }
 
-    // Called when a timer has become the earliest one of `of`. If its owner has added the timer, that
-    // thread calls hand_over_roles() before it runs a job or sleeps.
+    // Called when a timer has become the earliest one of the worker `of`. If the owner of that
+    // worker has added the timer, the owner calls hand_over_roles() before it runs a job or sleeps.
     void earlier_timer(worker& of) noexcept {
         if (current_worker() == &of) {
             of.must_check_leader = true;
@@ -296,8 +300,8 @@ public:
         }
     }
 
-    // ---- The owner of the worker `w`. While `w` is searching, its pushes into its own queues wake no
-    // worker. end_search() wakes one later.
+    // ---- Functions for the owner of the worker `w`. While `w` is searching, its pushes into its
+    // own queues wake no worker. end_search() wakes one later.
 
     // Puts `r` into the LIFO slot. What was there goes to the ring.
     void push_local(worker& w, runnable& r) noexcept {
@@ -311,29 +315,29 @@ public:
     // Puts `r` last in the ring. If it is full and cannot grow, half of it moves to the injector.
     void push_ring(worker& w, runnable& r) noexcept;
 
-    // Queues `r` behind the others when the job that runs has ended. `paused` is `r`, if it has only
-    // paused.
+    // Queues `r` behind all other jobs, when the running job has ended. If `r` is a chain that has
+    // paused, `paused` is `r`; otherwise it is nullptr.
     void yield(worker& w, runnable& r, paused_chain* paused) noexcept {
         w.paused = paused;
         if (runnable* const older = std::exchange(w.yielded, &r)) {
             push_behind(w, *older);
         }
     }
-    // Puts children of when_all where their parent may take them back. Leaves those in the list for
-    // which there is no room.
+    // Puts children of when_all where their parent may take them back. If the room does not
+    // suffice, leaves the rest in the list.
     void fork(worker& w, run_list& list) noexcept {
         if (w.children.push(list) && steals_) {
             unpark(idle_.wake_one());
         }
     }
 
-    // Looks at the ring of one other worker, of each in turn. If many more jobs are there, takes half of
-    // the difference, as steal() does. So the jobs of all busy workers get their turns equally often:
-    // see scheduler.hpp.
+    // Compares the ring of `w` with the ring of one other worker; each call takes the next worker.
+    // If the other ring has many more jobs, takes half of the difference, as steal() does. So the
+    // jobs of all busy workers run equally often: see scheduler.hpp.
     runnable* balance(worker& w) noexcept;
 
-    // The last look of `w` before it sleeps, which decides [idle.announce]. `but_arms`: a watcher
-    // leaves the arms of fork-joins to their owners for a while.
+    // The last look of `w` at all queues before it sleeps [idle.announce]. If `but_arms` is true,
+    // does not look at the arms of fork-joins: a watcher leaves these to their owners for a while.
     bool sees_work(const worker& w, bool but_arms) const noexcept;
 
     // ---- Blocked workers
@@ -361,8 +365,9 @@ public:
 
     // Returns the fork-joins of the pool, or nullptr before the first one.
     basic_arm_source<Platform>* arms() const noexcept {
-        // Order: seq_cst [idle.announce]; what is not seen here has published nothing before this
-        // worker's announcement. Acquire [fork_lane.source]; sees it as it was made.
+        // Order: seq_cst [idle.announce]; if the source is not seen here, it has published no arm
+        // before this worker's announcement. Acquire [fork_lane.source]; sees the source as it was
+        // made.
         return arms_.load(std::memory_order_seq_cst);
     }
     // Takes over `made`, unless another thread was first. Returns what the pool has then.
@@ -376,8 +381,9 @@ public:
         }
     }
 
-    // Called when a job was published on a lane. `brief` means that the fork-join is not worth a
-    // wake. Returns the number of nanoseconds that the wake took, or 0 if there was none.
+    // Called when a job was published on a lane. A lane is the deque of a thread in a fork-join
+    // (fork_lane.hpp). `brief` means that the fork-join is not worth a wake. Returns the number of
+    // nanoseconds that the wake took, or 0 if there was none.
     std::int64_t fork_published(bool brief) noexcept;
 
     // Counts threads that fork or compute in a fork-join and own no worker: external callers, and
@@ -386,8 +392,9 @@ public:
         // Order: relaxed; a hint.
         callers_.fetch_add(by, std::memory_order_relaxed);
     }
-    // How many sleeping workers a fork-join may wake. Each of these callers computes in the place of
-    // a worker, unless there are more processors than workers: it would only take its processor.
+    // Returns how many sleeping workers a fork-join may wake. Each caller that is counted by
+    // add_callers() takes the place of one worker, except on processors that exceed the number of
+    // workers: one more worker would only take the caller's processor.
     unsigned wakes_for_arms() const noexcept {
         const unsigned asleep = idle_.sleepers_hint();
         return asleep == 0 ? 0 : asleep - (std::min)(asleep, callers_in_place());
@@ -397,8 +404,9 @@ public:
         const unsigned callers = callers_in_place();
         return callers != 0 && callers >= idle_.sleepers_hint();
     }
-    // How long a thread without an arm spins at least: a loop offers an arm every 4 us. With fewer
-    // processors than workers, a spin takes the time of a worker.
+    // Returns how long a thread that finds no arm spins at least. A loop offers an arm about every
+    // 4 us. If there are fewer processors than workers, returns 0, because the spin would take the
+    // time of another worker.
     std::int64_t least_spin_ns() const noexcept { return spare_processors_ < 0 ? 0 : 5'000; }
 
 private:
@@ -449,8 +457,8 @@ private:
 
     // High, low and pinned jobs.
     bool uses_classes() const noexcept {
-        // Order: relaxed; a worker that does not see it looks at the queues before it sleeps. If it
-        // sees a job there, it sees this.
+        // Order: relaxed; a worker that does not see the flag looks at the queues before it sleeps.
+        // If it sees a job there, it also sees the flag.
         return uses_classes_.load(std::memory_order_relaxed);
     }
     void use_classes() noexcept {
@@ -645,7 +653,8 @@ template <class Platform> runnable* basic_pool<Platform>::check_shared_work(work
     return take_due(w);
 }
 
-// Takes the job of this turn, if that is a high, a low or a pinned one. Not inlined: most schedulers
+// Decides which class comes next (class_turns), and takes a high, a low or a pinned job if that
+// class has one. Returns nullptr if a normal job comes next. Not inlined, because most schedulers
 // never call it.
 template <class Platform>
 BIDE_NOINLINE runnable* basic_pool<Platform>::take_in_turn(worker& w) noexcept {
@@ -687,7 +696,7 @@ template <class Platform>
 runnable* basic_pool<Platform>::swap_lifo(worker& w, runnable* with) noexcept {
     if (steals_) {
         // Order: seq_cst [idle.announce]; the job is visible before the look for sleepers. acq_rel
-        // [scheduler.lifo]; the taker sees what came before the push.
+        // [scheduler.lifo]; the worker that takes the job sees what came before the push.
         return w.lifo.exchange(with, std::memory_order_seq_cst);
     }
     // Order: relaxed; only the owner uses it. The next owner comes after by the worker's ownership.
@@ -696,8 +705,8 @@ runnable* basic_pool<Platform>::swap_lifo(worker& w, runnable* with) noexcept {
     return older;
 }
 
-// Takes a fair share from the injector: returns the first job and moves the rest to the ring. If the
-// injector is empty, takes from the LIFO slot, or a high or a low job.
+// Takes a fair share from the injector: returns the first job and moves the rest to the ring. If
+// the injector is empty, takes the job of the LIFO slot, or a high or a low job.
 template <class Platform> runnable* basic_pool<Platform>::take_injected(worker& w) noexcept {
     // A job in a ring that no other worker steals from could wait for too long.
     run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
@@ -748,8 +757,8 @@ template <class Platform> runnable* basic_pool<Platform>::balance(worker& w) noe
     runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
     if (r != nullptr) {
         w.has_stolen(taken);
-        // As after any push [idle.announce]: a worker that announced while the jobs were in neither
-        // ring has not seen them.
+        // Wakes a worker, as each push does [idle.announce]. A worker that announced its sleep
+        // while the jobs were on their way between the rings has not seen them.
         unpark(idle_.wake_one());
     }
     return r;
@@ -840,8 +849,8 @@ template <class Platform> std::int64_t basic_pool<Platform>::fork_published(bool
 
 // ---- Searching
 
-// Returns a job or nullptr. On entry, `more` says that the worker was woken for a job. On return,
-// `more` says that there are or may be more jobs than the returned one.
+// Returns a job or nullptr. On entry, `more` is true if the worker was woken for a job. On return,
+// `more` is true if there may be more jobs than the returned one.
 template <class Platform>
 runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool but_arms,
                                        bool& more) noexcept {
@@ -874,9 +883,9 @@ runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool b
     return r;
 }
 
-// Takes half of another worker's ring: returns the first job and moves the rest to the ring of `w`. If
-// the ring is empty, takes the oldest child. `taken` is the number of jobs. `left` says whether jobs
-// were left there. Without a watcher, also takes from other workers' LIFO slots.
+// Takes half of another worker's ring: returns the first job and moves the rest to the ring of `w`.
+// If the ring is empty, takes the oldest child. `taken` is the number of jobs. `left` is true if
+// jobs were left there. If there is no watcher, also takes from other workers' LIFO slots.
 template <class Platform>
 runnable* basic_pool<Platform>::steal(worker& w, unsigned& taken, bool& left) noexcept {
     const auto count = static_cast<unsigned>(workers_.size());
@@ -923,8 +932,8 @@ template <class Platform> runnable* basic_pool<Platform>::take_stale(worker& w) 
     return nullptr;
 }
 
-// Takes the oldest arm of a fork-join, which is then run as `w.arm`. `left` says whether arms were left
-// on its lane.
+// Takes the oldest arm of a fork-join, which is then run as `w.arm`. `left` is true if arms were
+// left on its lane.
 template <class Platform> runnable* basic_pool<Platform>::take_arm(worker& w, bool& left) noexcept {
     basic_arm_source<Platform>* const all = arms();
     if (all == nullptr || !all->take_arm(w, left)) {
@@ -982,8 +991,8 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
                     least_spin_ns());
             }
             if (r != nullptr) {
-                // No worker was woken for the arms that were left to the watcher. Another sleeper
-                // takes them over: it may not watch.
+                // No worker was woken for the arms that this watcher would have taken. So wakes
+                // another sleeper for them, even if that one will not be the watcher.
                 more = more || (watches && has_arms());
                 w.is_searching = false;
                 unpark(idle_.end_search(more));
@@ -1011,14 +1020,14 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
         w.ring.trim();
         watches = idle_.announce(w.index, searching, may_watch_);
         owner_.found_nothing();
-        // If the sleep is short, arms whose owners compute can wait until after it: an owner that is
-        // in a long arm will be there the next time, too.
+        // If the sleep is short, arms whose owners compute are left until after the sleep. If an
+        // owner is still in a long arm then, the watcher takes them at that time.
         leaves_arms = watches && naps_briefly(w) && callers_take_all_places();
         woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
                 sleep(w, watches);
         leaves_arms = leaves_arms && !woken;
-        // Order: relaxed; stop() unparks all workers, also those that are in the set of sleepers.
-        // The token makes the store visible.
+        // Order: relaxed; stop() unparks all workers, also the sleeping ones. The token makes the
+        // store visible.
         if (!woken || stopped_.load(std::memory_order_relaxed)) {
             if (!idle_.retract(w.index) && !woken) {
                 w.sleeper.park(deadline::never());
@@ -1132,8 +1141,8 @@ template <class Platform> void basic_pool<Platform>::unblocks(worker& w) noexcep
     }
 }
 
-// Moves all jobs of `w` to where other workers find them, because `w` is about to run no job for a
-// while.
+// Moves all jobs of `w` to places where other workers find them. Called when `w` will run no job
+// for a while.
 template <class Platform> void basic_pool<Platform>::hand_over_jobs(worker& w) noexcept {
     if (runnable* const r = std::exchange(w.yielded, nullptr)) {
         w.paused = nullptr;
@@ -1153,8 +1162,8 @@ template <class Platform> void basic_pool<Platform>::hand_over_jobs(worker& w) n
 }
 
 // If the owner of `w` is blocked, makes another thread run `w`. Returns false if the owner is not
-// blocked, or if there is no thread: then the next thread that becomes free does it. Sets
-// `found_no_thread` if no thread will become free later, either.
+// blocked, or if there is no thread. In the second case, the next thread that becomes free runs
+// `w`. Sets `found_no_thread` if no thread will become free.
 template <class Platform>
 bool basic_pool<Platform>::replace(worker& w, bool& found_no_thread) noexcept {
     found_no_thread = false;

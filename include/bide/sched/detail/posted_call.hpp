@@ -2,12 +2,14 @@
 #ifndef BIDE_SCHED_DETAIL_POSTED_CALL_HPP
 #define BIDE_SCHED_DETAIL_POSTED_CALL_HPP
 
-// A call on a worker that a coroutine waits for without a thread (parallel/async_fork.hpp).
+// A call that runs on a worker while a coroutine waits for it without a thread
+// (parallel/async_fork.hpp).
 //
-// It lies in the awaiter, and so in the frame of the coroutine. It is a runnable, which is posted
-// to the scheduler when the coroutine awaits it, and a gate, which opens at the end. To open the gate
-// is its last access to itself. If the scheduler ends before the runnable has run, a resumer of
-// bide's service runs it. There, nothing is called, and the scheduler is not touched.
+// It lies in the awaiter, and so in the frame of the coroutine. It consists of a runnable and a
+// gate. The runnable is posted to the scheduler when the coroutine awaits the call. The gate opens
+// when the call has ended; this is the last access to the object. If the scheduler ends before the
+// runnable has run, a resumer of bide's service runs the runnable. It then makes no call, and does
+// not access the scheduler.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -67,8 +69,8 @@ public:
 protected:
     ~posted_call() = default;
 
-    // Returns false if the call was not made: because of a stop before it, or after the end of the
-    // scheduler.
+    // Returns false if the call was not made, because a stop came before it or the scheduler had
+    // ended.
     bool was_made() const noexcept { return was_made_; }
     std::stop_source& stop() noexcept { return stop_; }
 

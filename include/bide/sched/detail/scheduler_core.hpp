@@ -2,15 +2,16 @@
 #ifndef BIDE_SCHED_DETAIL_SCHEDULER_CORE_HPP
 #define BIDE_SCHED_DETAIL_SCHEDULER_CORE_HPP
 
-// A scheduler: the home of its normal tasks (lifecycle.hpp), and the owner of its pool, which has the
-// threads (worker_threads.hpp). High tasks, low tasks, and the tasks that are pinned to one thread have
-// homes of their own (spawn_options.hpp). A home is the executor of its tasks. So the place to which a
-// wake returns a task is in the executor that the task has anyway: the task has no member for it, and
-// normal tasks do not ask. The scheduler counts, registers and cancels the tasks of all homes.
+// A scheduler. It is the home of its normal tasks (lifecycle.hpp), and it owns its pool, which has
+// the threads (worker_threads.hpp). The home of a task is the executor that the task belongs to.
+// High tasks, low tasks, and the tasks that are pinned to one thread have other homes
+// (spawn_options.hpp). A wake posts a task to its home. So the home determines where the task runs,
+// and a task needs no member for its class. The scheduler counts, registers and cancels the tasks
+// of all homes.
 //
 // basic_scheduler_parts is a template, so that the model checker runs the same connections
-// (tests/model/scheduler_model.cpp). scheduler_core adds what a program has besides: the options, the
-// driver, and the handler of exceptions. What users may do wrong is found there.
+// (tests/model/scheduler_model.cpp). scheduler_core adds the options, the driver, the handler of
+// exceptions, and the checks for misuse.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -44,8 +45,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The home of the tasks of a class that is not normal, or of those that are pinned to a thread. `Home` is
-// task_home, or that of a model.
+// The home of the high tasks, of the low tasks, or of the tasks that are pinned to one thread.
+// `Home` is task_home, or the type of a model.
 template <class Platform, class Home> class basic_queue_home final : public Home {
     using pool_type = basic_pool<Platform>;
     using lifecycle = basic_lifecycle<Platform, Home, pool_type>;
@@ -121,7 +122,7 @@ protected:
     ~basic_scheduler_parts() = default;
 
     // Starts a blocking task. Refuses it if the scheduler is closing or no thread can be started;
-    // then `why` says which.
+    // then `why` is the reason.
     void start_blocking(header& t, std::error_code& why) noexcept {
         const typename lifecycle::external_call here(*this);
         if (!this->admit() || !this->blocking().post(t.to_run(), why)) {
@@ -187,8 +188,9 @@ class scheduler_core final : public basic_scheduler_parts<native_platform, task_
     using parts = basic_scheduler_parts<platform, task_home>;
 
 public:
-    // Throws: std::bad_alloc; std::invalid_argument for too many workers and for a size of stacks
-    // that no thread can have; std::system_error if `wanted.io` is attached to another scheduler.
+    // Throws: std::bad_alloc; std::invalid_argument if there are too many workers or no thread can
+    // have a stack of the given size; std::system_error if `wanted.io` is attached to another
+    // scheduler.
     scheduler_core(scheduler& of, scheduler_options&& wanted);
     ~scheduler_core();
 
@@ -203,7 +205,7 @@ public:
     }
 
     // Starts a blocking task.
-    // Throws: std::system_error if there is no thread for it. The task is refused then.
+    // Throws: std::system_error if there is no thread for it. Then the task is refused.
     void start_blocking(task_header& t);
 
     // Returns thread_here(). Throws: std::invalid_argument if it has no value.

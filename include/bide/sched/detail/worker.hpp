@@ -3,8 +3,8 @@
 #define BIDE_SCHED_DETAIL_WORKER_HPP
 
 // One worker of a pool (pool.hpp): its queues, its timers, its counters, the thread that owns it,
-// and where that thread sleeps. One thread at a time owns a worker. Other threads steal from it,
-// wake it and read its counters.
+// and the place where that thread sleeps. One thread at a time owns a worker. Other threads steal
+// from it, wake it and read its counters.
 //
 // Ownership (basic_worker_ownership). If the owner blocks in a task, another thread can take the
 // worker over. One word:
@@ -20,7 +20,7 @@
 // Sleep (basic_sleeper). The owner sleeps on a futex, like a parker (core/parker.hpp), or in the
 // scheduler's driver, where it waits for files as well. One word:
 //
-//   empty      no token; the worker is awake or about to sleep
+//   empty      no token; the worker is awake or is about to sleep
 //   parked     no token; the worker sleeps on this word or is about to
 //   driving    no token; the worker waits in the driver or is about to
 //   notified   a token is there for the worker
@@ -28,18 +28,21 @@
 // Both sides decide by the value that their read-modify-write returned. The old value tells
 // unpark() how to wake the sleeper. The driver keeps a wake that comes before its wait.
 //
-// Pinned jobs (basic_thread_queue). A pinned job waits for one thread, which may own any worker, or
-// none. So its push wakes the worker that the thread owns, and no other one [thread_queue.owner]:
+// Pinned jobs (basic_thread_queue). A pinned job waits for one thread. That thread may own any
+// worker, or none. So the push of the job wakes the worker that the thread owns, and no other
+// worker [thread_queue.owner]:
 //
 //   pusher: job visible   read `owned_`, read the idle word
 //   thread: write `owned_`   announce that worker as asleep   look at its queue
 //
-// All of these steps are seq_cst. If the look misses the job, the pusher reads an owner that is at
-// least as new, and an idle word in which that worker sleeps. It takes that worker, and no other one,
-// out of the set of sleepers. If it reads an older owner, the thread has still to look: before it
-// sleeps in another worker, or without one. Then the wake reaches a worker that another thread owns,
-// or none. That worker searches in vain. A thread without a worker does the same with `owned_` alone:
-// it writes `none`, and looks before it parks. A pusher that reads `none` unparks the thread.
+// All of these steps are seq_cst. If the look of the thread misses the job, the pusher reads the
+// value of `owned_` that the thread wrote before that look, or a newer one, and an idle word in
+// which that worker sleeps. The pusher then takes that worker, and no other one, out of the set of
+// sleepers. If the pusher reads an older value of `owned_`, the thread will still look at its queue
+// before it sleeps, with another worker or without one. In this case the wake reaches a worker that
+// another thread owns, which searches in vain, or reaches no worker. A thread without a worker uses
+// `owned_` only: it writes `none`, and looks at its queue before it parks. A pusher that reads
+// `none` unparks the thread.
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
@@ -113,9 +116,9 @@ public:
         return true;
     }
 
-    // Any thread may call it. If the owner is blocked, calls find(), which either makes another
-    // thread call begin() and returns true, or returns false. Returns true if another thread owns
-    // the worker or is going to.
+    // Any thread may call it. If the owner is blocked, calls find(). find() makes another thread
+    // call begin() and returns true, or returns false if it has no thread. transfer() returns true
+    // if another thread owns the worker or is going to own it.
     template <class Find> bool transfer(Find&& find) noexcept {
         // Order: relaxed; the CAS decides.
         std::uintptr_t seen = word_.load(std::memory_order_relaxed);
@@ -282,14 +285,14 @@ private:
     typename Platform::template atomic<std::uint64_t> value_{0};
 };
 
-// Counts polls, and tells a busy worker when to check timers, files and the injector. The interval
-// between two checks is the number of polls that take 1 ms. It is computed from an exponentially
-// weighted average of the time of a poll, in which the newest measurement counts for a tenth. The
-// interval is 61 at first, then 8 to 128.
+// Counts polls, and tells a busy worker when to check timers, files and the injector. A poll is one
+// run of a job. The interval between two checks is the number of polls that take 1 ms, at least 8
+// and at most 128. It is computed from an exponentially weighted average of the time of a poll, in
+// which the newest measurement counts for a tenth. The first interval is 61 polls.
 class global_queue_interval {
 public:
-    // Counts a poll. Returns true if the worker is to check now. Every 16th poll calls now(), to
-    // notice if polls take longer than before.
+    // Counts a poll. Returns true if the worker is to check now. At every 16th poll, calls now() to
+    // measure whether polls take longer than before.
     template <class Now> bool tick(Now&& now) noexcept {
         return ++polls_ >= interval_ || (polls_ % 16 == 0 && now() - since_ >= target_ns);
     }
@@ -304,9 +307,10 @@ public:
         polls_ = 0;
     }
 
-    // Returns after how many pauses of a chain (when_state.hpp) its oldest child is queued, at most
-    // 4,096: those of 1 ms if the chain is alone, and more beside other jobs. Each of these may have
-    // been a child, and if all children were queued soon, a tree of when_all would be run breadth first.
+    // Returns the number of pauses of a chain (when_state.hpp) after which its oldest child is
+    // queued, at most 4,096. If the chain is the only job, it is the number of pauses that take 1
+    // ms. If other jobs are queued, it is larger, because these jobs may be children, too: if all
+    // children were queued soon, a tree of when_all would run breadth first.
     unsigned child_pauses(unsigned queued) const noexcept {
         return interval_ * ((std::min)(queued, 31U) + 1);
     }
@@ -327,8 +331,8 @@ private:
     std::int64_t average_ns_ = 16'000;
 };
 
-// Counts the turns of one worker. Of 16 turns in a row, 12 are of high jobs, 3 of normal ones, and 1 of
-// low ones.
+// Decides from which class a worker takes its next job. Of 16 decisions in a row, 12 are for high
+// jobs, 3 for normal jobs and 1 is for low jobs. Such a decision is called a turn.
 class class_turns {
 public:
     task_priority next() noexcept {

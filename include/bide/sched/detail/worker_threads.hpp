@@ -4,26 +4,28 @@
 
 // The threads of a scheduler: one for each worker of its pool, and those for blocking tasks.
 //
-// If the thread of a worker blocks in a task, another thread runs the worker. A thread that lost
-// its own worker and has nothing to do is preferred (an idle thread). Otherwise a thread for
-// blocking tasks does it (a substitute). A thread that returns from blocking and has lost its
-// worker ends its task and becomes an idle thread. A substitute that finds nothing to run hands its
-// worker to an idle thread, so that it is free for blocking tasks again. If a substitute sleeps already
-// when a thread becomes idle, that thread wakes it: the substitute announces its sleep and then looks for
-// an idle thread; the thread adds itself to the list and then looks for substitutes that sleep
-// [idle.announce]. An idle thread runs the jobs that are pinned to it.
-// It is not in the list meanwhile: after each of these jobs it looks for a blocked worker itself.
+// If the thread of a worker blocks in a task, another thread runs the worker. An idle thread is
+// preferred: a thread that has lost its own worker and has nothing to do. If there is none, a
+// thread for blocking tasks runs the worker; it is called a substitute. If a thread returns from
+// blocking and has lost its worker, it finishes its task and becomes an idle thread. A substitute
+// that finds nothing to run hands its worker to an idle thread, so that the substitute is free for
+// blocking tasks again. If a substitute sleeps already when a thread becomes idle, that thread
+// wakes the substitute. For this, the substitute announces its sleep and then looks for an idle
+// thread. The idle thread adds itself to the list and then looks for substitutes that sleep
+// [idle.announce]. An idle thread also runs the jobs that are pinned to it. It is not in the list
+// meanwhile. After each of these jobs it looks for a blocked worker itself.
 //
-// The workers tend the threads for blocking tasks (basic_tended_pool) by a timer, which is armed only
-// while something is to be done:
+// The workers tend the threads for blocking tasks (basic_tended_pool) by a timer. The timer is
+// armed only in these cases:
 //
 //   a start that the system has refused is owed. If all threads of the pool were blocked, none of
 //   them would try again;
 //   a thread has left, and is to be joined when it has ended.
 //
-// A thread that finds `armed_` set relies on the firing that resets it. The firing looks at the pool
-// after that. Both threads access the pool under its lock: the first one before it looks at `armed_`, the
-// firing after it has reset it. If the firing came first there, the reset would come first, too.
+// A thread that finds `armed_` set relies on the next firing of the timer. The firing resets
+// `armed_` and then looks at the pool. Why it sees the change of the thread: both access the pool
+// under its lock, the thread before it reads `armed_`, the firing after it has reset `armed_`. If
+// the firing had the lock first, the thread would find `armed_` reset.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -54,16 +56,16 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The scheduler of the calling thread: in a fork-join, that of the fork-join, else the one that
-// started the thread. It is also set in callbacks, and on threads of a scheduler that own no
-// worker.
+// The scheduler of the calling thread. In a fork-join, it is the scheduler of the fork-join.
+// Otherwise it is the scheduler that started the thread. It is also set in callbacks, and on
+// threads of a scheduler that own no worker.
 template <class Platform> struct BIDE_SHARED basic_current_scheduler {
     scheduler* instance = nullptr;                  // nullptr: the thread belongs to no scheduler
     bool leaving = false;                           // the thread is in on_worker_stop
     const basic_current_scheduler* outer = nullptr; // the value before it entered a fork-join
 
     // Returns true if the thread belongs to `s` or is in a fork-join of it, even if it has entered
-    // fork-joins of other schedulers since.
+    // fork-joins of other schedulers meanwhile.
     static bool is_of(const scheduler& s) noexcept {
         for (const basic_current_scheduler* at = &here(); at != nullptr; at = at->outer) {
             if (at->instance == &s) {
@@ -150,8 +152,9 @@ public:
     basic_worker_threads(const basic_worker_threads&) = delete;
     basic_worker_threads& operator=(const basic_worker_threads&) = delete;
 
-    // Starts the threads, which run until end_threads(). Returns an error if one cannot be started: then
-    // none of them runs a worker or calls on_worker_start, which might rely on the others.
+    // Starts the threads, which run until end_threads(). Returns an error if one of them cannot be
+    // started. Then no thread runs a worker or calls on_worker_start, because on_worker_start might
+    // rely on the other threads.
     std::error_code start_threads() noexcept;
 
     // Returns when all threads have ended.
@@ -177,9 +180,9 @@ public:
         lock::release_plain(lock_);
         return has;
     }
-    // Posts a request for a thread for blocking tasks: the next one that becomes free runs a blocked
-    // worker, until the worker's own thread returns. Also returns false if the system has refused such a
-    // thread: the caller then tries again.
+    // Posts a request: the next thread for blocking tasks that becomes free runs a blocked worker,
+    // until the worker's own thread returns. Also returns false if the system has refused to start
+    // such a thread. The caller then tries again.
     bool request_replacement() noexcept final;
     void wake_thread(unsigned number) noexcept final { threads_[number].parker.unpark(); }
 
@@ -279,8 +282,9 @@ void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_own_worker() 
     all.end_worker(mine.index);
 }
 
-// Returns the worker that the thread is to run, or nullptr if it is to end. The token of the parker says
-// that there is a worker or a pinned job for the thread, or that it is to end, or that this was so before.
+// Returns the worker that the thread is to run, or nullptr if the thread is to end. The thread gets
+// a token of its parker when there is a worker or a pinned job for it, or when it is to end. A
+// token may be outdated.
 template <class Platform, class Pool, class Thread>
 auto basic_worker_threads<Platform, Pool, Thread>::own_thread::wait_for_worker() noexcept
     -> worker* {
