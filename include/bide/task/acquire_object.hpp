@@ -3,7 +3,7 @@
 #define BIDE_TASK_ACQUIRE_OBJECT_HPP
 
 /// \file
-/// Borrows an object of an object_pool (sync/object_pool.hpp) that a coroutine makes.
+/// Borrows an object of an object_pool (sync/object_pool.hpp) whose objects a coroutine makes.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -39,13 +39,13 @@ struct object_pool_access {
 
 } // namespace detail
 
-/// Borrows an object as object_pool::async_acquire() does. If none is idle, awaits the task of a T
-/// that make() returns, and adds that object to the pool. T has to be movable here.
+/// Borrows an object as object_pool::async_acquire() does. If no object is idle, calls make(),
+/// which returns a task<T>, awaits that task, and adds its value to the pool. T must be movable.
 ///
 /// To limit the time of the wait and of make() together, use with_timeout(), which cancels both.
 /// Returns: a task; its value is the lease.
 /// Throws: when it is awaited: closed_error if the pool is closed; what `make`, its task and the
-/// check of the pool throw. The next waiter gets its turn then, also if the task is cancelled.
+/// check of the pool throw. After an exception or a cancellation, the next waiter may borrow.
 template <class T, class Make>
 task<object_lease<T>> async_acquire_object(object_pool<T>& pool, Make make) {
     co_await detail::object_pool_access::reserve<T>(pool);

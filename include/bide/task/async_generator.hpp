@@ -21,31 +21,33 @@
 /// }
 /// \endcode
 ///
-/// GCC before 13 destroys some temporaries of a co_yield expression twice, as it does with
-/// co_await (BIDE_BRACED_AWAIT_BUG in core/config.hpp): give a braced aggregate a name before.
+/// GCC before 13 destroys some temporaries of a co_yield expression twice, as it does with co_await
+/// (BIDE_BRACED_AWAIT_BUG in core/config.hpp): give a braced aggregate a name in an earlier
+/// statement.
 //
-// From next() until the item, the producer is part of the consumer's chain of coroutines: it has
-// the executor and the context of the consumer. So a cancellation of the consumer reaches the
-// operation that the producer waits for. Between two items the producer is part of no chain.
+// From the call of next() until it yields the item, the producer is part of the consumer's chain of
+// coroutines: it has the executor and the context of the consumer. So a cancellation of the
+// consumer reaches the operation that the producer waits for. Between two items the producer is
+// part of no chain.
 //
 // Consumer and producer transfer control to each other as a task and its awaiter do
 // (task/task.hpp). The item lies in the frame of the producer, and next() moves it out.
 //
-// Without symmetric transfer, each transfer goes through a loop (core/resume.hpp). There, next()
-// calls the producer instead, and the call says how it has ended:
+// Without symmetric transfer, each transfer would go through a loop (core/resume.hpp). Then next()
+// calls the producer as a function instead, and the call returns how it has ended:
 //
 //   The producer has yielded during the call. The consumer continues without a suspension.
 //   The producer waits, or has left the call in another way. It transfers control to the consumer when
 //   it yields, on whichever thread.
 //
 // The wait of the consumer is pending until the producer's first co_await in the call. Until then,
-// nothing but the call runs the producer. So a yield with a pending wait ends the call, and the producer
+// only the call runs the producer. So a yield with a pending wait ends the call, and the producer
 // needs neither the executor of the consumer nor its context. Before a co_await, the pending wait
-// begins. From there on, a yield compares the producer's latest call with the innermost call of its own
-// thread. If a consumer is a producer too, its wait begins before.
+// begins. After that, a yield checks whether the producer's latest call is the innermost call of
+// the thread. If the consumer is a producer itself, the wait of its own consumer begins first.
 //
-// At most `most_calls` calls are inside of each other: a longer chain of generators goes on through the
-// loop. So the stack stays bounded.
+// At most `most_calls` calls nest. A longer chain of generators continues through the loop. So the
+// stack stays bounded.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -80,8 +82,8 @@ public:
     generator_call(const generator_call&) = delete;
     generator_call& operator=(const generator_call&) = delete;
 
-    // Returns true if the producer has yielded or ended. Otherwise the caller must not access the
-    // producer, nor its consumer.
+    // Returns true if the producer has yielded or ended. Otherwise the caller must access neither
+    // the producer nor its consumer.
     bool run(std::coroutine_handle<> producer) noexcept {
         producer.resume();
         if (producer_) {
@@ -99,9 +101,9 @@ public:
         outer_ = std::exchange(here().innermost, this);
     }
 
-    // Called by a producer that yields, and whose latest call is `call`. Returns true if that is the
-    // innermost call of this thread; the call then ends. If `call` is over, another call may have its
-    // address, but not its producer: that call would be the latest one.
+    // Called by a producer that yields. `call` is the latest call of the producer. If `call` is the
+    // innermost call of this thread, ends it and returns true. The producer is compared, too: if
+    // `call` is over, a call of another producer may have the same address.
     BIDE_NEAR_LOCAL static bool ends(std::coroutine_handle<> producer,
                                      const generator_call* call) noexcept {
         generator_call* const innermost = here().innermost;
@@ -148,12 +150,13 @@ private:
     A& of_;
 };
 
-// The part of a producer's promise that knows nothing of the items. It has the executor and the
-// context of its consumer from the begin of the wait on.
+// The part of a producer's promise that does not depend on the type of the items. When the wait of
+// the consumer begins, it gets the executor and the context of the consumer.
 class generator_promise_base : public chain_promise {
 public:
-    // Called before each co_await of the producer. The wait for an item of another generator begins
-    // when that one waits.
+    // Called before each co_await of the producer. Begins the pending wait of the consumer, except
+    // before an await of another generator's item: then the pending wait begins when the other
+    // generator waits.
     template <class A> decltype(auto) await_transform(A&& what) {
         if constexpr (!requires { typename std::remove_cvref_t<A>::waits_for_item; }) {
             begin_pending_wait();
@@ -174,8 +177,8 @@ public:
         }
     }
 
-    // Called by a consumer that awaits an item. `begin` sets what the producer's awaits need.
-    // Returns true if the consumer stays suspended.
+    // Called by a consumer that awaits an item. `begin` sets the executor and the context that the
+    // awaits of the producer need. Returns true if the consumer stays suspended.
     bool call(std::coroutine_handle<> producer, unsigned depth, waker begin) noexcept {
         if (depth > generator_call::most_calls) {
             call_ = nullptr;
@@ -204,8 +207,8 @@ protected:
     generator_promise_base() noexcept = default;
     ~generator_promise_base() = default;
 
-    // The producer yields, and is suspended: continues with the consumer. The last access to the frame.
-    // Returns what await_suspend() returns.
+    // Called by a producer that yields and is suspended. Continues with the consumer. This is the
+    // last access to the frame. Returns what await_suspend() returns.
     auto to_consumer_from(std::coroutine_handle<> producer) noexcept {
         if constexpr (BIDE_SYMMETRIC_TRANSFER) {
             return transfer<native_platform>(consumer_, node_);
@@ -277,19 +280,21 @@ private:
 
 } // namespace detail
 
-/// A coroutine that yields items of type T. It starts with the first next(), and it runs from one
-/// next() to the item alone. T is a value or an lvalue reference.
+/// A coroutine that yields items of type T. It starts with the first next(). Each next() runs it
+/// until it yields the next item. T is a value type or an lvalue reference.
 ///
-/// `co_yield` of an rvalue moves it to the consumer, and of an lvalue a copy of it; a reference
-/// goes as it is. No item allocates.
+/// `co_yield` of an rvalue moves it to the consumer. `co_yield` of an lvalue passes a copy, or if T
+/// is a reference, the reference. No item allocates.
 ///
-/// The producer runs as a part of the task that awaits next(), on its executor. Different tasks may
-/// await different items. In the producer, construct a this_task::shield only where it is destroyed
+/// The producer runs as a part of the task that awaits next(), on the executor of that task.
+/// Different tasks may await different items. A this_task::shield in the producer must be destroyed
 /// before the next co_yield.
-/// Thread safety: one next() at a time. Requires: until it is over, the generator is not moved.
-/// Destroys: the producer's frame, where it is suspended in its co_yield. An item that was not
-/// taken is destroyed with it. A producer that has ended was destroyed then. But if the items are
-/// tasks, its parameters live as long as the generator: the tasks may use them.
+/// Thread safety: one next() at a time. Requires: the generator is not moved until that next() is
+/// complete.
+/// Destroys: the frame of the producer, which is suspended in a co_yield, and an item that was not
+/// taken. The frame of a producer that has ended was destroyed at its end. But if the items are
+/// tasks, the parameters of the producer exist as long as the generator, because the tasks may use
+/// them.
 template <class T> class [[nodiscard]] async_generator {
     static_assert(!std::is_void_v<T> && !std::is_const_v<T> && !std::is_rvalue_reference_v<T>,
                   "async_generator<T>: T is a value or an lvalue reference");
@@ -324,13 +329,14 @@ public:
     class [[nodiscard("co_await it")]] next_operation;
 
     /// Resumes the producer, and waits for its next item.
-    /// Returns: an operation for co_await. Its value is the item, a pointer to the yielded object if
-    /// T is a reference, or nothing if the producer has ended. The object is valid until the
+    /// Returns: an operation for co_await. Its value is the item, a pointer to the yielded object
+    /// if T is a reference, or nothing if the producer has ended. The pointer is valid until the
     /// following next().
     /// Throws: what the producer throws, once; the generator has then ended. What the move of the
     /// item throws; the generator then goes on with the following item.
-    /// Cancellation: as the operation that the producer waits for. A producer that lets its
-    /// stopped_error pass has ended. If the consumer is destroyed meanwhile, so is the producer.
+    /// Cancellation: as the operation that the producer waits for. If the producer does not catch
+    /// its stopped_error, it has ended. If the consumer is destroyed while it waits, the producer
+    /// is destroyed, too.
     next_operation next() noexcept { return next_operation(*this); }
 
 private:
@@ -364,8 +370,9 @@ private:
 
     bool has_ended() const noexcept { return !frame_.to || (keeps_ended && frame_.to.done()); }
 
-    // The handle is empty if the producer was destroyed. The consumer's promise refers to the frame
-    // from here, because this object may lie in another coroutine than the consumer.
+    // The handle is empty if the producer was destroyed. The promise of the consumer refers to the
+    // frame through this operation, because the generator object may lie in another coroutine than
+    // the consumer.
     detail::awaited_frame frame_;
 };
 

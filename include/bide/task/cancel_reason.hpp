@@ -23,7 +23,7 @@ enum class cancel_reason : std::uint8_t {
     user = 128 ///< The first one of a program's own reasons; see user_reason().
 };
 
-/// Returns a reason of the program's own.
+/// Returns a reason that the program defines.
 /// Requires: n is below 128; only its low seven bits count.
 constexpr cancel_reason user_reason(unsigned n) noexcept {
     return static_cast<cancel_reason>(static_cast<unsigned>(cancel_reason::user) | (n & 127U));

@@ -10,10 +10,10 @@
 /// argument order, before any child starts. If a callable throws, the await throws the same and no
 /// child starts. A callable is destroyed when its child has ended.
 ///
-/// Each child is posted to the executor of the awaiting coroutine, or else to the worker that runs
-/// it, and may run in parallel with the other children. If there is neither an executor nor a
-/// worker, the children run on the awaiting thread, one after the other. Such a child is resumed
-/// like every coroutine without an executor (core/resume.hpp).
+/// Each child is posted to the executor of the awaiting coroutine, and may run in parallel with the
+/// other children. If the coroutine has no executor, its children are posted to the worker that
+/// runs it. If there is no worker either, the children run on the awaiting thread, one after the
+/// other. Such a child is resumed like every coroutine without an executor (core/resume.hpp).
 ///
 /// On a worker of its scheduler, a task that awaits when_all() posts no child. It runs the children
 /// itself, in argument order, one after the other. Other workers take the children that it has not
@@ -21,9 +21,10 @@
 /// Such an await spends one unit of the task's budget for each child. A run_loop does the same on
 /// its one thread.
 ///
-/// A child that runs on, because all that it awaits is ready, pauses when the budget is spent: queued
-/// tasks run. After at most 4,096 such pauses, one more child that has not started is posted, the last
-/// one of the outermost when_all() first. So each of them starts, and a child may wait for a later one.
+/// If all operations of a child are ready, the child pauses when the budget is spent, and queued
+/// tasks run. After at most 4,096 such pauses, one more child that has not started is posted; the
+/// first to be posted is the last child of the outermost when_all(). So each child starts, and a
+/// child may wait for a later one.
 ///
 /// The functions of this_task work in a child: a child has its own shields and its own stop token.
 ///
@@ -211,10 +212,11 @@ template <class... Others> [[noreturn]] void refuse_children() {
 
 } // namespace detail
 
-/// Runs all children and returns their values in argument order, std::monostate for void.
+/// Runs all children and returns their values in argument order. The value of a void child is
+/// std::monostate.
 /// Throws: if children failed, the exception of the first failed child in argument order, after all
-/// children have ended. The other exceptions are dropped. std::bad_alloc; what the move of a value
-/// throws; stopped_error, if the awaiting task has awaited children 128 times since its
+/// children have ended. The other exceptions are dropped. Also std::bad_alloc, and what the move of
+/// a value throws. stopped_error, if the awaiting task has awaited children 128 times since its
 /// cancellation.
 /// Cancellation: cancels all children, and waits for them.
 template <detail::task_source... Ss>
@@ -232,8 +234,8 @@ task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> ch
     co_return all.values();
 }
 
-/// Runs the children of any range as those of a vector. The range is read in this call; a container
-/// is given as an rvalue, whose children are moved.
+/// Runs the children of any range as those of a vector. The range is read in this call. A container
+/// is passed as an rvalue, and its children are moved.
 template <detail::child_range R> auto when_all(R&& children) {
     return when_all(detail::to_children(std::forward<R>(children)));
 }
@@ -245,14 +247,15 @@ task<std::tuple<detail::refused_child<Others>...>> when_all(Others...) {
     detail::refuse_children<Others...>();
 }
 
-/// Runs all children until the first one has ended, and returns its value; the index of the variant
-/// is the index of that child. An exception counts as an end.
+/// Runs all children until the first one has ended, and returns the value of that child in a
+/// variant. The index of the variant is the index of the child. An exception counts as an end.
 ///
 /// The other children are cancelled, and the await continues when they have ended. A child that has
-/// not started by then never starts. The outcomes of the other children are dropped.
+/// not started before never starts. The outcomes of the other children are dropped.
 ///
-/// The children start in argument order. So where one thread runs them all, as on a run_loop or on a
-/// scheduler with one worker, the first child that need not wait wins. On more workers any of those wins.
+/// The children start in argument order. So if one thread runs them all, as on a run_loop or on a
+/// scheduler with one worker, the first child that need not wait wins. If several workers run them,
+/// any child that need not wait may win.
 /// Throws: the exception of the first child to end; std::bad_alloc; what the move of a value
 /// throws; stopped_error, as when_all().
 /// Cancellation: cancels all children, and waits for them.

@@ -6,23 +6,25 @@
 /// Runs a task for each item of a range, at most `limit` of them at a time.
 ///
 /// The range is a container, an array, another range with forward iterators, or an object with
-/// next(). Each call of next() returns an optional item: something that converts to bool and can be
-/// dereferenced, such as std::optional, or an awaitable of that. It returns an empty one after the
-/// last item, and is not called again then. One runner at a time calls and awaits next(). A range
-/// that is an lvalue is used by reference, an rvalue is moved into the operation.
+/// next(). Each call of next() returns an optional item: an object that converts to bool and can be
+/// dereferenced, such as std::optional, or an awaitable of such an object. After the last item,
+/// next() returns an empty object, and is not called again. One runner at a time calls and awaits
+/// next(). A range that is an lvalue is used by reference. A range that is an rvalue is moved into
+/// the operation.
 ///
 /// For each item, `f(item)` returns a task. Items are begun in the order of the range. The function
-/// is called by several tasks at the same time, on different workers. A container hands out
-/// references to its items. An item that next() has returned lives until its task has ended.
+/// is called by several tasks at the same time, on different workers. For a container, the function
+/// gets references to the items. An item that next() has returned exists until its task has ended.
 ///
 /// If an item fails, because its task, `f` or the range throws, the running tasks are cancelled and
 /// no further item is begun. When these tasks have ended, the first exception is thrown, and the
 /// other exceptions are dropped.
 //
-// The children of one when_all() are the runners, as many as the limit allows: each takes the next
-// item, awaits its task, and repeats. So an item costs a call and an await, but neither a spawn nor a
-// permit, and runners that have not started wait like every child of when_all(). A when_any() has
-// the runners as one child. Its other child waits for a failure, and cancels the runners by its end.
+// The runners are the children of one when_all(), as many as the limit allows. Each runner takes
+// the next item, awaits its task, and repeats. So an item costs a call and an await, but neither a
+// spawn nor a permit. Runners that have not started wait like every child of when_all(). This
+// when_all() is one child of a when_any(). The other child of the when_any() waits for a failure.
+// When it ends, the when_any() cancels the runners.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -78,8 +80,8 @@ concept indexed_range =
     std::is_base_of_v<std::random_access_iterator_tag,
                       typename std::iterator_traits<range_iterator<R>>::iterator_category>;
 
-// An item that belongs to one runner, and its place in the order. `held` leads to the item: it is an
-// iterator, or what next() has returned.
+// An item that one runner has taken, and its index. `held` can be dereferenced to get the item: it
+// is an iterator, or the object that next() has returned.
 template <class Held> struct item_claim {
     std::size_t index;
     Held held;
@@ -96,8 +98,8 @@ template <class Held> struct item_claim {
 //   awaited   next() returns an awaitable of an optional item: a runner awaits it with a lock, for
 //             which other runners wait without a thread
 //
-// The locks of walked and pulled ranges block a thread for as long as one step of the range takes.
-// next() returns no claim if there is no item left; is_exhausted() then returns true.
+// The locks of walked and pulled ranges block a thread while another thread takes one item. If no
+// item is left, next() returns no claim, and is_exhausted() returns true.
 template <class R> class item_source;
 
 template <indexed_range R> class item_source<R> {
@@ -295,8 +297,8 @@ public:
     // Ends when a runner has failed, or the task is cancelled.
     task<> failure() { static_cast<void>(co_await failed_.async_wait().as_result()); }
 
-    // Throws: the first failure; stopped_error, if items are left: a cancellation has ended failure()
-    // before the runners have started, so they never start.
+    // Throws: the first failure; stopped_error, if items are left, because a cancellation has ended
+    // failure() before the runners have started.
     // Requires: the runners have ended.
     void rethrow_if_failed() {
 #if BIDE_EXCEPTIONS
@@ -335,8 +337,8 @@ private:
         }
     }
 
-    // Order: relaxed; a hint. The runners are cancelled, and the error is published by the end of
-    // the runner.
+    // Order: relaxed; a hint. The runners are cancelled anyway, and the end of the failed runner
+    // publishes the error.
     bool has_failed() const noexcept { return has_failed_.load(std::memory_order_relaxed); }
 
     void fail(std::exception_ptr error) noexcept {
@@ -423,9 +425,10 @@ inline void check_limit(std::size_t limit) {
 
 /// Runs the task f(item) for each item of a range, at most `limit` of them at a time.
 ///
-/// The tasks run like the children of when_all(): on the executor of the awaiting coroutine, or else
-/// on the worker or the thread that runs it. They run in parallel if there are several workers. Each
-/// of `limit` runners, or of as many as the range has items if it knows its size, has a frame.
+/// The tasks run like the children of when_all(): on the executor of the awaiting coroutine, or if
+/// it has none, on the worker or the thread that runs it. They run in parallel if there are several
+/// workers. The operation allocates `limit` frames; if the range knows its size and has fewer
+/// items, it allocates one frame for each item.
 /// Throws: std::invalid_argument in this call, if `limit` is zero. When awaited, the first exception
 /// of a task, of `f` or of the range, when all tasks have ended; stopped_error, if the awaiting task
 /// is cancelled before all items are begun; std::bad_alloc.

@@ -32,12 +32,13 @@ enum class missed_ticks {
 
 /// Ticks once per period. The first tick comes one period after construction.
 ///
-/// A tick never comes if its time is more than 292 years after the start of the steady clock.
+/// If the time of a tick is more than 292 years after the start of the steady clock, the tick never
+/// comes.
 /// Thread safety: one coroutine at a time.
 class interval {
 public:
     /// Starts the first period.
-    /// Requires: a period of at least one nanosecond; terminates otherwise.
+    /// Requires: the period is at least one nanosecond; terminates otherwise.
     template <class R, class P>
     explicit interval(const std::chrono::duration<R, P>& period,
                       missed_ticks policy = missed_ticks::skip)
@@ -49,8 +50,8 @@ public:
     }
 
     /// Waits for the next tick.
-    /// Returns: 1; with missed_ticks::skip and missed_ticks::delay, 1 plus the number of ticks that
-    /// were missed before this one.
+    /// Returns: 1. With missed_ticks::skip and missed_ticks::delay, returns 1 plus the number of
+    /// ticks that were missed before this one.
     /// Cancellation: a wait that is stopped or times out consumes no tick.
     async_op<std::uint64_t> async_tick() noexcept {
         return {ticking{{next_, nullptr}, *this}, deadline::at_ns(next_)};

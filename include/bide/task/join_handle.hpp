@@ -27,8 +27,9 @@ namespace bide::inline BIDE_ABI {
 
 /// Owns the right to ask for the outcome of a spawned task. T is the type of its value.
 ///
-/// An exception that no handle asks for goes to scheduler_options::on_unhandled, whether the task
-/// ends before or after its handle is destroyed.
+/// If the handle is destroyed and the task throws, the exception goes to
+/// scheduler_options::on_unhandled. This holds whether the task ends before or after the
+/// destruction of the handle.
 /// Thread safety: different handles are independent; one handle is for one thread at a time, but
 /// cancel() and done() may be called concurrently.
 /// Destroys: detaches the task. Never blocks, never cancels.
@@ -58,8 +59,9 @@ public:
     /// value even if it was cancelled meanwhile. A task that was cancelled before its first run
     /// never starts.
     /// Blocks: until the task has ended.
-    /// Throws: what the task threw; stopped_error, if the task never ran or ended by a stopped
-    /// wait; std::system_error (resource_deadlock_would_occur), if the caller is the task itself.
+    /// Throws: what the task threw; stopped_error, if the task never ran or did not catch the
+    /// stopped_error of a wait; std::system_error (resource_deadlock_would_occur), if the caller is
+    /// the task itself.
     /// Requires: the handle has a task; terminates otherwise.
     T join() && {
         const join_handle mine(std::move(*this));
@@ -76,7 +78,7 @@ public:
     /// Waits as join() does, for a coroutine. The handle moves into the operation. If the wait ends
     /// early, by a time-out or a stop, the task is detached.
     /// Returns: the operation; its value is a std::reference_wrapper if that of join() is a reference.
-    /// Throws: as join(), when awaited; the check for a deadlock throws in this call.
+    /// Throws: as join(), when awaited. If the caller is the task itself, throws in this call.
     /// Requires: the operation is awaited; otherwise the outcome of the task is never destroyed.
     /// Cancellation: the wait ends, and the task is detached; it is not cancelled.
     async_op<async_value> async_join() && {
@@ -96,11 +98,11 @@ public:
 
     /// Requests that the task ends, and returns without waiting for that.
     ///
-    /// The current wait of the task, or else its next one, is stopped: it returns errc::stopped or
-    /// throws stopped_error. Each later operation that would have to wait is stopped, too. Of the
-    /// operations that complete immediately, one in 128 is stopped. The task decides how it reacts.
-    /// While the task has a shield, no operation is stopped. The task reads the reason by
-    /// this_task::cancel_reason().
+    /// If the task waits, its wait is stopped; otherwise its next wait is. A stopped wait returns
+    /// errc::stopped or throws stopped_error. Each later operation that would have to wait is
+    /// stopped, too. Of the operations that complete immediately, one in 128 is stopped. The task
+    /// decides how it reacts. While the task has a shield, no operation is stopped. The task reads
+    /// the reason by this_task::cancel_reason().
     /// Returns: false if the task has ended.
     /// Requires: `why` is not cancel_reason::none.
     bool cancel(cancel_reason why = cancel_reason::requested) noexcept {
@@ -140,7 +142,7 @@ private:
         }
     }
 
-    // The operation of async_join() (core/wait_ops.hpp). Collecting or giving back consumes the
+    // The operation of async_join() (core/wait_ops.hpp). collect() and give_back() consume the
     // handle.
     struct joining {
         cell& of;

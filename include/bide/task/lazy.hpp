@@ -3,8 +3,8 @@
 #define BIDE_TASK_LAZY_HPP
 
 /// \file
-/// Initialisation, once, by a function or a coroutine: a value that knows how to make itself, and
-/// the calls for once_flag and once_cell (sync/once.hpp).
+/// One-time initialisation by a function or a coroutine: the class lazy, a value with its
+/// initialisation function, and functions for once_flag and once_cell (sync/once.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -32,10 +32,11 @@ template <class F> using initialised_by = typename result_of_task<std::invoke_re
 
 } // namespace detail
 
-/// Calls f() unless the flag is set, awaits it if it returns a task, and sets the flag.
+/// If the flag is not set, calls f() and sets the flag. If f() returns a task, awaits the task
+/// before it sets the flag.
 /// Returns: a task that ends when the flag is set.
-/// Throws: when it is awaited: what f throws. The next caller gets the turn then, also if the task
-/// is cancelled.
+/// Throws: when it is awaited: what f throws. After an exception or a cancellation, the next caller
+/// calls its function.
 template <class F> task<void> async_call_once(once_flag& flag, F f) {
     auto turn = co_await flag.async_begin();
     if (turn) {
@@ -48,8 +49,8 @@ template <class F> task<void> async_call_once(once_flag& flag, F f) {
     }
 }
 
-/// Returns the value of the cell, which it makes by f() if there is none. Awaits f() if that
-/// returns a task.
+/// Returns the value of the cell. If there is none, makes it by f(). If f() returns a task, awaits
+/// the task.
 /// Returns: a task; its value is the value of the cell.
 /// Throws: as async_call_once().
 template <class T, class F> task<T&> async_get_or_init(once_cell<T>& cell, F f) {
@@ -65,9 +66,10 @@ template <class T, class F> task<T&> async_get_or_init(once_cell<T>& cell, F f) 
     }
 }
 
-/// A value that is made by a function when it is first needed, by one of the threads and coroutines
-/// that need it. The function returns a T, or a task<T>. If it fails, the next caller calls it
-/// again. It is no case of a select: the caller that has its turn runs the function.
+/// A value that a function makes when the value is first needed. One of the threads and coroutines
+/// that need the value calls the function; the others wait. The function returns a T or a task<T>.
+/// If it throws, the next caller calls it again. A wait for the value cannot be a case of a select,
+/// because the waiter may have to call the function.
 ///
 /// \code
 /// bide::lazy config([] { return load_config(); });     // get() blocks, async_get() suspends
@@ -85,7 +87,7 @@ public:
     explicit lazy(F body) : make_(std::move(body)) {}
 
     /// Destroys the value, if it was made.
-    /// Requires: no caller waits, and none makes it; terminates otherwise.
+    /// Requires: no caller waits for the value or makes it; terminates otherwise.
     ~lazy() = default;
 
     lazy(const lazy&) = delete;
@@ -96,8 +98,8 @@ public:
     /// \overload
     const T* get_if() const noexcept { return cell_.get(); }
 
-    /// Returns the value, and makes it if it is the first to need it. A task of the function is run
-    /// by sync_wait().
+    /// Returns the value. The first caller makes it. If the function returns a task, sync_wait()
+    /// runs that task.
     /// Blocks: until the value is made.
     /// Throws: what the function throws.
     T& get() {

@@ -18,8 +18,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The lock of one mutex of any type, until the set of its mutex takes it over. If the coroutine is
-// destroyed before it resumes, the mutex is unlocked.
+// The lock of one mutex, with its type erased, until the lock_set takes it over. If the coroutine
+// is destroyed before it resumes, the mutex is unlocked.
 class locked_one {
 public:
     template <class M>
@@ -67,9 +67,9 @@ task<result<scoped_lock<M...>>> lock_all(deadline until, std::stop_token stop, M
 } // namespace detail
 
 /// Locks the mutexes in the order of their addresses, as scoped_lock does, for a coroutine. It
-/// waits in the queue of each.
-/// Returns: a task; its value is the lock. Each wait is that of async_lock(), so it ends with
-/// stopped_error if the task is cancelled, and no mutex is locked then.
+/// waits in the queue of each mutex.
+/// Returns: a task; its value is the lock. Each wait is that of async_lock(). So if the task is
+/// cancelled, it ends with stopped_error, and no mutex is locked.
 /// Throws: when it is awaited: std::invalid_argument if a mutex is in the list twice.
 template <detail::lockable... M> task<scoped_lock<M...>> async_lock_all(M&... mutexes) {
     detail::lock_set<M...> held(mutexes...);
@@ -88,8 +88,8 @@ task<result<scoped_lock<M...>>> async_lock_all(std::stop_token stop, M&... mutex
     return detail::lock_all(deadline::never(), std::move(stop), mutexes...);
 }
 
-/// Locks the mutexes as async_lock_all(mutexes...) does, or none of them if that takes longer than
-/// `rest`, counted from this call.
+/// Locks the mutexes as async_lock_all(mutexes...) does, or none of them if it cannot lock all
+/// within `rest` after this call.
 /// Returns: a task; its value is the lock, or errc::timeout.
 template <class R, class P, detail::lockable... M>
 task<result<scoped_lock<M...>>> async_lock_all(const std::chrono::duration<R, P>& rest,

@@ -3,34 +3,35 @@
 #define BIDE_TASK_RATE_LIMITER_HPP
 
 /// \file
-/// Limits how often something happens: a token bucket for threads and coroutines.
+/// Limits the rate of operations: a token bucket for threads and coroutines.
 //
-// The tokens of a rate_limiter, in one word: what is spent of them. (It is the virtual scheduling
-// algorithm of ITU-T I.371, with a count in the place of the theoretical arrival time, so that no rate
-// is rounded.)
+// The tokens of a rate_limiter. One word counts the parts of tokens that are spent. (It is the
+// virtual scheduling algorithm of ITU-T I.371, with a count in the place of the theoretical arrival
+// time, so that no rate is rounded.)
 //
-// A token consists of parts, which come one after the other: `n` parts in each period, the k-th one
-// at the time ceil(k * period / n) after the start. The bucket holds at most `burst` parts and is
-// full at the start. Let come(t) be the number of parts that have come until t. Then
-// come(t) + burst - spent parts are in the bucket. If that is more than `burst`, the bucket has
-// overflowed: the spent parts count as at least come(t).
+// A token consists of parts. The parts come one after the other: `n` parts in each period, the k-th
+// one at the time ceil(k * period / n) after the start. The bucket holds at most `burst` parts and
+// is full at the start. Let come(t) be the number of parts that have come until t. Then come(t) +
+// burst - spent parts are in the bucket. If that is more than `burst`, the bucket has overflowed:
+// `spent` then counts as come(t).
 //
 // To take c parts at the time t is one CAS:
 //
 //   spent := max(spent, come(t)) + c
 //
-// These parts are there when come(t) + burst >= spent, which may be in the future: then they are
-// reserved. Each change of the word goes up by what is taken, so no token is taken twice. The times
-// of reservations are in the order of the CASes. If the word cannot go up, they come never.
+// These parts are in the bucket when come(t) + burst >= spent. If that time is in the future, the
+// parts are reserved. Each CAS increases the word by the parts that it takes, so no token is taken
+// twice. The times of reservations are in the order of the CASes. If the word would overflow, the
+// parts never come.
 //
-// Why there are parts: whole tokens would come at fixed times, at which a full bucket overflows. A
-// token that is taken just before such a time would be replaced at once. With a burst of one, two
-// acquisitions would follow each other without an interval.
+// Why there are parts: whole tokens would come at fixed times, and a full bucket would overflow at
+// these times. If a token were taken just before such a time, it would be replaced at once. With a
+// burst of one, two acquisitions would then follow each other without an interval.
 //
-// A reservation is returned by the CAS back, which succeeds if no later one was made. If there is a
-// later one, its time is fixed already. A returned token would have to come before that time: then
-// the next caller passes the later one, or at that time: then both together exceed the rate. So the
-// returned tokens are lost.
+// A reservation is returned by a CAS that restores the previous word. It succeeds if no later
+// reservation was made. If there is a later one, its time is fixed already. If the returned token
+// came before that time, the next caller would overtake the later reservation. If it came at that
+// time, both together would exceed the rate. So the returned tokens are lost.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -83,7 +84,7 @@ public:
     // Returns the number of parts of a token.
     count parts() const noexcept { return parts_; }
 
-    // Takes c tokens, unless they are there only after `latest`.
+    // Takes c tokens, if they are in the bucket at `latest` or before.
     // Requires: c is from 1 to burst().
     taken take(std::int64_t now, count c, std::int64_t latest) noexcept {
         const count come = come_until(now);
@@ -143,8 +144,8 @@ private:
           n_(tokens / common * static_cast<std::int64_t>(parts_)), period_(period / common),
           burst_(static_cast<count>(burst) * parts_) {}
 
-    // Returns how many parts a token may have: at most one part comes in a nanosecond, and all
-    // products fit.
+    // Returns how many parts a token has: as many that at most one part comes in a nanosecond, and
+    // that no product overflows.
     static count parts_of(std::int64_t n, std::int64_t period, std::int64_t burst) noexcept {
         return static_cast<count>(lesser(lesser(period / n, never / period / n), never / burst));
     }
@@ -181,15 +182,16 @@ private:
 ///
 /// With a burst of 1 it is a leaky bucket: one acquisition after the other, one interval apart.
 ///
-/// Those that wait get their tokens in the order in which they asked. An acquisition takes its tokens
-/// when it asks, and then waits for their time. If it gives up, its tokens are returned if no later
-/// acquisition has asked meanwhile. Otherwise the times of the later ones stay, and the tokens are lost.
-/// An acquisition with a time limit takes no tokens that come later than its limit.
+/// Waiters get their tokens in the order of their calls. An acquisition reserves its tokens at
+/// once, and then waits for their time. If it gives up, its tokens are returned if no later
+/// acquisition has reserved tokens meanwhile. Otherwise the later acquisitions keep their times,
+/// and the tokens are lost. An acquisition with a time limit reserves no tokens that come after its
+/// limit.
 ///
 /// A number of tokens that is below 1 or above the burst is invalid: a throwing function throws
 /// std::invalid_argument, try_acquire() returns false.
 /// Thread safety: any thread may call any member concurrently, except the destructor.
-/// Destroys: when no call is under way.
+/// Destroys: no call may be under way.
 class rate_limiter {
     using tokens = detail::basic_token_count<native_platform>;
 
@@ -205,7 +207,7 @@ public:
     rate_limiter& operator=(const rate_limiter&) = delete;
 
     /// Acquires n tokens.
-    /// Blocks: until their time.
+    /// Blocks: until the time of the tokens has come.
     void acquire(std::int64_t n = 1) { sleep(tokens_.take(now(), valid(n), never)); }
 
     /// Acquires n tokens if they are in the bucket. Never blocks.
@@ -215,8 +217,8 @@ public:
         return is_valid(n) && tokens_.take(at, static_cast<std::uint64_t>(n), at);
     }
 
-    /// Acquires n tokens as acquire() does, if their time comes within `rest`. Otherwise returns at
-    /// once.
+    /// Acquires n tokens as acquire() does, if the time of the tokens comes within `rest`.
+    /// Otherwise returns at once.
     /// Returns: true if they were acquired.
     template <class R, class P>
     [[nodiscard]] bool try_acquire_for(const std::chrono::duration<R, P>& rest,
@@ -230,7 +232,8 @@ public:
         return acquire_until(deadline::at(when), n);
     }
 
-    /// Acquires n tokens as acquire() does, unless a stop is requested first. Allocates a frame.
+    /// Acquires n tokens as acquire() does, unless a stop is requested first. Allocates a coroutine
+    /// frame.
     /// Returns: errc::stopped if they were not acquired.
     /// Throws: std::system_error if the service threads of bide cannot be started; std::bad_alloc.
     template <std::same_as<std::stop_token> Token> // a template, as async_acquire() is
@@ -239,7 +242,7 @@ public:
     }
 
     /// Acquires n tokens as acquire() does, for a coroutine. If the time of the tokens comes after
-    /// this_task::deadline(), waits for that deadline first, and takes none before.
+    /// this_task::deadline(), waits until that deadline and takes no tokens before.
     /// Throws: std::invalid_argument in this call; stopped_error, if the awaiting task is cancelled.
     /// Cancellation: the wait is stopped.
     template <class = void> // no code for its frame is made where it is not called
@@ -262,8 +265,8 @@ public:
         /// Returns the time of the tokens, which may have passed.
         std::chrono::steady_clock::time_point ready_at() const noexcept { return at(some_.ready); }
         /// Returns the tokens. A second call has no effect.
-        /// Returns: true if they are back; false if they are lost, because others were taken later,
-        /// and from a second call.
+        /// Returns: true if the tokens are back in the bucket. False if they are lost because other
+        /// tokens were taken later. False from a second call.
         bool cancel() noexcept {
             const tokens::taken mine = exchange_none();
             return mine && of_->tokens_.give_back(mine);

@@ -3,8 +3,9 @@
 #define BIDE_TASK_RETRY_HPP
 
 /// \file
-/// Runs a task again if it fails, with waits between the attempts that grow exponentially and are
-/// random: "full jitter", M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+/// Runs a task again if it fails. The waits between the attempts are random, and their limit grows
+/// exponentially: "full jitter", M. Brooker, "Exponential Backoff And Jitter", AWS Architecture
+/// Blog, 2015.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -25,8 +26,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// How often retry() tries, and how long it waits. The wait after attempt i, counted from 1, is at
-/// most base * 2^(i-1), and at most cap.
+/// Says how often retry() tries, and how long it waits between attempts. The wait after attempt i,
+/// counted from 1, is at most base * 2^(i-1), and at most cap.
 struct retry_policy {
     unsigned attempts = 5;                                         ///< At most, and at least 1.
     std::chrono::nanoseconds base = std::chrono::milliseconds(10); ///< Not negative.
@@ -34,8 +35,8 @@ struct retry_policy {
     /// If true, each wait is random, uniform between zero and its longest time. If false, each wait
     /// takes its longest time.
     bool jitter = true;
-    /// The seed of the random waits: equal seeds lead to equal waits. Zero: a seed that differs from
-    /// call to call.
+    /// The seed of the random waits: equal seeds lead to equal waits. Zero stands for a seed that
+    /// differs from call to call.
     std::uint64_t seed = 0;
 };
 
@@ -142,19 +143,20 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
 
 } // namespace detail
 
-/// Awaits the task that `make_task()` returns, and makes and awaits another one if it fails, until one
-/// does not fail or the policy allows no more attempts.
+/// Awaits the task that `make_task()` returns. If the task fails, makes and awaits another one,
+/// until a task does not fail or the policy allows no more attempts.
 ///
-/// A failure is an exception that again(std::exception_ptr) accepts, or a result<T, E> without a value
-/// whose error again(E) accepts. Without `again`, every exception and every error is one. Other
-/// outcomes end the retry.
+/// A failure is an exception that again(std::exception_ptr) accepts, or a result<T, E> without a
+/// value whose error again(E) accepts. Without `again`, every exception and every error is a
+/// failure. Any other outcome ends the retry.
 ///
 /// There is no further attempt if the awaiting task is cancelled, or if its deadline
-/// (this_task::deadline()) comes before the wait would be over. The outcome is then that of the last
-/// attempt, without the wait.
+/// (this_task::deadline()) comes before the wait would be over. The outcome is then that of the
+/// last attempt, and retry() returns without that wait.
 /// Throws: std::invalid_argument in this call, if the policy is invalid. When awaited, what the last
 /// attempt, make_task() or `again` throws; stopped_error, if a wait between attempts is stopped.
-/// Cancellation: cancels the attempt, as it runs in the awaiting task, or stops the wait.
+/// Cancellation: cancels the attempt, because it runs in the awaiting task, or stops the wait
+/// between attempts.
 template <class Make, class Again = detail::always>
     requires(detail::task_source<Make> && !detail::is_task<Make>)
 task<detail::task_value_t<Make>> retry(const retry_policy& policy, Make make_task,

@@ -3,8 +3,8 @@
 #define BIDE_TASK_STRAND_HPP
 
 /// \file
-/// A serial executor over another executor: what runs on it never overlaps. So the objects that only
-/// its tasks use need no lock.
+/// A serial executor over another executor: its tasks never overlap. So objects that only its tasks
+/// use need no lock.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/backoff.hpp>
@@ -27,44 +27,46 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-// The queue of a strand: many threads post, and one runner at a time takes. One word has the queue
-// and says whether there is a runner:
+// The queue of a strand. Many threads post, and one thread at a time takes and runs: the runner.
+// One word has the queue, and shows whether there is a runner:
 //
 //   idle      nullptr: nothing is queued, and there is no runner
-//   running   the address of a mark: nothing was posted since the runner looked last
-//   posted    the newest posted runnable; the older ones follow by `next`, down to the mark or to
+//   running   the address of `mark_`: nothing was posted since the runner looked last
+//   posted    the newest posted runnable; the older ones follow by `next`, down to `mark_` or to
 //             nullptr. There is a runner, or the poster of the oldest one starts it.
 //
-// A post puts its runnable in front, by a CAS. If the word was idle, the poster starts a runner: that
-// was one CAS, so exactly one poster starts it. The runner exchanges the word for the mark, and turns
-// what it got around: first in, first out. When it has run all of that, it changes the mark to idle.
-// If that CAS fails, runnables were posted meanwhile, whose posters have started no runner, and the
-// runner takes these. So no runnable is left without a runner, and there are never two.
+// A post puts its runnable in front, by a CAS. If that CAS replaced idle, the poster starts a
+// runner. So exactly one poster starts it. The runner exchanges the word for the address of
+// `mark_`, and reverses the list that it got: first in, first out. When it has run that list, it
+// changes the word from running to idle by a CAS. If the CAS fails, runnables were posted
+// meanwhile. Their posters have started no runner, so the runner takes them. So no runnable is left
+// without a runner, and there is at most one runner.
 //
-// The CAS to idle is the last access of a runner. The next runner is started by the poster that saw
-// idle, so it sees all that the runner before has done [strand.hand_over].
+// The CAS to idle is the last access of a runner. The poster that replaced idle starts the next
+// runner, so the next runner sees everything that the previous runner did [strand.hand_over].
 template <class Platform> class basic_serial_queue {
 public:
     constexpr basic_serial_queue() noexcept = default;
     basic_serial_queue(const basic_serial_queue&) = delete;
     basic_serial_queue& operator=(const basic_serial_queue&) = delete;
 
-    // Posts a runnable. Returns true if the caller must start the runner; otherwise this was the
-    // last access.
+    // Posts a runnable. Returns true if the caller must start the runner. If it returns false, this
+    // was the last access of the caller.
     bool push(runnable& r) noexcept {
         // Order: relaxed; the CAS orders.
         runnable* seen = newest_.load(std::memory_order_relaxed);
         do {
             r.next = seen;
             // Order: acq_rel [strand.hand_over]; release: the runner sees the runnable. Acquire: a
-            // runner that this thread starts sees what the one before has done. Failure: again.
+            // runner that this thread starts sees what the previous runner did. Failure: the loop
+            // tries again.
         } while (!newest_.compare_exchange_weak(seen, &r, std::memory_order_acq_rel,
                                                 std::memory_order_relaxed));
         return seen == nullptr;
     }
 
-    // Called by the runner. Returns false if nothing is queued: the caller is the runner no longer, and
-    // this was the last access.
+    // Called by the runner. Returns false if nothing is queued. Then the caller is no longer the
+    // runner, and this was its last access.
     bool has_next() noexcept { return oldest_ != nullptr || take(); }
 
     // Called by the runner: takes the oldest runnable. Requires: has_next() has returned true.
@@ -92,8 +94,8 @@ private:
                                             std::memory_order_relaxed)) {
             return false;
         }
-        // Order: acquire [strand.hand_over]; the posted runnables. Each post is a read-modify-write,
-        // so the acquire reaches all of them.
+        // Order: acquire [strand.hand_over]; sees the posted runnables. Each post is a
+        // read-modify-write, so the acquire reaches all of them.
         oldest_ = oldest_first(newest_.exchange(&mark_, std::memory_order_acquire), &mark_);
         return true;
     }
@@ -105,14 +107,15 @@ private:
 
 } // namespace detail
 
-/// Runs what is posted to it one after the other, in the order of the posts, on the threads of another
-/// executor. It has no thread of its own, and does not allocate. What runs sees all that ran before.
+/// Runs the posted runnables one after the other, in the order of the posts, on the threads of
+/// another executor. It has no thread of its own, and does not allocate. Each runnable sees the
+/// effects of all earlier ones.
 ///
-/// After 64 runnables it posts itself behind what is queued in the other executor, so it does not keep
-/// that from running. A runnable that blocks its thread blocks the strand.
+/// After 64 runnables, the strand posts itself to the other executor again. So jobs that are queued
+/// there run in between. A runnable that blocks its thread blocks the strand.
 ///
-/// A task runs on the strand from schedule() until it next waits, or completely by run(). While it
-/// waits, other tasks of the strand run.
+/// A task that awaits schedule() runs on the strand until its next wait. A task that is passed to
+/// run() runs completely on the strand. While a task waits, other tasks of the strand run.
 /// Thread safety: any thread may call any member concurrently, except the destructor.
 class BIDE_SHARED strand : public detail::executor_users {
 public:
@@ -127,9 +130,10 @@ public:
     strand& operator=(const strand&) = delete;
 
     /// Waits until the thread that ran the last runnable has left the strand.
-    /// Requires: everything that was posted has run. The caller does not run on the strand, and each
-    /// task of run() has ended or was destroyed; otherwise terminates with a message. A task_group that
-    /// is declared after the strand ends its tasks before. So does scheduler::shutdown().
+    /// Requires: everything that was posted has run. The caller does not run on the strand, and
+    /// each task of run() has ended or was destroyed; otherwise terminates with a message. If the
+    /// tasks belong to a task_group that is declared after the strand, they end before the strand
+    /// is destroyed. scheduler::shutdown() ends tasks, too.
     ~strand() {
         if (is_here()) {
             detail::fatal("strand", this, "destroyed by what runs on it");
@@ -159,12 +163,12 @@ public:
     /// Returns true if the calling thread runs on this strand.
     bool is_here() const noexcept { return current() == this; }
 
-    /// Moves the coroutine that awaits it to the strand, behind what is queued there, until it next
-    /// waits.
+    /// Moves the awaiting coroutine to the strand, behind the queued runnables, until its next
+    /// wait.
     async_op<void> schedule() noexcept { return this_task::yield().resume_on(*this); }
 
-    /// Runs a task on the strand: each step of it, and of the tasks that it awaits. Its awaiter then
-    /// resumes on its own executor.
+    /// Runs a task on the strand: each step of the task, and of the tasks that it awaits. The
+    /// awaiter of run() resumes on its own executor.
     /// Throws: what the task throws; stopped_error, if the awaiting task is cancelled before the task
     /// starts.
     template <class T> task<T> run(task<T> work) {

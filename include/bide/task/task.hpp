@@ -348,12 +348,12 @@ private:
 ///
 /// If an awaited task is destroyed before its end, its frame is destroyed. The operation that it
 /// waits for is cancelled, and permits or items that the operation was granted are given back. If
-/// tasks await each other, the innermost one is destroyed first, on a bounded stack. No other thread
-/// may be about to resume it (core/async_op.hpp).
+/// tasks await each other, the innermost one is destroyed first, on a bounded stack. No other
+/// thread may be about to resume a destroyed task (core/async_op.hpp).
 ///
 /// If the body of a task<T> ends without co_return, and T is not void, the task has no value. If
-/// the value is then requested, the program terminates with a message. The C++ standard leaves such
-/// an end undefined. GCC 12 and clang 14 and 19 run the body to its end at every level of
+/// the value is then requested, the program terminates with a message. In the C++ standard, such an
+/// end is undefined behaviour. GCC 12 and clang 14 and 19 run the body to its end at every level of
 /// optimisation, and clang warns (-Wreturn-type).
 template <class T> class [[nodiscard("co_await it or pass it to sync_wait")]] task {
 public:
@@ -391,16 +391,17 @@ public:
         return std::move(*this);
     }
 
-    /// Sets the tag of the task in dumps and traces, if it is spawned; spawn_options::tag comes before
-    /// it. A member of a group or a set has this tag in the place of that of the group's maker.
+    /// Sets the tag of the task in dumps and traces, if it is spawned; spawn_options::tag has
+    /// precedence. A member of a group or a set has this tag and not the tag of the task that made
+    /// the group.
     /// Requires: the task was not moved from; otherwise terminates with a message.
     task tagged(task_tag tag) && noexcept {
         promise().set_tag(detail::tag_access::number_of(tag));
         return std::move(*this);
     }
 
-    /// Refuses: an operation has this function, for one wait. bide::with_timeout() and
-    /// bide::with_deadline() end a task with all its waits (task/with_deadline.hpp).
+    /// Deleted: only operations have this function, and it limits one wait. To limit a task with
+    /// all its waits, use bide::with_timeout() or bide::with_deadline() (task/with_deadline.hpp).
     template <class... Time> task with_timeout(const Time&... /*rest*/) && {
         static_assert((std::is_void_v<Time> && ...),
                       "bide: a task has no with_timeout(): write bide::with_timeout(task, rest)");
@@ -502,11 +503,11 @@ struct task_access {
 
 } // namespace detail
 
-/// Runs the task on this thread to its end. An operation of bide's that the task awaits resumes it
-/// on this thread, too.
+/// Runs the task on this thread to its end. An operation of bide that the task awaits resumes the
+/// task on this thread.
 ///
-/// In a task of a scheduler, this blocks that task; a cancellation of it does not reach the task
-/// that runs here.
+/// If the caller is a task of a scheduler, this call blocks that task. A cancellation of the caller
+/// does not reach the task `t`.
 /// Blocks: while the task waits.
 /// Throws: what the task throws.
 template <class T> T sync_wait(task<T> t) {

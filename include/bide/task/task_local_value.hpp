@@ -3,25 +3,26 @@
 #define BIDE_TASK_TASK_LOCAL_VALUE_HPP
 
 /// \file
-/// Values that a task and its children see, and so do the functions that they call, without passing
-/// them on: the number of a request, the name of a user. They are the scoped values of Java (JEP 506).
+/// Values that a task, its children and the functions that they call can read without parameters,
+/// such as the number of a request or the name of a user. They are like the scoped values of Java
+/// (JEP 506).
 ///
 /// A value has a scope, which is a task. Everything that this task awaits is in the scope: its
 /// coroutines, the children of when_all() and when_any(), and the members of a task_group or a
-/// join_set that it makes. They end before the scope does, so the value is destroyed after the last
-/// access. It does not change meanwhile, so several threads may read it.
+/// join_set that it makes. All of these end before the scope does, so the value is destroyed after
+/// the last access. The value does not change, so several threads may read it.
 ///
-/// A task that is spawned on a scheduler is in no scope, for it may outlive every scope, and each
-/// spawned task would have to count a reference. To pass a value on, spawn a scope:
+/// A task that is spawned on a scheduler is in no scope, because it may outlive every scope, and a
+/// reference count would make each spawn slower. To pass a value on, spawn a scope:
 /// `s.spawn(with_value(key, *key.get(), work()))`.
 ///
 /// A function that another thread runs for the task is in no scope either: a function of
-/// spawn_blocking(), and the parts of a parallel algorithm (parallel/) that other threads run. Read the
-/// value before, and capture it.
+/// spawn_blocking(), and the parts of a parallel algorithm (parallel/) that other threads run. Read
+/// the value before such a call, and capture it.
 //
-// A scope is the only child of a when_state, as that of with_deadline() is, and has a binding in the
-// frame of with_value(). A task without values has no memory for them: its context finds those of its
-// parent.
+// A scope is the only child of a when_state, as the task of with_deadline() is. Its binding lies in
+// the frame of with_value(). A task without values has no memory for them: its context finds the
+// values of its parent.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -38,7 +39,7 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Is the key of a value. Usually a variable of a namespace:
+/// Is the key of a value. It is usually a variable of a namespace:
 /// \code
 /// inline bide::task_local_value<std::string> request_id;
 /// \endcode
@@ -56,8 +57,8 @@ public:
     task_local_value(const task_local_value&) = delete;
     task_local_value& operator=(const task_local_value&) = delete;
 
-    /// Returns the value of the innermost scope around the running task that sets this key. It looks
-    /// at one scope after the other, from the innermost one on.
+    /// Returns the value of the innermost scope around the running task that sets this key. It
+    /// searches the scopes from the innermost one on.
     ///
     /// It finds the running task through the thread that runs it, as the functions of this_task do
     /// (task/this_task.hpp).
@@ -117,12 +118,12 @@ task<task_value_t<S>> run_with_value(const task_local_value<T>& key, T value, S 
 } // namespace detail
 
 /// Runs a task, or the task that a callable returns, in a scope in which `key` has a value. The
-/// callable itself is called before the scope begins. An inner scope of the same key hides the outer
-/// one. The task is a child of the awaiting task, as that of when_all() is: it has its own shields and
-/// its own stop token, and a cancellation reaches it.
+/// callable is called before the scope begins. An inner scope of the same key hides the outer one.
+/// The task is a child of the awaiting task, like a child of when_all(): it has its own shields and
+/// its own stop token, and a cancellation of the awaiting task reaches it.
 /// Returns: a task; its value is that of the task.
-/// Throws: as when_all(), if awaited: what the task throws. What the construction of the value throws,
-/// in this call; std::bad_alloc.
+/// Throws: in this call, what the construction of the value throws, and std::bad_alloc. When
+/// awaited, what the task throws, as when_all().
 /// Requires: the key outlives the scope. A task_group or join_set that is made in the scope is
 /// destroyed in it; otherwise the end of the scope terminates.
 template <class T, class U, detail::task_source S>

@@ -3,7 +3,7 @@
 #define BIDE_TASK_TASK_TAG_HPP
 
 /// \file
-/// A mark that tasks share, for dumps and traces.
+/// A label that several tasks share, for dumps and traces.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -22,23 +22,24 @@ namespace detail {
 struct tag_access;
 } // namespace detail
 
-/// Marks tasks that belong together, whatever their names are: those of one part of a program, or of
-/// one kind of request. scheduler::dump() and a trace show the text beside the name of a task.
+/// Labels tasks that belong together, such as those of one part of a program or of one kind of
+/// request. scheduler::dump() and a trace show the text beside the name of a task.
 /// \code
 /// inline const bide::task_tag database("database");
 /// scheduler.spawn(query(), {.tag = database});
 /// \endcode
-/// A tag is one byte in a task. So a process has at most 255 of them. The children of a task have its
-/// tag: those of when_all() and when_any(), and the members of a task_group or a join_set that it has
-/// made. A task that is spawned on a scheduler does not have the tag of its spawner.
+/// A tag is one byte in a task. So a process has at most 255 tags. The children of a task have its
+/// tag: the children of when_all() and when_any(), and the members of a task_group or a join_set
+/// that the task has made. A task that is spawned on a scheduler does not have the tag of its
+/// spawner.
 class task_tag {
 public:
     /// Constructs an object that is no tag.
     constexpr task_tag() noexcept = default;
 
-    /// Makes the tag of a text, or finds it: tags of equal texts are equal. Compares the text with
-    /// those of all tags, so a program makes its tags once. nullptr is no tag.
-    /// Requires: the text stays for ever, as a literal does; it is not copied.
+    /// Makes the tag of a text, or finds the tag of an equal text. It compares the text with the
+    /// texts of all tags, so a program should make its tags once. nullptr makes an empty tag.
+    /// Requires: the text exists until the process ends, as a literal does; it is not copied.
     /// Throws: std::length_error if there are 255 other tags.
     /// Thread safety: any thread may call it.
     explicit task_tag(const char* text);
@@ -62,8 +63,8 @@ private:
 
 namespace detail {
 
-// The texts of all tags, by their numbers. Texts are only added, each in the first free place, so a
-// caller that comes to a free place has seen all texts before it.
+// The texts of all tags, indexed by the numbers of the tags. Texts are only added, each in the
+// first free place. So a caller that reaches a free place has seen all texts before it.
 template <class Platform, std::size_t Size = 255> class BIDE_SHARED basic_tag_table {
 public:
     constexpr basic_tag_table() noexcept = default;
@@ -74,8 +75,8 @@ public:
     std::uint8_t find_or_add(const char* text) noexcept {
         for (std::size_t i = 0; i < Size; ++i) {
             const char* there = nullptr;
-            // Order: release [task_tag.text]; the characters. Failure: acquire [task_tag.text]; those
-            // of the text that is there, which are compared.
+            // Order: release [task_tag.text]; publishes the characters. Failure: acquire
+            // [task_tag.text]; sees the characters of the text in this place, which are compared.
             if (texts_[i].compare_exchange_strong(there, text, std::memory_order_release,
                                                   std::memory_order_acquire) ||
                 std::strcmp(there, text) == 0) {

@@ -40,8 +40,8 @@ inline task_control* running_task() noexcept {
 
 // ---- Waits that stand in no queue
 
-// The operation of a wait for a time (core/wait_ops.hpp). It is ended by its own time-out, or by a
-// stop, or by a time-out of the caller.
+// The operation of a wait for a time (core/wait_ops.hpp). It ends at its time, by a stop, or by a
+// time limit of the caller.
 struct time_wait {
     std::int64_t at;                      // ns of the clock
     deadline::clock_function other_clock; // nullptr: the steady clock
@@ -125,25 +125,26 @@ inline bool is_cancelled() noexcept {
     return task != nullptr && task->is_cancelled();
 }
 
-/// Returns why the running task is cancelled; none if it is not cancelled, or shielded, or if no
-/// task runs.
+/// Returns why the running task is cancelled. Returns none if the task is not cancelled or is
+/// shielded, or if no task runs.
 inline bide::cancel_reason cancel_reason() noexcept {
     auto* const task = detail::running_task();
     return task != nullptr && task->is_cancelled() ? task->reason() : bide::cancel_reason::none;
 }
 
-/// Returns the time by which the running task is cancelled, if it does not end before: the earliest
-/// of with_deadline() and with_timeout() around it. A child of when_all(), when_any(), a task_group
-/// or a join_set has the deadline of the task that made these. A task that is spawned on a scheduler
-/// has none of its spawner's.
+/// Returns the time at which the running task is cancelled: the earliest deadline of
+/// with_deadline() and with_timeout() around it. A child of when_all(), when_any(), a task_group or
+/// a join_set has the deadline of the task that made these. A task that is spawned on a scheduler
+/// does not have the deadline of its spawner.
 /// Returns: deadline::never() if there is none, or if no task runs.
 inline bide::deadline deadline() noexcept {
     return limit_of(worker_local<native_platform>::get().running);
 }
 
 /// Sets the name of the running task in dumps and traces, in the place of task::named(). A child of
-/// when_all() or when_any() has the name of its parent, and sets that. A function that is spawned has a
-/// name only by this. The current run is traced with the new name. If no task runs, does nothing.
+/// when_all() or when_any() has the name of its parent, and sets the name of its parent. For a
+/// function that is spawned, this is the only way to set a name. The current run is traced with the
+/// new name. If no task runs, does nothing.
 /// Requires: the text outlives the scheduler and its trace, as a literal does; it is not copied.
 inline void set_name(const char* name) noexcept {
     auto& here = worker_local<native_platform>::get();

@@ -6,13 +6,15 @@
 /// Runs a task with a deadline, which travels to the tasks that it awaits and to its children.
 ///
 /// When the deadline has passed, the task is cancelled, with the reason cancel_reason::timeout. Its
-/// current wait, or its next one, is stopped. The task decides how it reacts, and the await continues
-/// when it has ended. So a task that neither waits nor asks this_task::is_cancelled() is not ended.
+/// current wait, or its next one, is stopped. The task decides how it reacts, and the await
+/// continues when the task has ended. So a task that neither waits nor calls
+/// this_task::is_cancelled() runs to its end.
 ///
-/// Deadlines nest, and the earliest one counts: this_task::deadline() returns it. A shield of the task
-/// keeps the time-out from it, as it does every cancellation.
+/// Deadlines nest, and the earliest one counts: this_task::deadline() returns it. A shield of the
+/// task delays the time-out, as it delays every cancellation.
 ///
-/// The with_timeout() of an operation ends one wait. This one ends a task with all its waits.
+/// The member with_timeout() of an operation ends one wait. The functions of this header end a task
+/// with all its waits.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -35,9 +37,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The only child of a when_state, and its timer. It is destroyed before the frames of the child: the
-// parent does not list these among the frames that it awaits. So the timer never cancels a task that
-// is being destroyed.
+// The only child of a when_state, and its timer. It is destroyed before the frames of the child,
+// because the parent does not list these frames among those that it awaits. So the timer never
+// cancels a task that is being destroyed.
 template <task_source S> class timed_child final : public task_child<S> {
     using platform = native_platform;
 
@@ -49,8 +51,8 @@ public:
     // Waits for a timer that fires at the moment.
     ~timed_child() override { cancel_timer<platform>(timer_); }
 
-    // Arms the timer. If the parent is a task of this worker's scheduler, which ends after the task,
-    // the scheduler takes the timer.
+    // Arms the timer. If the parent is a task of this worker's scheduler, the scheduler takes the
+    // timer, because the scheduler ends after the task.
     void arm(const task_promise_base& parent) noexcept {
         const auto& here = worker_local<platform>::get();
         if (timer_.when.is_never()) {
@@ -113,18 +115,20 @@ task<as_result_t<task_value_t<S>>> run_with_deadline(S work, bide::deadline unti
 
 } // namespace detail
 
-/// Runs a task, or the task that a callable returns, and cancels it when the deadline has passed. If
-/// the deadline has passed before the task starts, its first wait is stopped. Its first operation may
-/// be stopped even if it need not wait.
-/// Returns: a task of a result: the value, also if it came late; errc::timeout, if the deadline has
-/// ended the task by stopped_error. If the value is a result, it is that result, as as_result() of a
-/// wait is: so a task with two deadlines has one result, as a wait with two time limits has. If the
-/// inner one ended it, both say errc::timeout.
-/// Throws: as when_all(), if awaited: what the task throws; stopped_error, if another cancellation
-/// came before the deadline. std::system_error in this call, if the service threads of bide cannot be
-/// started, which coroutines outside of a scheduler need.
+/// Runs a task, or the task that a callable returns, and cancels it when the deadline has passed.
+/// If the deadline has passed before the task starts, its first wait is stopped. Its first
+/// operation may be stopped even if that operation need not wait.
+/// Returns: a task whose value is a result. It contains the value of the task, even if the task
+/// ended late; or errc::timeout, if the deadline has stopped the task and the task ended by
+/// stopped_error. If the value is a result itself, that result is returned and not wrapped again.
+/// So a task with two deadlines has one result, as a wait with two time limits has. If the inner
+/// deadline ended the task, both report errc::timeout.
+/// Throws: in this call, std::system_error, if the service threads of bide cannot be started; only
+/// coroutines outside of a scheduler need these. When awaited, what the task throws, as when_all();
+/// stopped_error, if another cancellation came before the deadline.
 /// Cancellation: cancels the task, and waits for it.
-/// Destroys: if nested calls are destroyed while they wait, each takes a part of the stack.
+/// Destroys: if nested calls are destroyed while they wait, the destruction uses stack for each
+/// level.
 template <detail::task_source S>
 task<as_result_t<detail::task_value_t<S>>> with_deadline(S work, deadline until) {
     static_assert(!std::is_reference_v<detail::task_value_t<S>>,

@@ -90,9 +90,9 @@ public:
     // returns false.
     virtual bool is_cancelled() noexcept = 0;
 
-    // Called for each child that a chain begins after begin_wait() has refused the wait for the
-    // children. Returns true if so many children have begun that this child must be stopped. Each
-    // call counts one child.
+    // Called by an await of children (task/compose.hpp) if begin_wait() has refused its wait: the
+    // children may begin nevertheless. Returns true if the cancelled chain has awaited children so
+    // often that this await must be stopped. Each call counts one await.
     virtual bool has_begun_enough() noexcept { return false; }
 
     // Returns the time by which the chain is cancelled.

@@ -2,21 +2,21 @@
 #ifndef BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
 #define BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
 
-// The frames of coroutines that await each other: which frame owns which, in which order they are
-// destroyed, and what their promises have in common.
+// The frames of coroutines that await each other: the ownership of the frames, the order of their
+// destruction, and the common part of their promises.
 //
-// A chain of suspended coroutines may be destroyed before its end. The innermost coroutine is
+// A chain of suspended coroutines may be destroyed before it has ended. The innermost coroutine is
 // destroyed first, because it may refer to locals of the coroutines that await it. The use of the
 // stack does not grow with the length of the chain.
 //
 // An awaiter lies in the frame of the awaiting coroutine. It owns the awaited frame through an
 // awaited_frame. The promise of the awaiting coroutine points to that awaited_frame, or to the
-// first of several that are in a list. So the frames form a tree. destroy_awaited() puts
-// the tree in order and destroys each frame before the frame that its owner lies in. It empties the
-// handle of the owner, so that the owner destroys nothing later.
+// first one of a list. So the frames form a tree. destroy_awaited() orders the tree, and destroys
+// each frame before the frame in which its owner lies. It empties the handle of the owner, so that
+// the owner destroys nothing later.
 //
 // A promise without awaited_frames() is a leaf of this tree. An owner in the frame of such a
-// promise is the root of a tree of its own.
+// promise is the root of another tree.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/task_context.hpp>
@@ -33,9 +33,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The links of the node are `to`, the coroutine, which is empty after the frame was destroyed, and
-// `next`, the next sibling, and then the next in destruction order. As long as it has no sibling,
-// the node also serves the transfer to the coroutine.
+// The node has the links `to` and `next`. `to` is the coroutine; it is empty after the frame was
+// destroyed. `next` is the next sibling; during the destruction, it is the next node in destruction
+// order. While the node has no sibling, it also serves the transfer to the coroutine.
 struct awaited_frame : transfer_node {
     awaited_frame* const* awaits =
         nullptr; // in its promise: the first of the frames that it awaits
@@ -114,7 +114,7 @@ private:
     awaited_frame** promises_ = nullptr;
 };
 
-// What the promises of tasks and generators have in common: the memory of the frame, and the place
+// The common base of the promises of tasks and generators: the memory of the frame, and the place
 // of the coroutine in its chain.
 class chain_promise : public recycled {
 public:
@@ -139,8 +139,7 @@ protected:
     awaited_frame* awaited_frames_ = nullptr; // the frames that the coroutine awaits, in a list
 };
 
-// Returns the awaiter of what is awaited, or the object if it is its own awaiter, as `co_await` finds
-// it.
+// Returns the awaiter of `a`, as `co_await` finds it. If `a` is its own awaiter, returns `a`.
 template <class A> decltype(auto) awaiter_of(A&& a) {
     if constexpr (requires { std::forward<A>(a).operator co_await(); }) {
         return std::forward<A>(a).operator co_await();

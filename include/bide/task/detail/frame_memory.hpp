@@ -2,24 +2,24 @@
 #ifndef BIDE_TASK_DETAIL_FRAME_MEMORY_HPP
 #define BIDE_TASK_DETAIL_FRAME_MEMORY_HPP
 
-// Recycles the memory of objects that a scheduler allocates and frees all the time: coroutine
-// frames and task cells.
+// Recycles the memory of objects that a scheduler allocates and frees often: coroutine frames and
+// task cells.
 //
 // Blocks have size classes of 8 bytes, because many allocators place objects of 16 n + 8 bytes
 // without a gap, and half of the frames have such a size. For each class, a thread has a stack of
-// free blocks, and a second stack in reserve, which is full or empty. A full stack is called a
+// free blocks and a reserve stack. The reserve stack is full or empty. A full stack is called a
 // batch. Threads exchange batches through the depot of the process. So if one thread frees a block
-// and another allocates it, the cost is a small share of one exchange. (Bonwick and Adams,
+// and another thread allocates it, the cost is a small share of one exchange. (Bonwick and Adams,
 // "Magazines and Vmem", 2001, section 3.)
 //
 // The memory that is kept is bounded: two batches of each class per thread, and `most_kept` bytes
-// in the depot. A batch that does not fit goes back to operator delete. A thread that ends keeps
-// nothing. Each block comes from operator new alone. So a translation unit that does not recycle
-// may release a block that another one has allocated, and the reverse.
+// in the depot. A batch that does not fit goes back to operator delete. A thread that ends keeps no
+// block. Each block is allocated by its own call of operator new. So a translation unit that does
+// not recycle may free a block that a recycling one has allocated, and the reverse.
 //
-// The depot has a lock that no thread sleeps on. A thread that finds it taken looks again a few
-// times, and then does without the depot. So a process that is forked while another thread holds
-// the lock continues with operator new.
+// The depot has a lock that no thread sleeps on. A thread that finds the lock taken looks again a
+// few times, and then uses operator new or delete instead of the depot. So if a process is forked
+// while another thread holds the lock, the child continues with operator new.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -134,8 +134,8 @@ private:
         for (int looked = 0;; ++looked) {
             // Order: relaxed; the CAS decides.
             std::uint32_t seen = taken_.load(std::memory_order_relaxed);
-            // Order: acquire [frame_depot.lock]; the writes of the last holder, to the depot and
-            // to its blocks. Failure relaxed: look again.
+            // Order: acquire [frame_depot.lock]; sees the writes of the last holder to the depot
+            // and to its blocks. Failure relaxed: look again.
             if (seen == 0 && taken_.compare_exchange_strong(seen, 1, std::memory_order_acquire,
                                                             std::memory_order_relaxed)) {
                 return true;
@@ -226,16 +226,16 @@ private:
         std::uint32_t room = 0;   // how many more blocks fit on `top`
     };
 
-    // The free blocks of one thread. All fields are zero until it is opened, and again after it is
-    // closed. So the first use of each size class calls refill() or make_room().
+    // The free blocks of one thread. All fields are zero until the cache is opened, and again after
+    // it is closed. So the first use of each size class calls refill() or make_room().
     enum class stage : unsigned char { fresh, open, closed };
     struct cache {
         bin bins[kinds];
         stage now = stage::fresh;
     };
 
-    // Closes the cache when the thread ends. This is not the destructor of the cache, because
-    // destructors that run later on this thread may still release frames.
+    // Closes the cache when the thread ends. The destructor of the cache itself does not do this,
+    // because destructors that run later on this thread may still free frames.
     struct closer {
         ~closer() { close(Platform::template local<cache>()); }
     };

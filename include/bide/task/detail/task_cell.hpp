@@ -2,9 +2,9 @@
 #ifndef BIDE_TASK_DETAIL_TASK_CELL_HPP
 #define BIDE_TASK_DETAIL_TASK_CELL_HPP
 
-// The cells of spawned tasks. A cell is the control block of a task (task_control.hpp), the outcome
-// with its owner, and the body, which is a coroutine or a function. The body is destroyed at the end
-// of the task, the outcome is kept until its owner takes it or drops it.
+// The cells of spawned tasks. A cell has the control block of a task (task_control.hpp), the
+// outcome with its owner, and the body, which is a coroutine or a function. The body is destroyed
+// when the task ends. The outcome is kept until its owner takes it or drops it.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -68,8 +68,8 @@ struct lone_frame {
     std::coroutine_handle<> to;
 };
 
-// What a task runs: its coroutine, and the callable that it came from. A lambda coroutine uses the
-// captures until its end, so the callable is destroyed after the frame.
+// The body of a task: its coroutine, and the callable that returned the coroutine. The coroutine of
+// a lambda uses the captures until it ends, so the callable is destroyed after the frame.
 //
 // Frame is lone_frame, or awaited_frame if a coroutine awaits the task together with
 // other tasks.
@@ -93,7 +93,7 @@ public:
     // Takes the source: a task, or a callable, which is then called at its final address. Returns
     // the labels of the task.
     // Throws: what the move of a callable throws; what its call throws.
-    // Requires: a task that was not moved from; terminates otherwise.
+    // Requires: the source is not a task that was moved from; terminates otherwise.
     labels open(S&& source) {
         if constexpr (is_task<S>) {
             return adopt(source);
@@ -200,23 +200,25 @@ private:
     shared* shared_ = nullptr;
 };
 
-// A home of tasks (task_control.hpp) that starts them, reports unhandled exceptions and runs blocking
-// functions.
+// The home of the tasks of a program: it starts tasks, reports unhandled exceptions and runs
+// blocking functions. basic_task_home (task_control.hpp) explains what a home is.
 class task_home : public basic_task_home<native_platform> {
 public:
     // Enqueues a new task. Refuses it if the home is closing.
     virtual void start(task_header& t) noexcept = 0;
 
-    // If the calling thread is the only one that runs tasks of this home, it must not sleep until one
-    // of them has ended: it runs them meanwhile. Then waker_of_caller() returns the waker that ends
-    // its sleep; otherwise an empty one. run_tasks() runs other tasks until `w`, which has that waker,
-    // is complete, or until another thread runs them.
+    // A thread that waits for a task of this home calls waker_of_caller(). If no other thread runs
+    // the tasks of the home, the thread must not just sleep: waker_of_caller() returns the waker
+    // that ends its sleep, and the thread calls run_tasks(). Otherwise waker_of_caller() returns an
+    // empty waker. run_tasks() runs tasks until `w`, which has that waker, is complete, or until
+    // another thread runs them.
     virtual waker waker_of_caller() noexcept { return {}; }
     virtual void run_tasks(const basic_waiter<native_platform>&) noexcept {}
 
     virtual const unhandled& handler() const noexcept = 0;
 
-    // The calling thread runs a blocking function of this home from enter() until leave().
+    // A thread calls enter() before it runs a blocking function of this home, and leave()
+    // afterwards.
     virtual void enter() noexcept = 0;
     virtual void leave() noexcept = 0;
 

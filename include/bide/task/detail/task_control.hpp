@@ -2,13 +2,13 @@
 #ifndef BIDE_TASK_DETAIL_TASK_CONTROL_HPP
 #define BIDE_TASK_DETAIL_TASK_CONTROL_HPP
 
-// What controls a task, whatever the type of its outcome is:
+// The parts that control a task, for every type of outcome:
 //
-//   basic_task_state    one word: does it run, wait or end, is it cancelled, how many references are there
+//   basic_task_state    one word: whether the task runs, waits or has ended, is cancelled; references
 //   basic_task_control  a chain of coroutines that can be cancelled: its state, the runnable that
 //                       resumes it, and the waker that interrupts its wait. Each child of when_all
 //                       and when_any is one (when_state.hpp).
-//   basic_task_header   a spawned task: a chain with a home in which it ends, a list in which it
+//   basic_task_header   a spawned task: a chain with a home (basic_task_home), a list in which it
 //                       stands, and a gate that opens at its end. A cell (task_cell.hpp) adds what
 //                       the task runs, and its outcome.
 //
@@ -64,18 +64,18 @@ namespace detail {
 //
 // The decider of a wait is the thread that grants it, times it out or stops it.
 //
-// Each suspension has one wake, by the decider of its wait, so a wake never meets a queued task. A
-// wake may meet a task that is still entering its wait. The task is marked as waiting before its
-// node is queued. So it is posted like any other task, and another worker may run it before the old
-// worker has left it.
+// Each suspension has one wake, by the decider of its wait. So a wake never finds the task queued.
+// A wake may come while the task is still entering its wait, because the bit `active` is cleared
+// before the node is queued. Then the task is posted as usual, and another worker may run it before
+// the old worker has left it.
 //
 // A cancellation must end a wait without a race for the node of that wait [task.claim]. If the
 // canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. A claimed task
 // is not resumed: a wake only sets `notified`. So the node outlives the interruption. When the
 // interruption is over, the canceller posts the task if its wait was decided meanwhile, by the
 // canceller or by another thread. If the node of a claimed task is refused or granted at once, the
-// task need not wait for the node. It then waits until the claim has ended. A task that is
-// cancelled while it is active or shielded learns of the cancellation when it begins its next wait.
+// task need not wait for a wake, but it waits until the claim has ended. A task that is cancelled
+// while it is active or shielded learns of the cancellation when it begins its next wait.
 
 template <class Platform> class basic_task_state {
 public:
@@ -89,8 +89,8 @@ public:
 
     // --- Called by the task
 
-    // Marks the task as waiting. Returns false, and leaves it active, if it is cancelled and not
-    // shielded.
+    // Marks the task as waiting. If the task is cancelled and not shielded, leaves it active and
+    // returns false.
     bool begin_wait() noexcept {
         // Order: acquire [task.claim]; the writes before the cancellation, if there is one.
         word seen = word_.load(std::memory_order_acquire);
@@ -158,7 +158,8 @@ public:
         do {
             next = seen | ((seen & claimed) != 0 ? notified : active);
             // Order: acq_rel [task.claim]; the decider's writes are visible to the task, also if
-            // the canceller posts it. An interruption without effect is over for the task.
+            // the canceller posts it. If an interruption had no effect, it
+            // happens before the next steps of the task.
             // Failure: look again.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
@@ -203,8 +204,8 @@ public:
         do {
             next = seen & ~(claimed | notified);
             next |= (seen & notified) != 0 ? active : 0;
-            // Order: acq_rel [task.claim]; the decider's writes. The canceller's accesses to the
-            // node are over for the task. Failure: look again.
+            // Order: acq_rel [task.claim]; the canceller sees the decider's writes. The canceller's
+            // accesses to the node come before the next steps of the task. Failure: look again.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
         return (seen & notified) != 0;
@@ -213,11 +214,11 @@ public:
     // --- Called by the owner of a reference
 
     // Gives up the right to ask for the outcome. Returns true if the call has dropped the caller's
-    // reference; the task has another one. Returns false if the task is complete. Then the caller
+    // reference; another reference is left. Returns false if the task is complete. Then the caller
     // still has its reference, and must discard the outcome.
     bool forgo() noexcept {
-        // Order: acquire [task.outcome]; the outcome, if the task is complete. Then `kept` means
-        // nothing any more.
+        // Order: acquire [task.outcome]; sees the outcome, if the task is complete. In a complete
+        // task, `kept` has no meaning.
         word seen = word_.load(std::memory_order_acquire);
         do {
             if ((seen & complete) != 0) {
@@ -245,13 +246,13 @@ public:
 
     // Drops a reference. Returns true if it was the last one, so that the caller destroys the task.
     bool drop_reference() noexcept {
-        // Order: acquire [task.references]; the last owner sees the accesses of all other owners as
-        // finished.
+        // Order: acquire [task.references]; the accesses of all other owners happen before those of
+        // the last owner.
         if (word_.load(std::memory_order_acquire) / reference == 1) {
             return true; // no other owner can add a reference
         }
-        // Order: acq_rel [task.references]; as above. The last owner sees the caller's accesses as
-        // finished.
+        // Order: acq_rel [task.references]; as above. The caller's accesses happen before those of
+        // the last owner.
         return word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
@@ -262,9 +263,9 @@ public:
 
     // Returns true if the task is cancelled and not shielded.
     bool is_cancelled() const noexcept {
-        // Order: seq_cst [task.claim]; the writes before the cancellation. seq_cst for
-        // [task.stop_token]: the task asks after it has set its stop source, and the canceller
-        // looks for the stop source after it has set `cancelled`.
+        // Order: seq_cst [task.claim]; sees the writes before the cancellation. seq_cst for
+        // [task.stop_token]: the task reads `cancelled` after it has set its stop source, and the
+        // canceller looks for the stop source after it has set `cancelled`.
         return is_cancelled(word_.load(std::memory_order_seq_cst));
     }
 
@@ -318,8 +319,8 @@ template <class Platform> struct BIDE_SHARED cancel_round {
     basic_group<Platform>* first = nullptr;
     basic_group<Platform>* last = nullptr;
 
-    // The round of the calling thread, or nullptr. While a cancellation calls user code, the round
-    // is nullptr, because that code may wait for a group that it cancels itself.
+    // Returns the cancel_round of the calling thread, or nullptr. While a cancellation calls user
+    // code, it is nullptr, because that code may cancel a group and wait for it.
     static cancel_round*& here() noexcept { return Platform::template local<current>().now; }
 
     // Sets the round of the calling thread, and restores the outer one in its destructor.
@@ -500,8 +501,8 @@ protected:
                 return finish();
             }
             local& here = local::get();
-            // The turn gives the task a budget on any thread, also if the thread is no worker. If the
-            // task is cancelled before it starts, it gets no budget, so its first operation is stopped.
+            // Gives the task a budget, on any thread. If the task was cancelled before it starts,
+            // its budget is spent, so its first operation is stopped.
             const worker_turn<Platform> turn(here, fresh_ && state_.is_cancelled());
             basic_task_context<Platform>* const outer = here.running;
             here.running = this;
@@ -526,7 +527,7 @@ protected:
     }
 
     // Starts the chain in place: the caller resumes the coroutine that this returns.
-    // Requires: it has not started; a chain runs on this thread.
+    // Requires: the chain has not started, and another chain runs on this thread.
     std::coroutine_handle<> start_in_place(local& here) noexcept {
         fresh_ = false;
         here.running = this;
@@ -593,8 +594,8 @@ private:
 
 template <class Platform> class basic_task_header;
 
-// The links of a task in a list, which sets them. Node derives from this. The lock of the list's
-// owner guards them.
+// The links of a task in a list. The list sets them. Node derives from this class. The lock of the
+// list's owner guards the links.
 template <class Platform, class Node> struct basic_task_links {
     typename Platform::template var<Node*> next_in_list;
     typename Platform::template var<Node*> prev_in_list;
@@ -654,8 +655,8 @@ public:
     basic_task_registry(const basic_task_registry&) = delete;
     basic_task_registry& operator=(const basic_task_registry&) = delete;
 
-    // Adds a task. Returns false if close() was called before: for_each() may not visit the task
-    // any more, so the caller must cancel it.
+    // Adds a task. Returns false if close() was called before. Then for_each() may miss the task,
+    // so the caller must cancel it.
     bool add(header& t) noexcept {
         lock::acquire(lock_);
         tasks_.push_back(t);
@@ -679,8 +680,8 @@ public:
         lock::release_plain(lock_);
     }
 
-    // Calls visit(header&) for each task that is listed during the whole call. The visited task has
-    // a reference, and the lock is free.
+    // Calls visit(header&) for each task that is listed during the whole call. During visit(), the
+    // caller holds a reference to the task and does not hold the lock.
     // Requires: one caller at a time.
     template <class Visit> void for_each(Visit&& visit) {
         lock::acquire(lock_);
@@ -728,7 +729,8 @@ private:
 
 // ---- A spawned task
 
-// What a task needs of its scheduler.
+// The home of a task: the scheduler or run_loop, or the part of it, to which a spawned task
+// belongs. It is the executor that runs the task.
 template <class Platform> class basic_task_home {
 public:
     // Runs `r` on a thread of this home.
@@ -737,13 +739,13 @@ public:
     // Returns the same as an executor.
     virtual executor_ref executor() noexcept = 0;
 
-    // Returns the number of the list of waiting tasks for the calling thread: its worker's, if it
-    // is a worker. The numbers are those from 0 on.
+    // Returns the number of the registry of waiting tasks that the calling thread uses. A worker
+    // uses the registry of the worker. The numbers begin at 0.
     virtual unsigned registry_here() const noexcept = 0;
     virtual basic_task_registry<Platform>& registry(unsigned number) noexcept = 0;
 
-    // Returns true if the calling thread may end tasks: the thread belongs to this home and ends
-    // before the home does.
+    // Returns true if the calling thread may end tasks: the thread belongs to this home, and ends
+    // before the home is destroyed.
     virtual bool is_here() const noexcept = 0;
 
     // Returns true if the home accepts no more tasks and cancels those that it has.
@@ -776,8 +778,8 @@ public:
         BIDE_PROBE(task_spawn, this);
     }
 
-    // Ends the task without running it, because the scheduler has shut down. It is called instead
-    // of the first post().
+    // Ends the task without running it, because the scheduler has shut down. Called in the place of
+    // the first post().
     void refuse() noexcept {
         this->never_start();
         end();
@@ -843,8 +845,8 @@ private:
         end();
     }
 
-    // Publishes the outcome. Counts the task as ended before the joiners are woken. So a joiner
-    // never sees a count without this task.
+    // Publishes the outcome. Counts the task as ended before it wakes the joiners. So a joiner
+    // always sees a count that includes this task.
     void end() noexcept {
         BIDE_PROBE(task_end, this, name(), static_cast<int>(this->was_cancelled()));
         if (this->has_waited()) {

@@ -2,15 +2,15 @@
 #ifndef BIDE_TASK_DETAIL_WHEN_STATE_HPP
 #define BIDE_TASK_DETAIL_WHEN_STATE_HPP
 
-// The state of one when_all or when_any: its children, each a chain of coroutines of its own, and
-// the parent's wait for them. All of this lies in the parent's frame.
+// The state of one when_all or when_any: its children, and the parent's wait for them. Each child
+// is a separate chain of coroutines. The state lies in the parent's frame.
 //
 // `left_` counts the children that have not ended. The parent counts as one while it starts them.
-// The thread that counts down to zero resumes the parent [when.ended], and accesses the state no
-// more. Each thread that accesses a child from outside does so before its own count-down: the
-// parent, which starts the children, and the winner, which cancels the other children. A canceller
-// of the parent has no count. Instead it claims the parent (task_control.hpp), so the parent stays in
-// its wait until the canceller is done.
+// The thread that counts down to zero resumes the parent [when.ended], and does not access the
+// state afterwards. Two threads access other children than their own, each before its own
+// count-down: the parent, which starts the children, and the winner, which cancels the other
+// children. A canceller of the parent does not count. Instead it claims the parent
+// (task_control.hpp), so the parent stays in its wait until the canceller has finished.
 //
 // The parent's wait does not end before the children have ended. If the parent is cancelled, the
 // children are cancelled, and the wait continues. If the parent is cancelled and not shielded when
@@ -18,32 +18,33 @@
 // cancelled, waits without its context, and is resumed by resumption().
 //
 // The children of a cancelled parent start, and their first wait is stopped. A single task that a
-// cancelled task awaits behaves in the same way. If another child of when_any() has won before a
-// child starts, that child never starts. A cancelled parent that awaits children in a loop, none of
-// which waits, is stopped in the end (has_begun_enough()).
+// cancelled task awaits behaves in the same way. If a child of when_any() has won before another
+// child starts, that other child never starts. A cancelled parent may await children in a loop, and
+// none of them may wait. After a number of such awaits, the parent is stopped (has_begun_enough()).
 //
 // Children in place. If a task awaits when_all() on a worker of its executor, it posts no child. It
 // forks all children but the first on that worker: other workers may steal them, the last child
 // first. Then it runs the first child in place: it transfers control to the child, as if it awaited
-// a single task. When the child ends, it takes the next child back from the worker and transfers
-// control to that child. The last child transfers control back to the parent. The first child that
-// cannot be taken back was stolen or posted, and so were all children after it, or the task has
-// moved to another worker. The parent and the children that have ended in place are then counted
-// down, and the parent waits for the other children. So a child that is not stolen costs no count,
-// no wake, and no step through a queue.
+// a single task. When a child ends, it takes the next child back from the worker and transfers
+// control to that child. The last child transfers control back to the parent. If a child cannot be
+// taken back, it and all children after it were stolen or posted, or the task has moved to another
+// worker. The parent and the children that have ended in place are then counted down, and the
+// parent waits for the other children. So a child that is not stolen needs no count, no wake, and
+// no queue.
 //
 // The parent has begun its wait before the first child starts. So a cancellation reaches all
-// children while one of them runs in place. The child in place is a chain of its own, with shields
-// and a stop token of its own. If it waits, its worker posts what was forked and goes on. When the
-// child resumes and ends, on whichever worker, the next child or the parent continues there. If it
-// ends on another thread than a worker's, or is resumed by other code than bide's, then it ends like
-// a stolen child, and counts for the parent, too, which starts no further child.
+// children while one of them runs in place. The child in place is a separate chain, with its own
+// shields and its own stop token. If it waits, its worker posts the forked children and runs other
+// jobs. When the child resumes and ends, on any worker, the next child or the parent continues on
+// that worker. If the child ends on a thread that is no worker, or if code outside of bide has
+// resumed it, it ends like a stolen child. Then it also counts down for the parent, and no further
+// child is started in place.
 //
-// If the budget is spent before a child starts, that child pauses. If other jobs run first, the worker
-// moves all that its chain has forked to `run_`, because they would stand in the way of what the other
-// jobs fork. When the child starts, they are forked again, on whichever worker it starts. The chain may
-// never wait, and may need what it has forked. So the worker counts the pauses that follow on each other,
-// and queues one of the forked children now and then, the oldest one.
+// If the budget is spent before a child starts, that child pauses. If other jobs run first, the
+// worker moves the children that the chain has forked to `run_`, because they would lie below the
+// children that the other jobs fork. When the paused child starts, on any worker, these children
+// are forked again there. A chain that never waits may need one of its forked children. So the
+// worker counts consecutive pauses, and after a number of them queues the oldest forked child.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -66,8 +67,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// An executor that resumes on the calling thread, as a releaser resumes a waiter without executor
-// (core/wake_scope.hpp).
+// An executor that resumes coroutines on the calling thread, in the way in which a releaser resumes
+// a waiter without an executor (core/wake_scope.hpp).
 template <class Platform> class BIDE_SHARED on_this_thread {
 public:
     void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
@@ -155,8 +156,8 @@ private:
         when_->ended(*this);
     }
 
-    // Called by the parent, when the child has ended in place. A cancellation that comes later must
-    // not stop the token.
+    // The parent calls it when the child has ended in place. After this call, a cancellation must
+    // not stop the token of the child.
     void settle_in_place() noexcept {
         settle();
         if (this->has_stop_token()) {
@@ -197,7 +198,7 @@ public:
 
     // Adds a child. `frame` is the frame of the child. The frame may be destroyed before the child
     // object.
-    // Requires: this is not awaited yet.
+    // Requires: this object is not awaited yet.
     void add(child& c, awaited_frame* frame = nullptr) noexcept {
         c.when_ = this;
         c.index_ = size_++;
@@ -309,8 +310,8 @@ private:
     // The last access to the child.
     void ended(child& c) noexcept {
         std::size_t none = no_winner;
-        // Order: relaxed; the children that the winner cancels see it by [task.claim], the parent by
-        // [when.ended]. Failure: another child has won.
+        // Order: relaxed; the children that the winner cancels see the winner by [task.claim], and
+        // the parent sees it by [when.ended]. Failure: another child has won.
         if (first_wins_ &&
             winner_.compare_exchange_strong(none, c.index_, std::memory_order_relaxed,
                                             std::memory_order_relaxed)) {
@@ -324,9 +325,9 @@ private:
         }
         std::size_t counts = 1;
         if (c.in_place_) {
-            // Its chain has ended where the parent must not go on: on another thread than a worker's, or
-            // inside of another executor. No thread runs the parent, which therefore starts no further
-            // child.
+            // The chain of the child has ended where the parent must not continue: on a thread that
+            // is no worker, or inside of another executor. No thread runs the parent, so the parent
+            // starts no further child.
             counts += 1 + ended_in_place_;
         }
         if (count_down(counts)) {
@@ -431,8 +432,8 @@ private:
 
     // Returns true if these were the last counts.
     bool count_down(std::size_t n = 1) noexcept {
-        // Order: acq_rel [when.ended]; the thread that counts down last, and the parent, see all
-        // accesses by and to each child as finished.
+        // Order: acq_rel [when.ended]; all accesses by and to each child happen before the steps of
+        // the thread that counts down last, and of the parent.
         return left_.fetch_sub(n, std::memory_order_acq_rel) == n;
     }
 
