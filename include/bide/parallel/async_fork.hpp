@@ -4,7 +4,7 @@
 
 /// \file
 /// Parallel algorithms for coroutines: a fork-join that begins on a worker, while the coroutine
-/// waits without a thread. sched/detail/posted_call.hpp tells how.
+/// waits without a thread. sched/detail/posted_call.hpp explains how.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -166,39 +166,39 @@ private:
     std::stop_source stop_;
 };
 
-/// Calls a function on a worker, in a fork-join, while the coroutine that awaits it has no thread.
-/// Returns an operation for co_await, which returns the value of the function. The function takes
-/// a policy, or nothing, and calls any parallel algorithms:
+/// Calls a function on a worker, in a fork-join, while the awaiting coroutine has no thread.
+/// Returns an operation for co_await; its value is the value of the function. The function takes a
+/// policy, or nothing, and may call any parallel algorithms:
 ///
 /// \code
 /// auto sorts = [&](const fork_policy& on) { parallel_for(on, lists, sort_one); };
 /// co_await async_fork(workers, sorts);
 /// \endcode
 ///
-/// The policy that the function gets has a stop token of its own: it is stopped if the awaiting
-/// task is cancelled, or if a stop is requested of the token in `on`. The coroutine may belong to
-/// any scheduler, to a run_loop or to another library; it resumes where any async_op resumes it. In
-/// the function, this_task refers to no task. If the function blocks, it blocks a worker.
+/// The policy that the function gets has a separate stop token. It is stopped if the awaiting task
+/// is cancelled, or if a stop is requested of the token in `on`. The coroutine may belong to any
+/// scheduler, to a run_loop or to another library. It resumes as after any async_op. In the
+/// function, this_task refers to no task. If the function blocks, it blocks a worker.
 ///
-/// A wait allocates nothing; the call of async_fork() allocates the state of a std::stop_source.
-/// With GCC before 13, give a function with captures, and a policy with options in braces, a name in an
-/// earlier statement (see task_runner::spawn()).
-/// Blocks: never, unless the coroutine is destroyed while it waits: then until the function has
-/// ended.
+/// The wait allocates nothing. The call of async_fork() allocates the state of a std::stop_source.
+/// With GCC before 13, give a function with captures, and a policy with options in braces, a name
+/// in an earlier statement (see task_runner::spawn()).
+/// Blocks: never, with one exception: if the coroutine is destroyed while it waits, the destruction
+/// blocks until the function has ended.
 /// Throws: std::bad_alloc. When awaited: what the function throws; stopped_error if it was not
 /// called, because of a stop or because the scheduler has shut down.
-/// Cancellation: a function that has not begun is not called. Else the algorithms of the function are
-/// stopped, and their end is awaited; if the function still returns a value, the coroutine gets it. A
-/// deadline of the task expires when a worker of the task's scheduler looks for it, so not while all of
-/// them run the function.
+/// Cancellation: a function that has not begun is not called. If it has begun, its algorithms are
+/// stopped, and the coroutine waits for its end. If the function returns a value nevertheless, the
+/// coroutine gets that value. A deadline of the task expires when a worker of the task's scheduler
+/// checks its timers. So it does not expire while all of these workers run the function.
 template <class F>
     requires std::invocable<F&, const fork_policy&> || std::invocable<F&>
 fork_operation<F> async_fork(const fork_policy& on, F function) {
     return fork_operation<F>(on, std::move(function));
 }
 
-/// Calls body(element) for each element of a range, as parallel_for() does, while the coroutine
-/// that awaits it holds no thread. A range that is an lvalue must exist until then.
+/// Calls body(element) for each element of a range, as parallel_for() does, while the awaiting
+/// coroutine holds no thread. A range that is an lvalue must exist until the await is over.
 /// Throws, cancellation: as async_fork() and parallel_for().
 template <parallel_range Range, class Body>
     requires std::invocable<Body&, std::ranges::range_reference_t<Range>>

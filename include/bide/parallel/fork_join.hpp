@@ -5,13 +5,14 @@
 /// \file
 /// Fork-join: functions that run in parallel if workers are idle.
 ///
-/// The caller takes part. An external thread runs arms beside the workers: with W workers that
+/// The caller takes part. An external thread that calls runs arms, too. So with W workers that
 /// steal and C external callers, up to W + C arms run at a time.
 //
-// The two arms of a join, on a lane. The owner pushes the second arm where thieves find it, and
-// runs the first arm. If no thief has taken the second arm by then, the owner runs it, too. All
-// state is in the frame of the join, and the path without a thief is inlined. If the thread has no
-// lane, it calls one arm after the other.
+// A join has two arms and uses the lane of the thread, a deque of jobs
+// (sched/detail/fork_lane.hpp). The owner pushes the second arm to the lane, where thieves find it,
+// and runs the first arm. If no thief has taken the second arm meanwhile, the owner runs it, too.
+// All state is in the frame of the join, and the path without a thief is inlined. If the thread has
+// no lane, it calls one arm after the other.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -179,8 +180,8 @@ template <class Platform, class G> union arm_storage {
     fork_arm<Platform, G> arm;
 };
 
-// Runs both arms on the lane of the calling thread. If `lane` is nullptr, runs one after the other.
-// `is_brief`: g takes less time than a wake.
+// Runs both arms on the lane of the calling thread. If `lane` is nullptr, runs them one after the
+// other. `is_brief` means that g takes less time than a wake.
 template <class Platform, class F, class G>
 BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g,
                                    bool is_brief = false) {
@@ -222,8 +223,8 @@ template <class F, class G> BIDE_INLINE fork_result<F, G> fork_here(F&& f, G&& g
     return detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g));
 }
 
-// While an object lives, `s` is the current scheduler of the calling thread, and shutdown() of `s`
-// waits for the thread.
+// While this object lives, `s` is the current scheduler of the calling thread, and shutdown() of
+// `s` waits for the thread.
 class fork_caller {
 public:
     // Throws: stopped_error if the thread is external and the scheduler is closing.
@@ -251,14 +252,15 @@ private:
     const current_scheduler before_ = current_scheduler::here();
 };
 
-// The longest expected time of a fork-join that is first tried in one piece, in nanoseconds. It is
-// about ten times what the entry costs.
+// If a loop is expected to take at most this time, in nanoseconds, it is first tried without a
+// fork-join. It is about ten times as long as the entry of a fork-join takes.
 inline constexpr std::int64_t longest_brief_ns = 2'000;
 
-// Calls f() in a fork-join of `s`. If the calling thread is in one already, f() becomes a part of
-// it. The fork-join has so many iterations. If iterations that began here before were so short that
-// these take at most LongestNs, calls run_briefly(now) first, outside of the fork-join. If all is
-// done after it, it returns the time, and f() is not called; otherwise it returns 0.
+// Calls f() in a fork-join of `s`. If the calling thread is in a fork-join of `s` already, f()
+// becomes a part of it. `iterations` is the number of iterations of the fork-join. If, by the time
+// of earlier iterations, they are expected to take at most LongestNs, calls run_briefly(now) first,
+// outside of the fork-join. If run_briefly() has run all iterations, it returns the time, and f()
+// is not called. Otherwise it returns 0.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
 in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {
@@ -291,17 +293,18 @@ in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_brie
     return detail::call_arm<F>(std::forward<F>(f));
 }
 
-// All that the parallel algorithms need of a scheduler. Their templates take any type that can be
-// copied and has these members.
+// The interface of a scheduler for the parallel algorithms. Their templates take any type that can
+// be copied and has these members.
 class forker {
 public:
     using platform = native_platform;
 
     explicit forker(scheduler& on) noexcept : scheduler_(&on) {}
 
-    // Runs f() on the calling thread, and g() there or on a worker. Returns when both have ended.
-    // Throws: what f() threw, else what g() threw. If there is no memory to fork, throws
-    // std::bad_alloc before either began.
+    // Runs f() on the calling thread, and g() on the calling thread or on a worker. Returns when
+    // both have ended.
+    // Throws: what f() threw; if f() did not throw, what g() threw. If there is no memory to fork,
+    // throws std::bad_alloc before either has begun.
     // Requires: the caller runs inside enter().
     template <class F, class G> void both(F&& f, G&& g) const {
         detail::fork_here(std::forward<F>(f), std::forward<G>(g));
@@ -321,8 +324,9 @@ public:
         detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
     }
 
-    // Returns true if workers would find no arm of this thread, or fewer than `most` and fewer than
-    // workers sleep. Costs a few loads.
+    // Returns true if workers would find no arm of this thread. Also returns true if the number of
+    // its arms is less than `most` and less than the number of workers that sleep. Costs a few
+    // loads.
     // Requires: the call is made in enter().
     bool wants_work(std::uint64_t most) const noexcept {
         const fork_context& here = fork_context::here();
@@ -330,7 +334,8 @@ public:
                here.lane->wants_work(most);
     }
 
-    // What an arm compares to know whether it runs on the thread that forked it.
+    // Returns the lane of the calling thread. An arm compares it to know whether it runs on the
+    // thread that forked it.
     // Requires: the call is made in enter().
     const void* lane() const noexcept { return fork_context::here().lane; }
 
@@ -341,10 +346,10 @@ private:
     scheduler* scheduler_;
 };
 
-// Calls f(i) for each i of [first, last), which is not empty: a tree of forks with one call a leaf.
-// For few calls that take long. If calls throw, throws the exception of the first of them in order,
-// when all have ended. If `Surely` is true, all calls are made: without memory to fork, the calling
-// thread makes them.
+// Calls f(i) for each i of [first, last), which is not empty, by a tree of forks with one call in
+// each leaf. Use it for few calls that take long. If calls throw, throws the exception of the call
+// with the lowest i, when all calls have ended. If `Surely` is true, all calls are made: if there
+// is no memory to fork, the calling thread makes them.
 template <bool Surely = false, class Forker, class F>
 void fork_each(const Forker& forks, std::size_t first, std::size_t last, const F& f) {
     if (last - first == 1) {
@@ -388,26 +393,26 @@ inline detail::forker fork_policy::forks() const noexcept { return detail::forke
 // save registers even on the path that does not fork. In a recursion, half of the calls take that
 // path.
 
-/// Runs f() and g(), in parallel if a worker is free to take g. Returns both values, with
-/// std::monostate for void, when both functions have ended. A fork costs a few nanoseconds and no
-/// allocation, so a recursion may fork at every level. If there is one worker or enable_stealing is
-/// false, g is called after f.
+/// Runs f() and g(), in parallel if a worker is free to take g. Returns both values when both
+/// functions have ended. The value of a void function is std::monostate. A fork costs a few
+/// nanoseconds and no allocation, so a recursion may fork at every level. If there is one worker or
+/// enable_stealing is false, g is called after f.
 ///
-/// f runs on the calling thread, which may be any thread; g runs there or on a worker. Several
-/// threads may call at the same time. No call waits for a worker to become free: the caller runs an
-/// arm that no worker has taken.
+/// f runs on the calling thread, which may be any thread. g runs on the calling thread or on a
+/// worker. Several threads may call join() at the same time. No call waits for a worker to become
+/// free: if no worker has taken an arm, the caller runs it.
 ///
-/// While a thread waits for an arm, it runs arms that were forked in the course of that arm, and
-/// sleeps if there are none. If the sleeping thread owns a worker, another thread may run the
+/// While a thread waits for an arm, it runs arms that were forked in the course of that arm. If
+/// there are none, it sleeps. If the sleeping thread owns a worker, another thread may run the
 /// worker meanwhile. An arm runs on top of the caller's frame only if it would also do so in a
 /// serial program. So a lock that the caller holds causes a deadlock only if it would cause one in
 /// a serial program, too.
 ///
 /// Arms are functions, not tasks: if an arm blocks, its thread blocks. On the calling thread,
 /// this_task refers to the task that has called join(); on other threads it refers to no task. So
-/// get the stop token before the call. A worker that runs an arm is as busy as with a task that
-/// computes; it looks for tasks before it takes another arm. If the tasks of the scheduler must not
-/// wait that long, use a separate scheduler for fork-joins.
+/// get the stop token before the call. A worker that runs an arm runs no tasks meanwhile; it looks
+/// for tasks before it takes another arm. If the tasks of the scheduler must not wait that long,
+/// use a separate scheduler for fork-joins.
 ///
 /// scheduler::current() is the scheduler `s` in each arm. The shutdown of `s` waits for the callers
 /// that are in a join.
@@ -465,8 +470,8 @@ BIDE_INLINE auto invoke_all(Arms& arms, std::index_sequence<Is...>)
 /// Runs any number of functions, at least one, as join() runs two. Returns the values, in order,
 /// when all have ended.
 /// Throws: the exception of the first function, in argument order, that threw; otherwise as join().
-/// If memory runs out in the middle, throws std::bad_alloc: then the last functions have run, and
-/// the first ones have not.
+/// If memory runs out in the middle, throws std::bad_alloc. Then some of the last functions have
+/// run, and the first ones have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
@@ -480,8 +485,8 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
 }
 
 /// Calls each function of a range, in parallel if workers are free, and returns when all have
-/// ended. Ignores their values. To keep them, use parallel_transform() with a function that calls
-/// its argument.
+/// ended. Ignores their values. To keep the values, use parallel_transform() with a function that
+/// calls its argument.
 /// Blocks: as join().
 /// Throws: the exception of the first function, in the order of the range, that threw. All other
 /// functions have run then. stopped_error after a stop, if none has thrown. Otherwise as join(); if

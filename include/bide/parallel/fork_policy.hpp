@@ -21,9 +21,9 @@ namespace detail {
 class forker;
 } // namespace detail
 
-/// Counts the finished iterations of all loops that got this object. The loops may run one after
-/// the other or at the same time. A loop updates the count after each leaf, which has many
-/// iterations if they are short.
+/// Counts the finished iterations of all loops to which this object was passed. The loops may run
+/// one after the other or at the same time. A loop updates the count after each leaf, which has
+/// many iterations if they are short.
 /// Destroys: the object must outlive these loops.
 template <class Platform> class basic_fork_progress {
 public:
@@ -43,15 +43,15 @@ public:
     /// Returns the number of iterations, finished or not, of all loops that have begun. It is at
     /// least the number that an earlier call of done() returned.
     std::uint64_t total() const noexcept {
-        // Order: relaxed; a thread that read done() has acquired the totals of that time
-        // [fork_progress.done].
+        // Order: relaxed; a thread that has read done() has acquired the totals that were written
+        // before [fork_progress.done].
         return total_.load(std::memory_order_relaxed);
     }
 
     /// Adds iterations that a loop will do. Only loops call it.
     void expect(std::uint64_t iterations) noexcept {
-        // Order: relaxed; the loop's jobs are published after this, and its counts follow
-        // [fork_progress.done].
+        // Order: relaxed; the jobs of the loop are published after this step, and its counts come
+        // later [fork_progress.done].
         total_.fetch_add(iterations, std::memory_order_relaxed);
     }
     /// Adds iterations that a loop has done. Only loops call it.
@@ -70,23 +70,24 @@ using fork_progress = basic_fork_progress<native_platform>;
 
 /// The options of a parallel loop.
 struct fork_options {
-    /// The least number of iterations of a leaf, unless the loop has fewer. If it is 0, the loop
-    /// measures its iterations and decides.
+    /// The least number of iterations of a leaf; a loop with fewer iterations is one leaf. If it is
+    /// 0, the loop measures its iterations and decides.
     std::size_t grain = 0;
 
-    /// The loop checks it before each leaf and each division. If a leaf was skipped because of a
-    /// stop, the loop throws stopped_error after all leaves that had begun have ended. If a call of
-    /// the body threw, the loop throws that exception instead. The effects of finished iterations
-    /// stay.
+    /// The loop checks this token before each leaf and each division. If a leaf was skipped because
+    /// of a stop, the loop throws stopped_error after all leaves that had begun have ended. If a
+    /// call of the body threw, the loop throws that exception instead. The effects of finished
+    /// iterations stay.
     std::stop_token stop = {};
 
     /// Counts the iterations of the loop. nullptr: they are not counted.
     fork_progress* progress = nullptr;
 };
 
-/// Where a parallel algorithm runs, and its options: the first argument of each, in the place of
-/// std's execution policy. A scheduler converts to it; with options it is written in braces:
-/// `parallel_for({workers, {.grain = 64}}, items, body)`.
+/// The scheduler on which a parallel algorithm runs, and the options of the algorithm. It is the
+/// first argument of each algorithm, as the execution policy is in std. A scheduler converts to a
+/// fork_policy. With options, write it in braces: `parallel_for({workers, {.grain = 64}}, items,
+/// body)`.
 class fork_policy {
 public:
     /// Runs on `workers` and the calling thread, with default options.

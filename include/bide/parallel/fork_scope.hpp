@@ -6,33 +6,38 @@
 /// A scope of functions that run in parallel. Their number may be known only at run time, and each
 /// function may spawn others into the same scope.
 //
-// How the functions of a scope are kept, run and waited for.
+// How the functions of a scope are stored, run and waited for.
 //
-// A frame belongs to a thread that runs a part of the scope: the body, on the thread that has
-// called fork_scope(), or a function that a thief has taken. What this part spawns are jobs on the
-// lane of the thread, as the second arms of joins are. When the part has returned, the frame takes
-// its jobs back, the youngest first, and calls them. If a job was stolen, the frame waits for it.
-// So a stolen function has ended for its owner when all that it has spawned has ended, and all
-// waits are those of fork_lane.hpp.
+// A part of the scope is its body, which runs on the thread that has called fork_scope(), or a
+// function that a thief has taken. Each part has a frame, which belongs to the thread that runs the
+// part. The functions that the part spawns are jobs on the lane of that thread, as the second arms
+// of joins are. (A lane is a deque of jobs, sched/detail/fork_lane.hpp.) When the part has
+// returned, the frame takes its jobs back, the youngest first, and calls them. If a job was stolen,
+// the frame waits for it. A stolen function has ended for its owner when all functions that it has
+// spawned have ended. All waits are those of fork_lane.hpp.
 //
-// A lane is a stack. A part may spawn while a join below it has an arm on the lane, which the join
-// is to pop next. The part may also be an arm that another thread runs and its join waits for. In
-// both cases, the function must not end up on top of that arm, nor delay that join. The frame
-// compares the depth of the lane with the depth that the frame has left. If they differ, the
-// function goes beside: on a lane of the scope, whose jobs are all public. Idle workers take them
-// from there. The frame of the body runs the rest at its end.
+// A lane is a stack. When a part spawns a function, a join below may have an arm on the lane, which
+// the join is to pop next. The spawn may also be made by an arm that another thread runs, for which
+// its join waits. In both cases, the function must not lie on top of that arm, and must not delay
+// that join. The frame detects these cases: the depth of the lane differs from the depth at which
+// the frame has left it. Then the function is pushed to a separate lane of the scope, and is called
+// a function beside. All jobs of that lane are public, and idle workers take them. The frame of the
+// body runs the remaining ones at its end.
 //
-// Why a function never runs on top of a frame that it must not wait for: it runs on an idle worker,
-// or where its frame is at its end, or on top of a join that waits for an arm below which the scope
-// was opened (leapfrogging). It never runs inside spawn().
+// Why a function never runs on top of a frame that may hold a lock which the function needs. There
+// are three places where it runs: on an idle worker; in its own frame, after the part has returned;
+// or on top of a join that waits for an arm in the course of which the scope was opened
+// (leapfrogging). It never runs inside spawn().
 //
-// A function that a waiting frame has taken from a thief may spawn another one, which that thief
-// takes back while it waits, and so on: each has returned, but none has ended, and the stacks of both
-// grow. A serial run needs no stack for that. So at most `most_waits` waits of a thread leapfrog on
-// top of each other. The thread of the next one sleeps until the function has ended.
+// A bound on the stack. A waiting frame may take a function from a thief. That function may spawn
+// another one, which the thief takes back while it waits, and so on. Each function has returned,
+// but none has ended, and the stacks of both threads grow. In a serial run, the stack would not
+// grow. So at most `most_waits` waits of a thread leapfrog on top of each other. In the next wait,
+// the thread sleeps until the function has ended.
 //
-// While the frame of the body waits for a function from beside, it does not leapfrog. The lane of
-// its thread may have older jobs, and the thread whose arm it would run would find them there.
+// While the frame of the body waits for a function beside, it does not leapfrog. Reason: the lane
+// of its thread may have older jobs, which the thread whose arm it would run could then find and
+// take.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/integer_cast.hpp>
@@ -60,10 +65,11 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The memory of the functions that one frame of a scope spawns: cells of one
-// size. The first few lie in the frame itself, so a small scope allocates nothing. Others lie in
-// blocks, each twice as large as the one before. A cell that is given back is taken again first,
-// because its cache lines are there. Only the thread of the frame uses it.
+// The memory of the functions that one frame of a scope spawns. It consists of cells of one size.
+// The first few cells lie in the frame itself, so a small scope allocates nothing. The other cells
+// lie in blocks. Each block is twice as large as the previous one. The cell that was given back
+// last is taken first, because it is still in the cache. Only the thread of the frame uses this
+// object.
 class spawn_cells {
 public:
     static constexpr std::size_t cell_size = 96;
@@ -243,8 +249,9 @@ private:
         here_.frame = this;
     }
 
-    // Waits for a job that was stolen. Returns true if this thread must run it. Meanwhile, the
-    // frame accepts nothing: jobs that run on top of it are not its own part.
+    // Waits for a job that was stolen. Returns true if this thread must run the job. During the
+    // wait, the frame accepts no spawned functions, because the jobs that run on top of it belong
+    // to other parts.
     BIDE_NOINLINE bool wait_for(spawned& j) noexcept {
         const depth_type at = std::exchange(depth_, depth_in_wait);
         const auto how = lane_->wait(j, at, waits_below_ < most_waits);
@@ -335,7 +342,8 @@ template <class Platform> class basic_spawn_scope {
     template <class, class> friend class detail::spawned_function;
 
 public:
-    /// Constructs the scope of a pool, or of none if no worker steals. Only fork_scope() calls it.
+    /// Constructs a scope. `of` is its pool, or nullptr if no worker steals. Only fork_scope()
+    /// calls it.
     /// Requires: the calling thread is in a fork-join of the pool.
     basic_spawn_scope(detail::basic_pool<Platform>* of, const fork_options& options) noexcept
         : pool_(of), stop_(options.stop), progress_(options.progress) {}
@@ -349,19 +357,20 @@ public:
         }
     }
 
-    /// Spawns a function, which takes nothing or the scope. Its value is ignored. It is called
-    /// once, as an rvalue: on an idle worker, or on this thread after the body or the function that
-    /// spawns it has returned. It is never called inside of this call, so the caller may hold a
-    /// lock that the function needs.
+    /// Spawns a function, which takes nothing or the scope. Its value is ignored. The function is
+    /// called once, as an rvalue. It runs on an idle worker, or on this thread after the body or
+    /// the function that spawns it has returned. It never runs inside of spawn(), so the caller may
+    /// hold a lock that the function needs.
     ///
-    /// Functions run in no order. A thread runs its own spawned functions from the youngest on. A
-    /// spawn by the body or by a spawned function itself costs some tens of nanoseconds. It
-    /// allocates nothing if the function is small and the spawner has few others. A spawn by an arm
-    /// of a join or by an iteration of a loop, in the body or in a function, allocates and takes a
-    /// lock.
-    /// Throws: std::bad_alloc, or the exception of the function's copy. Then it is not spawned.
-    /// Requires: the call is made in the course of the body or of a function of the scope: there,
-    /// or in an arm, an iteration or a thread that it waits for.
+    /// Functions run in no fixed order. A thread runs the functions that it has spawned itself from
+    /// the youngest on. A spawn by the body or by a spawned function takes some tens of
+    /// nanoseconds. It allocates nothing if the function is small and its spawner has few other
+    /// functions. If an arm of a join or an iteration of a loop, inside of the body or of a
+    /// function, makes the spawn, the spawn allocates and takes a lock.
+    /// Throws: std::bad_alloc, or the exception of the function's copy. Then the function is not
+    /// spawned.
+    /// Requires: the call is made in the course of the body or of a function of the scope: by the
+    /// body or the function itself, or by an arm, an iteration or a thread that it waits for.
     /// Thread safety: several threads may call it at once.
     template <class F>
         requires std::invocable<std::decay_t<F>> ||
@@ -375,7 +384,7 @@ public:
         }
     }
 
-    /// Calls the body, and returns its value when it and all functions have ended. Only
+    /// Calls the body, and returns its value when the body and all functions have ended. Only
     /// fork_scope() calls it.
     template <class Body> value_of<Body> run(Body&& body) {
         if (!begins()) {
@@ -387,8 +396,7 @@ public:
     }
 
 private:
-    // The order of functions that were spawned beside: after all functions that the body has
-    // spawned itself.
+    // The order of the functions beside: after all functions that the body has spawned itself.
     static constexpr std::uint32_t last = (std::numeric_limits<std::uint32_t>::max)();
     static constexpr std::uint32_t order_beside = last - 1;
 
@@ -451,8 +459,8 @@ private:
         return detail::call_arm(arm);
     }
 
-    // Makes a function and gives it to push(function). Memory that has an alignment of its own is
-    // not a cell.
+    // Makes a job in `memory` and passes it to push(). If `own_alignment` is not 0, the memory is
+    // not a cell, and was allocated with that alignment.
     template <class Job, class F, class Push>
     void make(void* memory, std::size_t own_alignment, F&& function, frame* part,
               const Push& push) {
@@ -494,7 +502,7 @@ private:
     // ---- Beside
 
     lane* lane_beside();
-    // Pushes a job that the lane of the calling thread must not get.
+    // Pushes a job that must not lie on the lane of the calling thread.
     // Throws: std::bad_alloc, with nothing changed.
     void push_beside(spawned& j);
     // Runs these jobs, or waits for them, at the end of the body's frame.
@@ -515,8 +523,7 @@ private:
 /// The scope that fork_scope() passes to its body.
 using spawn_scope = basic_spawn_scope<native_platform>;
 
-// Returns the lane of the scope, which is made when it is needed. Returns nullptr if the pool has
-// no lanes.
+// Returns the lane of the scope. The first call makes it. Returns nullptr if the pool has no lanes.
 // Throws: std::bad_alloc.
 template <class Platform> auto basic_spawn_scope<Platform>::lane_beside() -> lane* {
     lock::acquire(lock_);
@@ -599,30 +606,30 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 
 /// Calls body(scope) on the calling thread. The body, and each function that it spawns, may spawn
 /// functions, which run on this thread and on workers that are free. Returns the value of the body
-/// when all have ended. Use it where the number of functions is not known before, or where their
-/// calls do not form a tree of joins; a join costs less.
+/// when the body and all functions have ended. Use it if the number of functions is not known in
+/// advance, or if their calls do not form a tree of joins; a join costs less.
 ///
-/// Functions may run after the body, or the function that has spawned them, has returned. So they
-/// must not refer to its local objects. They may refer to objects declared before the call of
+/// A function may run after its spawner, the body or another function, has returned. So it must not
+/// refer to local objects of its spawner. It may refer to objects declared before the call of
 /// fork_scope().
 ///
-/// Locks: a function runs on a worker that is idle, or where the frame that spawned it has
-/// returned, or on a thread that waits for an arm in the course of which the scope was opened. So a
+/// Locks: a function runs on an idle worker; on the thread of its spawner after the spawner has
+/// returned; or on a thread that waits for an arm in the course of which the scope was opened. So a
 /// lock that is held around a spawn causes no deadlock. A lock that the caller of fork_scope()
-/// holds causes one only if it would in a serial run, in which the functions run when the body has
-/// returned.
+/// holds causes a deadlock only if it would in a serial run, in which the functions run when the
+/// body has returned.
 ///
-/// Memory: a function that its own thread has run leaves its memory to the next one. A function
-/// that another thread has taken leaves it when the body, or the function, that has spawned it
-/// ends. So a body that goes on for ever should open a scope for each round.
+/// Memory: if a function runs on the thread of its spawner, its memory is used again for later
+/// functions. If another thread has taken the function, its memory is released when the spawner
+/// ends. So a body that runs for ever should open a new scope for each round.
 /// Blocks: until all functions have ended. In the body and in the functions, this_task and
 /// scheduler::current() are as in an arm of join().
-/// Throws: the exception of the body. If it did not throw, the exception of the first function, in
-/// the order of the body's spawns, that threw. A function that another function has spawned counts
-/// as a part of it; of several exceptions of one part, any one is thrown. Functions that an arm or
-/// an iteration has spawned have no fixed place in that order. After an exception, all functions
-/// run. stopped_error after a stop, if no function has thrown. Before the body is called, as
-/// join().
+/// Throws: the exception of the body. If the body did not throw, the exception of the first
+/// function, in the order of the spawns of the body, that threw. A function that another function
+/// has spawned counts as a part of that function; of several exceptions of one such part, any one
+/// is thrown. Functions that an arm or an iteration has spawned have no fixed place in that order.
+/// After an exception, all functions still run. stopped_error after a stop, if no function has
+/// thrown. As join(), before the body is called.
 /// Cancellation: after a stop of the options, functions that have not begun are dropped. The
 /// options' grain has no effect. Progress counts functions.
 template <class Body>

@@ -3,14 +3,14 @@
 #define BIDE_PARALLEL_FORK_SCRATCH_HPP
 
 /// \file
-/// Objects that the arms of fork-joins borrow, such as buffers. There is about one for each thread
-/// that takes part. Two arms never have the same object at a time.
+/// Objects that the arms of fork-joins borrow, such as buffers. There is about one object for each
+/// thread that takes part. Two arms never have the same object at the same time.
 //
 // A thread that waits for an arm may run another arm on top of it. So an object cannot belong to a
-// thread: the arm on top would change it under the arm below. Instead, an arm borrows an object,
-// and gets one that no other arm has. The objects lie in shards, each with a lock. A thread uses
-// one shard, and so gets the object that it had last, if no other arm on that thread has it.
-// Threads that share a shard share its objects.
+// thread: the arm on top would change it under the arm below. Instead, an arm borrows an object
+// that no other arm has. The objects lie in shards, each with a lock. A thread uses one shard. So
+// it gets the object that it had last, if no other arm on that thread has that object. Threads that
+// share a shard share its objects.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/integer_cast.hpp>
@@ -35,12 +35,12 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Makes objects when arms need them, and keeps them for other arms. Several loops, one after the
-/// other or at the same time, may use it.
+/// Makes objects when arms need them, and keeps them for other arms. Several loops may use one
+/// fork_scratch, one after the other or at the same time.
 ///
-/// make() returns an object, which need not be movable. It runs on the thread that borrows, with no
-/// lock held. A thread makes at most as many objects as its arms have had at the same time.
-/// Destroys: all objects. Requires: none is borrowed.
+/// make() returns an object, which need not be movable. make() runs on the thread that borrows,
+/// with no lock held. A thread makes at most as many objects as its arms have had at the same time.
+/// Destroys: all objects. Requires: no object is borrowed.
 template <class Make> class fork_scratch {
     struct object {
         explicit object(Make& make) : value(std::invoke(make)) {}
@@ -87,8 +87,8 @@ public:
         }
     }
 
-    /// Lends an object that no other lease has, if possible the one that this thread had last. It
-    /// costs two atomic operations.
+    /// Lends an object that no other lease has, if possible the object that this thread had last. A
+    /// loan costs two atomic operations.
     /// Throws: std::bad_alloc, and what make() throws.
     /// Requires: the lease is destroyed before the fork_scratch.
     /// Thread safety: several threads may call it at once. A lease may be destroyed by any thread.
@@ -98,10 +98,10 @@ public:
         return lease(in, idle != nullptr ? *idle : in.add(*new object(make_)));
     }
 
-    /// Returns a function that calls f(object, arguments...) with an object of its own for each
-    /// call. Give it to any parallel algorithm, for instance as the map of parallel_reduce(). Each
-    /// call costs one borrow(). If the function is small, use parallel_for() with a fork_scratch,
-    /// which borrows once for many elements.
+    /// Returns a function that borrows an object for each call, and calls f(object, arguments...).
+    /// Pass the function to any parallel algorithm, for instance as the map of parallel_reduce().
+    /// Each call costs one borrow(). If the function is small, use parallel_for() with a
+    /// fork_scratch, which borrows once for many elements.
     /// Requires: the fork_scratch outlives the function.
     template <class F> auto with(F f) {
         return [this, of = std::move(f)](auto&&... arguments) -> decltype(auto) {
@@ -111,7 +111,7 @@ public:
     }
 
     /// Calls f(object) for each object that was made, in no order. Use it to combine the objects.
-    /// Requires: none is borrowed meanwhile.
+    /// Requires: no object is borrowed during the call.
     template <class F> void for_each(F f) {
         for (shard& in : shards_) {
             for (object* at = in.newest; at != nullptr; at = at->older) {
@@ -172,9 +172,9 @@ template <class Make> inline constexpr bool is_fork_scratch<fork_scratch<Make>> 
 } // namespace detail
 
 /// Calls body(object, element) for each element of the range, with an object that no other call has
-/// at that time. A part of the loop borrows it once for many elements.
+/// at that time. A part of the loop borrows an object once for many elements.
 /// Blocks, throws, cancellation: as parallel_for() over a range. An exception of make() counts as
-/// thrown by the first call that would have got the object.
+/// an exception of the call of body that needed the object.
 /// Requires: as parallel_for() over a range. body is never copied.
 template <parallel_range Range, class Make, class Body>
     requires std::invocable<Body&, std::invoke_result_t<Make&>&,

@@ -28,9 +28,9 @@ concept takes_differences =
 
 } // namespace detail
 
-/// Writes to consecutive places from `out` on: the first element of the range, then
-/// op(element, the element before it) for each other one. Returns the iterator behind the last
-/// place. The places and the range must not overlap, as with std::execution::par.
+/// Writes to consecutive places from `out` on: the first element of the range, then op(element,
+/// previous element) for each other element. Returns the iterator behind the last place. The places
+/// and the range must not overlap, as with std::execution::par.
 /// Blocks, throws, cancellation: as parallel_for(). After an exception or a stop, some of the
 /// places are written.
 /// Requires: op may be called by several threads at once.

@@ -48,8 +48,8 @@ auto parallel_none_of(const fork_policy& on, It first, End last, Args&&... args)
                                   std::forward<Args>(args)...);
 }
 
-/// Returns true if predicate(projection(element)) is true for all elements of the range.
-/// Otherwise as parallel_find_any(), with an element for which it is false as the match.
+/// Returns true if predicate(projection(element)) is true for all elements of the range. Otherwise
+/// as parallel_find_any(); an element for which it is false counts as the match.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,

@@ -3,13 +3,15 @@
 #define BIDE_PARALLEL_PARALLEL_COLLECT_HPP
 
 /// \file
-/// Makes a vector of a range, in its order: parallel_collect() of a value for each element,
-/// parallel_collect_some() of a value for some elements, parallel_collect_if() of the elements that
-/// match. parallel_group_by() makes a vector of groups, parallel_histogram() one of counts.
+/// Makes a vector from a range. parallel_collect() makes a value for each element,
+/// parallel_collect_some() makes a value for some elements, and parallel_collect_if() keeps the
+/// elements that match, each in the order of the range. parallel_group_by() makes a vector of
+/// groups, parallel_histogram() a vector of counts.
 ///
-/// No value is default-constructed, and no value is written to memory that no vector owns. The
-/// thread at the front appends to the result. A thief appends to a vector of its own, which the
-/// front takes over. At the end, the values of thieves are moved once to the result.
+/// No value is default-constructed, and no value is written to memory that no vector owns. One
+/// thread goes through the range in order and appends to the result (detail/ordered_loop.hpp). A
+/// thief appends to a separate vector. At the end, the values of the thieves' vectors are moved
+/// once to the result.
 ///
 /// The results are the same on any number of workers.
 
@@ -47,7 +49,7 @@ concept gives_optionals =
     std::same_as<mapped_t<F, It>, std::optional<typename mapped_t<F, It>::value_type>>;
 
 // append(it, vector) appends the values of the element at `it`. `Values` is the number of values of
-// each element, or 0 if that is unknown.
+// each element; 0 means that it is unknown.
 template <class T, std::size_t Values, class It, class Append> class collect_front {
 public:
     using part = collect_front;
@@ -220,14 +222,14 @@ concept gives_groups =
 
 } // namespace detail
 
-/// Returns a vector of f(element) for each element of the range, in its order. The values are
-/// moved, and need neither a default constructor nor a copy.
+/// Returns a vector of f(element) for each element, in the order of the range. The values are
+/// moved, and need neither a default constructor nor a copy constructor.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
-/// Throws: of the calls that threw, the exception of the first in the order of the range; the
+/// Throws: of the calls that threw, the exception of the first call in the order of the range. The
 /// values are destroyed. stopped_error after a stop. std::bad_alloc. Otherwise as join().
 /// Requires: f may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
-/// Complexity: n calls of f. Each value is moved at most once more than on one worker.
+/// Complexity: n calls of f. Each value is moved at most once more than by one worker alone.
 template <parallel_range Range, class F>
     requires detail::gives_values<F, std::ranges::iterator_t<Range>>
 auto parallel_collect(const fork_policy& on, Range&& range, F f) {
@@ -238,8 +240,9 @@ auto parallel_collect(const fork_policy& on, Range&& range, F f) {
         [&f](const iterator& it, std::vector<value>& to) { to.push_back(std::invoke(f, *it)); });
 }
 
-/// Returns a vector of the values of f(element), which is a std::optional. Leaves out the elements
-/// for which it has no value. Otherwise as parallel_collect().
+/// Calls f(element), which returns a std::optional, for each element. Returns a vector of the
+/// values. Leaves out the elements for which the std::optional is empty. Otherwise as
+/// parallel_collect().
 template <parallel_range Range, class F>
     requires detail::gives_optionals<F, std::ranges::iterator_t<Range>>
 auto parallel_collect_some(const fork_policy& on, Range&& range, F f) {
@@ -264,11 +267,11 @@ parallel_collect_if(const fork_policy& on, Range&& range, Predicate predicate,
                                      });
 }
 
-/// Counts how many elements have each key. Returns a vector of `bins` counts; key(element) is an
+/// Counts how many elements have each key. Returns a vector of `bins` counts. key(element) is an
 /// integer of [0, bins).
 /// Throws: std::out_of_range for another key. Otherwise as parallel_collect().
-/// Complexity: O(n + bins). Each thief has counts of its own, and takes only parts that have at least
-/// as many elements as there are bins.
+/// Complexity: O(n + bins). Each thief has a separate vector of counts, and takes only parts with
+/// at least `bins` elements.
 template <parallel_range Range, class Key = std::identity>
     requires std::integral<detail::mapped_t<Key, std::ranges::iterator_t<Range>>>
 std::vector<std::size_t> parallel_histogram(const fork_policy& on, Range&& range, std::size_t bins,

@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_PARALLEL_COPY_HPP
 
 /// \file
-/// Copies elements of a range to consecutive places, in their order: parallel_copy() all of them,
-/// parallel_copy_if(), parallel_unique_copy() and parallel_partition_copy() some.
+/// Copies elements of a range to consecutive places, in their order. parallel_copy() copies all
+/// elements; parallel_copy_if(), parallel_unique_copy() and parallel_partition_copy() copy some.
 ///
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
 /// once for each element.
@@ -33,8 +33,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// True if an element can be copied as bytes, and copied in vain: then no branch depends on whether
-// it is kept.
+// True if an element can be copied as bytes. Then each element is copied, even if it is not kept,
+// so that no branch depends on whether it is kept.
 template <class It, class Out>
 concept copies_bytes =
     std::contiguous_iterator<It> && std::contiguous_iterator<Out> &&
@@ -66,8 +66,8 @@ template <class It, class Out> struct kept_output {
             std::copy(from, from + size, to);
             return;
         }
-        // A place is overwritten until an element is kept there. There is no place behind the last
-        // one, so the copy ends with it.
+        // A place is overwritten until an element is kept in it. The place behind the last kept
+        // element may not exist, so the loop ends when the last element is kept.
         std::uint64_t done = 0;
         for (std::uint64_t n = 0; done != count; ++n) {
             to[done] = from[n];
@@ -93,11 +93,11 @@ template <class It, class Out, class Other> struct parted_output {
 
 // Copies the elements that are kept to consecutive places, in their order.
 //
-// The place of an element is known when all elements before it were asked. The thread at the front
-// asks and copies. A thief asks ahead, and keeps the answers, one byte each, and their number for
-// each block. The join adds up the numbers; then all blocks are copied in parallel. So each element
-// is asked once.
-// keeps(it) tells whether the element at `it` is kept.
+// keeps(it) returns true if the element at `it` is kept. It is called once for each element. The
+// place of an element is known when keeps() was called for all elements before it. The thread at
+// the front (detail/ordered_loop.hpp) calls keeps() and copies. A thief calls keeps() for its part,
+// and stores the answers, one byte each, and the number of kept elements of each block. The join
+// adds up these numbers. Then all blocks are copied in parallel.
 template <class It, class Keeps, class Output> class pack_front {
     // How many elements are asked before they are copied.
     static constexpr std::uint64_t batch = 1'024;
@@ -218,8 +218,8 @@ private:
 #endif
     }
 
-    // Asks `size` elements from `at` on, in order, and sets how many were asked and are kept.
-    // Returns what a call threw.
+    // Calls keeps() for `size` elements from `at` on, in order. Sets how many calls were made and
+    // how many elements are kept. Returns the exception of a call that threw.
     std::exception_ptr ask(std::uint64_t at, std::uint64_t size, unsigned char* is_kept,
                            block& result) {
         std::uint64_t asked = 0;
@@ -284,9 +284,8 @@ Out copy_if(const On& on, const elements<It>& in, const Out& out, Predicate& pre
 
 } // namespace detail
 
-/// Copies the elements of the range to consecutive places from `out` on, and returns the iterator
-/// behind the last of these places, which must not overlap the range.
-/// Otherwise as
+/// Copies the elements of the range to consecutive places from `out` on. Returns the iterator
+/// behind the last of these places. The places must not overlap the range. Otherwise as
 /// parallel_transform().
 template <parallel_range Range, class Out>
     requires parallel_output<Out, std::ranges::range_reference_t<Range>>
@@ -311,8 +310,8 @@ auto parallel_copy(const fork_policy& on, It first, End last, Args&&... args) {
 /// the range must not overlap; no place behind the last one is written.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: what the first call in the order of the range threw; the elements before it are copied.
-/// stopped_error after a stop. Otherwise as join(). If a copy throws, some calls of the predicate
-/// behind it may have been made.
+/// stopped_error after a stop. Otherwise as join(). If a copy throws, the predicate may have been
+/// called for some elements behind it.
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 /// Complexity: n calls of the predicate. Up to n bytes of memory.
@@ -333,7 +332,7 @@ auto parallel_copy_if(const fork_policy& on, It first, End last, Args&&... args)
 
 /// Copies the first of each group of neighbours that are equal by equal(projection(a),
 /// projection(b)). Otherwise as parallel_copy_if().
-/// Requires: equal is an equivalence relation: neighbours of the range are compared.
+/// Requires: equal is an equivalence relation, because neighbours of the range are compared.
 template <parallel_range Range, class Out, class Equal = std::ranges::equal_to,
           class Projection = std::identity>
     requires detail::compares_in<Equal, std::ranges::iterator_t<Range>, Projection> &&

@@ -3,11 +3,11 @@
 #define BIDE_PARALLEL_PARALLEL_FIND_HPP
 
 /// \file
-/// Searches that end as soon as the answer is known: parallel_find_if() gives the first match in
-/// the order of the range, parallel_find_any() the first in time.
+/// Searches that end as soon as the result is known. parallel_find_if() returns the first match in
+/// the order of the range, parallel_find_any() returns any match.
 ///
-/// A match ends the loop for all elements behind it, and no part that is left out is divided. So a
-/// search costs little more than what a serial one looks at, times the threads that take part.
+/// A match ends the loop for all elements behind it. Parts behind it are neither searched nor
+/// divided. So each thread examines few more elements than a serial search does.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -52,9 +52,9 @@ template <class T> const T* find_number(const T* first, const T* const last, T v
     return first;
 }
 
-// Returns how many elements are before the first match. std::find_if looks at several elements in one
-// step of its loop. It refuses iterators whose difference is wider than all integers, such as those of
-// std::views::iota over 64 bits.
+// Returns how many elements are before the first match. std::find_if is used if possible, because
+// it examines several elements in one step of its loop. It refuses iterators whose difference type
+// is wider than all integers, such as those of std::views::iota over 64 bits.
 template <class It, class Matches>
 std::uint64_t find_serially(const It& begin, const It& end, Matches matches) {
     if constexpr (std::contiguous_iterator<It>) {
@@ -144,12 +144,13 @@ template <class It, class Projection, class T> auto equals(const T& value) {
 } // namespace detail
 
 /// Returns an iterator to the first element for which predicate(projection(element)) is true, or
-/// the end of the range. Calls behind a match are left out as soon as it is known; all calls before
-/// it are made. If several threads search, some calls behind it are made, too.
+/// the end of the range. Calls for elements behind a match are left out as soon as the match is
+/// known. All calls for elements before it are made. If several threads search, some calls for
+/// elements behind the match are made, too.
 /// Blocks: until the match is known. Meanwhile the caller searches parts of the range.
 /// Throws: the exception of the first call, in the order of the range, that threw, unless a match
-/// precedes it. stopped_error if a stop left out an element that could be the result. Otherwise as
-/// join().
+/// comes before it. stopped_error if a stop left out an element that could be the result. Otherwise
+/// as join().
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
@@ -187,8 +188,8 @@ auto parallel_find(const fork_policy& on, It first, End last, Args&&... args) {
 }
 
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
-/// If there are several, returns any of them: as soon as one is known, no thread begins another part
-/// of the range but the first one.
+/// If there are several such elements, returns any of them. When one of them is known, no thread
+/// begins another part of the range.
 /// Throws: if no match was found, the exception of the first call, in the order of the range, that
 /// threw, or stopped_error after a stop. Otherwise as parallel_find_if().
 template <parallel_range Range, class Predicate, class Projection = std::identity>

@@ -4,7 +4,13 @@
 
 /// \file
 /// Loops that run their iterations in parallel: over indices, over the elements of a range, and
-/// over chunks of either. detail/parallel_loop.hpp tells how a loop divides itself.
+/// over chunks of either. detail/parallel_loop.hpp explains how a loop divides itself.
+///
+/// \code
+/// bide::scheduler workers;
+/// bide::parallel_for(workers, 0, n, [&](int i) { squares[i] = i * i; });
+/// bide::parallel_for(workers, names, [](std::string& name) { trim(name); });
+/// \endcode
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/elements.hpp>
@@ -23,8 +29,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Consecutive elements of a range: what parallel_for_chunks() gives to its body. It is a range
-/// that borrows the elements. If they are contiguous, it converts to a std::span.
+/// Consecutive elements of a range. parallel_for_chunks() passes it to its body. It is a range that
+/// borrows the elements. If they are contiguous, it converts to a std::span.
 template <std::random_access_iterator It> class parallel_chunk {
 public:
     /// The number of an element within the chunk.
@@ -71,8 +77,8 @@ void for_indices(const On& on, First first, Last last, Body& body) {
 /// workers. The type of i is std::common_type_t<First, Last>. The bounds are compared as
 /// numbers; if first >= last, the function does nothing. The return value of body is ignored.
 /// Blocks: until all calls have ended. Meanwhile the caller runs parts of the loop.
-/// Throws: of the calls that threw, the exception of the call with the lowest index. All calls with
-/// lower indices have run then, unless there was a stop. Calls with higher indices may have run.
+/// Throws: of the calls that threw, the exception of the call with the lowest index. If there was
+/// no stop, all calls with lower indices have run. Calls with higher indices may have run.
 /// stopped_error after a stop. std::invalid_argument if the first index is negative and the type of
 /// the index is unsigned. Otherwise as join().
 /// Requires: body may be called by several threads at once. If it is trivially copyable, has at
@@ -85,9 +91,9 @@ void parallel_for(const fork_policy& on, First first, Last last, Body&& body) {
 }
 
 /// Calls body(element) for each element of the range, in any order, on the calling thread and on
-/// idle workers. body gets what the iterator's operator* returns, so it may change the elements of a
-/// range that is not const; its return value is ignored. To loop over every third index, or over
-/// several ranges at once, give a view.
+/// idle workers. The argument of body is the result of the iterator's operator*, so body may change
+/// the elements of a range that is not const. The return value of body is ignored. To loop over
+/// every third index, or over several ranges at once, pass a view.
 /// Blocks, throws, cancellation: as above; the number of an element is its index.
 /// Requires: body may be called by several threads at once, for different elements. If it is
 /// trivially copyable, has at most 64 bytes and can be called as const, it is called through
@@ -112,12 +118,12 @@ void parallel_for(const fork_policy& on, It first, End last, Body&& body) {
     bide::parallel_for(on, detail::elements_of(std::move(first), last), std::forward<Body>(body));
 }
 
-/// Calls body(chunk) for parallel_chunks that together are the range, in any order. The loop decides
-/// how many elements a chunk has, as far as options.grain allows. Use it where an iteration needs
-/// something that is costly to make, such as a buffer, or where a body over many elements is faster
-/// than many calls.
+/// Calls body(chunk) for parallel_chunks that together are the range, in any order. The loop
+/// decides how many elements a chunk has, at least options.grain. Use it if an iteration needs an
+/// object that is costly to make, such as a buffer, or if one call for many elements is faster than
+/// many calls.
 /// Blocks, throws, cancellation: as parallel_for(); a stop and an exception take effect between
-/// chunks. Progress counts the elements of a chunk when it has ended.
+/// chunks. Progress counts the elements of a chunk when the chunk has ended.
 template <parallel_range Range, class Body>
     requires std::invocable<Body&, parallel_chunk<std::ranges::iterator_t<Range>>>
 void parallel_for_chunks(const fork_policy& on, Range&& range, Body&& body) {

@@ -3,10 +3,10 @@
 #define BIDE_PARALLEL_PARALLEL_MERGE_HPP
 
 /// \file
-/// Merges two sorted ranges: parallel_merge() into a third place, parallel_inplace_merge() within a
-/// range. The loop of parallel_merge() runs over the places that are written. A part finds by a
-/// binary search which elements of both ranges belong there. So its work does not depend on how the
-/// ranges interleave.
+/// Merges two sorted ranges: parallel_merge() into a third range, parallel_inplace_merge() within a
+/// range. The loop of parallel_merge() runs over the places that are written. By a binary search,
+/// each part of the loop finds which elements of both ranges belong to its places. So the work of a
+/// part does not depend on how the ranges interleave.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -30,8 +30,9 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Returns how many of the first n elements of the merged sequence come from the left range. Of equal
-// elements, the left ones come first. comes_first(r, l): the right element comes before the left one.
+// Returns how many of the first n elements of the merged sequence come from the left range. Of
+// equal elements, the left ones come first. comes_first(r, l) returns true if the right element `r`
+// comes before the left element `l`.
 template <class Left, class Right, class ComesFirst>
 std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>& right,
                               std::uint64_t n, const ComesFirst& comes_first) {
@@ -39,8 +40,8 @@ std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>&
     std::uint64_t high = lesser_of(n, left.size);
     while (low != high) {
         const std::uint64_t middle = low + (high - low) / 2;
-        // The element at `middle` is among the first n unless the right one at n - middle - 1 comes
-        // first.
+        // The left element at `middle` is among the first n, unless the right element at n - middle
+        // - 1 comes before it.
         if (comes_first(*right.at(n - middle - 1), *left.at(middle))) {
             high = middle;
         } else {
@@ -115,14 +116,15 @@ void inplace_merge(const On& on, const elements<It>& all, std::uint64_t size, Co
 } // namespace detail
 
 /// Merges the sorted ranges `left` and `right` by copying their elements to consecutive places from
-/// `out` on, in order. Of equal elements, those of `left` come first, and those of one range keep
-/// their order. Returns the iterator behind the last place. The places must not overlap the ranges.
-/// The ranges are compared by less(project_right(r), project_left(l)).
+/// `out` on, in order. Of equal elements, those of `left` come first, and elements of one range
+/// keep their order. Returns the iterator behind the last place. The places must not overlap the
+/// ranges. The ranges are compared by less(project_right(r), project_left(l)).
 /// Blocks: until all places are written. Meanwhile the caller writes parts of them.
-/// Throws: the exception of a comparison or a copy; if several parts throw, that of the first part.
-/// After an exception or a stop, some of the places are written. Otherwise as parallel_for().
-/// Requires: each range is sorted by less; otherwise each place gets some element of the ranges.
-/// less and the projections may be called by several threads at once.
+/// Throws: the exception of a comparison or a copy. If several parts of the loop throw, the
+/// exception of the first part. After an exception or a stop, some of the places are written.
+/// Otherwise as parallel_for().
+/// Requires: each range is sorted by less; otherwise each place gets an arbitrary element of the
+/// ranges. less and the projections may be called by several threads at once.
 /// Cancellation: see fork_options::stop. options.progress counts the places that are written.
 template <parallel_range Left, parallel_range Right, class Out, class Compare = std::ranges::less,
           class ProjectLeft = std::identity, class ProjectRight = std::identity>
@@ -163,12 +165,12 @@ auto parallel_merge(const fork_policy& on, Left left, LeftEnd left_end, Right ri
                                 detail::elements_of(right, right_end), std::forward<Args>(args)...);
 }
 
-/// Merges the sorted parts before and from `middle` of a range by less(projection(a),
-/// projection(b)). Allocates a buffer for as many elements. Of equal elements, those of the first
-/// part come first, and those of one part keep their order.
+/// Merges two sorted parts of a range, the part before `middle` and the part from `middle` on, by
+/// less(projection(a), projection(b)). Allocates a buffer for as many elements as the range has. Of
+/// equal elements, those of the first part come first, and those of one part keep their order.
 /// Blocks, requires: as parallel_stable_sort().
 /// Throws: as parallel_stable_sort(). If there is no memory for the buffer, throws std::bad_alloc
-/// with nothing changed, where std::inplace_merge works without a buffer.
+/// with nothing changed; std::inplace_merge would work without a buffer.
 /// Cancellation: as parallel_stable_sort().
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>

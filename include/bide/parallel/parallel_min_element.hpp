@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_PARALLEL_MIN_ELEMENT_HPP
 
 /// \file
-/// Which element is the least or the greatest: parallel_min_element(), parallel_max_element(). The
-/// result does not depend on how the range is divided, so they are loops.
+/// Finds the least or the greatest element: parallel_min_element(), parallel_max_element(). The
+/// result does not depend on how the range is divided, so they are parallel loops.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -33,9 +33,9 @@ concept plain_greater =
     std::is_same_v<Compare, std::ranges::greater> || std::is_same_v<Compare, std::greater<>> ||
     std::is_same_v<Compare, std::greater<T>>;
 
-// Returns the first number for which no other one has is_better(other, number). If there is none,
-// because numbers are unordered, returns any of them. Compares block by block in several columns,
-// and then searches the block of the best number.
+// Returns an iterator to the first number for which is_better(other, number) is false for all other
+// numbers. If there is no such number, because numbers are unordered, returns any iterator.
+// Compares block by block in several columns, and then searches the block of the best number.
 // Requires: first != last.
 template <class T, class IsBetter>
 const T* best_number(const T* const first, const T* const last, IsBetter is_better) {
@@ -120,8 +120,8 @@ It best_element(const fork_policy& on, const elements<It>& all, Compare& less,
 
 } // namespace detail
 
-/// Returns an iterator to the first of the least elements by less(projection(a), projection(b)), or
-/// the end of an empty range.
+/// Returns an iterator to the first of the least elements by less(projection(a), projection(b)). If
+/// the range is empty, returns its end.
 /// Blocks, throws, cancellation: as parallel_for().
 /// Requires: less is a strict weak order; otherwise the result is any element. less and projection
 /// may be called by several threads at once.
@@ -140,8 +140,8 @@ auto parallel_min_element(const fork_policy& on, It first, End last, Args&&... a
                                       std::forward<Args>(args)...);
 }
 
-/// Returns an iterator to the first of the greatest elements by less(projection(a),
-/// projection(b)), or the end of an empty range. Otherwise as parallel_min_element().
+/// Returns an iterator to the first of the greatest elements by less(projection(a), projection(b)).
+/// If the range is empty, returns its end. Otherwise as parallel_min_element().
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires detail::compares_in<Compare, std::ranges::iterator_t<Range>, Projection>
 std::ranges::borrowed_iterator_t<Range> parallel_max_element(const fork_policy& on, Range&& range,

@@ -4,7 +4,8 @@
 
 /// \file
 /// Sorts a part of a range: parallel_nth_element() finds the element that a sort would put at one
-/// place, parallel_partial_sort() sorts the least elements. Neither is ever quadratic.
+/// place, parallel_partial_sort() sorts the least elements. Neither takes quadratic time for any
+/// input.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/elements.hpp>
@@ -31,8 +32,7 @@ namespace detail {
 // every input takes O(n log n) at most.
 //
 // Moves to `nth` the element that a sort would put there. No element before it is greater, and no
-// element behind it is less. The state's iterations are the elements; those that need not be looked
-// at again are counted.
+// element behind it is less. `state` counts the elements that are in their final part.
 // Requires: begin <= nth < end.
 template <class Forker, class It, class Compare, class State>
 void select(const Forker& forks, It begin, It nth, It end, Compare& less, State& state) {
@@ -122,13 +122,13 @@ void partial_sort(const On& on, const elements<It>& all, std::uint64_t sorted, C
 
 } // namespace detail
 
-/// Moves to `nth` the element that a sort of the range by less(projection(a), projection(b))
-/// would put there. Then no element before it is greater, and no element behind it is less. If nth
-/// is the end, does nothing. The order of the other elements depends on the range and nth alone,
-/// not on the number of workers.
+/// Moves to `nth` the element that a sort of the range by less(projection(a), projection(b)) would
+/// put there. Then no element before it is greater, and no element behind it is less. If nth is the
+/// end, does nothing. The order of the other elements depends only on the range and nth, and not on
+/// the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
-/// Cancellation: as parallel_sort(). options.progress counts the elements that need not be looked at
-/// again.
+/// Cancellation: as parallel_sort(). options.progress counts the elements that the algorithm need
+/// not examine again.
 /// Complexity: O(n) comparisons for random elements, and O(n log n) in the worst case.
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
@@ -149,12 +149,12 @@ void parallel_nth_element(const fork_policy& on, It first, It nth, End last, Com
                                std::move(less), std::move(projection));
 }
 
-/// Moves the least elements of the range by less(projection(a), projection(b)) to the places
-/// before `middle`, and sorts them. The other elements end up behind them. Equal elements end up in
-/// any order. The order depends on the range and middle alone, not on the number of workers.
+/// Moves the least elements of the range by less(projection(a), projection(b)) to the places before
+/// `middle`, and sorts them. The other elements end up behind them. Equal elements end up in any
+/// order. The order depends only on the range and middle, and not on the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
-/// Cancellation: as parallel_sort(). options.progress counts the elements that are on the right side
-/// of `middle`, and then those whose place before it is final.
+/// Cancellation: as parallel_sort(). options.progress counts the elements that are known to be on
+/// the correct side of `middle`, and then the elements before `middle` whose place is final.
 /// Complexity: O(n + m log m) comparisons for random elements, where m elements are sorted, and
 /// O(n log n) in the worst case.
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>

@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_PARALLEL_PARTITION_HPP
 
 /// \file
-/// Moves the elements that match before the unmatched ones: parallel_partition() by swaps,
-/// parallel_stable_partition() in their order.
+/// Moves the elements that match before the unmatched ones. parallel_partition() swaps elements,
+/// parallel_stable_partition() keeps their order.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/elements.hpp>
@@ -65,9 +65,9 @@ It partition(const On& on, const elements<It>& all, Predicate& predicate, Projec
     return all.first + static_cast<std::iter_difference_t<It>>(middle - begin);
 }
 
-// Moves the matching elements of a part before the unmatched ones. Unmatched elements wait in vectors
-// until all elements were asked. If a call throws, or there is no memory for them, they are put back
-// as they stand.
+// Moves the matching elements of a part before the unmatched ones. Unmatched elements are kept in
+// vectors until the predicate was called for all elements. If a call throws, or if there is no
+// memory for the vectors, the unmatched elements are put back in any order.
 template <class It, class Keeps> class partition_front {
     using value = std::iter_value_t<It>;
 
@@ -157,19 +157,19 @@ It stable_partition(const On& on, const elements<It>& in, Predicate& predicate,
 
 /// Moves the elements for which predicate(projection(element)) is true before the unmatched
 /// elements. Returns an iterator to the first unmatched element. The order within both groups
-/// depends on the range and the grain alone, not on the number of workers.
+/// depends only on the range and the grain, and not on the number of workers.
 /// parallel_stable_partition() keeps the order.
-/// Blocks: until all calls have ended. Meanwhile the caller makes some of them. A range of less than
-/// 8,192 elements, or twice the grain, is partitioned by the calling thread alone.
-/// Throws: what a call of the predicate threw; if several threw, the exception of the first part of
-/// the range with one. The range then has the same elements as before, in some order. If a move or a
-/// swap throws, all elements are alive, but their values are unspecified. stopped_error after a stop.
-/// Otherwise as join().
+/// Blocks: until all calls have ended. Meanwhile the caller makes some of them. If the range has
+/// less than 8,192 elements, or less than twice the grain, the calling thread partitions it alone.
+/// Throws: what a call of the predicate threw. If several calls threw, the exception of the first
+/// part of the range in which a call threw. The range then has the same elements as before, in some
+/// order. If a move or a swap throws, all elements are alive, but their values are unspecified.
+/// stopped_error after a stop. Otherwise as join().
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: a stop takes effect between parts. If it leaves out a part, throws stopped_error,
 /// and the range has the same elements as before, in some order. options.grain is the least number
-/// of elements of a part; there are at most 64 parts. options.progress counts the elements that were
-/// asked.
+/// of elements of a part; there are at most 64 parts. options.progress counts the calls of the
+/// predicate.
 /// Complexity: n calls of the predicate, and at most n swaps. It allocates no memory.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires std::permutable<std::ranges::iterator_t<Range>> &&
@@ -190,7 +190,7 @@ auto parallel_partition(const fork_policy& on, It first, End last, Args&&... arg
 /// Moves the elements for which predicate(projection(element)) is true before the unmatched
 /// elements. Within both groups, elements keep their order. Returns an iterator to the first
 /// unmatched element. Allocates memory for the unmatched elements.
-/// Throws: as parallel_partition(), and std::bad_alloc if there is no memory. Unless a move has
+/// Throws: as parallel_partition(), and std::bad_alloc if there is no memory. If no move has
 /// thrown, each element is still in the range.
 /// Blocks, requires, cancellation: as parallel_partition().
 template <parallel_range Range, class Predicate, class Projection = std::identity>

@@ -4,7 +4,7 @@
 
 /// \file
 /// Takes the items of a source through stages. A parallel stage runs for several items at the same
-/// time, a serial stage for one item after the other. detail/pipeline.hpp tells how.
+/// time, a serial stage for one item after the other. detail/pipeline.hpp explains how.
 ///
 /// \code
 /// bide::scheduler workers;
@@ -49,9 +49,9 @@ template <class F>
 concept item_generator =
     std::invocable<F&> && optional_item<std::remove_cvref_t<std::invoke_result_t<F&>>>;
 
-// Elements of a forward range stay valid when the iterator moves on, so they are passed as what
-// operator* returns: by reference if that is an lvalue reference. An element of a single-pass range
-// is gone then, so its value is taken.
+// Elements of a forward range stay valid when the iterator moves on. So the result of operator* is
+// passed on as it is, for example as an lvalue reference. An element of a single-pass range does
+// not stay valid, so its value is taken.
 template <class It> struct pipeline_element {
     using type = std::iter_value_t<It>;
 };
@@ -97,8 +97,8 @@ public:
     }
 
 private:
-    // The iterator moves on only before the next read: ++ may block, and the item is valid until
-    // then at least.
+    // The iterator moves on only before the next read, because ++ may block, and because the item
+    // must be valid until then.
     void step() {
         if (std::exchange(has_read_, false)) {
             ++at_;
@@ -151,8 +151,8 @@ template <class Source> auto source_of(Source& source) {
 
 } // namespace detail
 
-/// A stage of a pipeline: a function, and how its calls may overlap. Made by parallel_stage(),
-/// serial_stage() and serial_unordered_stage().
+/// A stage of a pipeline: a function, and the order of its calls. parallel_stage(), serial_stage()
+/// and serial_unordered_stage() make stages.
 template <detail::stage_order Order, class F> class pipeline_stage {
 public:
     /// How its calls may overlap.
@@ -174,13 +174,13 @@ template <class F> auto parallel_stage(F&& f) {
 }
 
 /// Makes a stage that is called for one item after the other, in the order of the source. Calls may
-/// come from different threads; each sees what the one before wrote.
+/// come from different threads; each call sees what the previous call wrote.
 template <class F> auto serial_stage(F&& f) {
     return pipeline_stage<detail::stage_order::serial, std::decay_t<F>>(std::forward<F>(f));
 }
 
-/// Makes a stage that is called for one item after the other, in the order of their arrival.
-/// Calls may come from different threads; each sees what the one before wrote.
+/// Makes a stage that is called for one item after the other, in the order in which the items
+/// arrive. Calls may come from different threads; each call sees what the previous call wrote.
 template <class F> auto serial_unordered_stage(F&& f) {
     return pipeline_stage<detail::stage_order::serial_unordered, std::decay_t<F>>(
         std::forward<F>(f));
@@ -195,8 +195,8 @@ inline constexpr bool is_stage<pipeline_stage<Order, F>> = true;
 template <class T>
 concept pipeline_stage_type = is_stage<std::remove_cvref_t<T>>;
 
-// True if each stage can be called with what the one before returns. A serial stage may have to
-// move an item to its queue.
+// True if each stage can be called with the result of the previous stage, and if the items of
+// serial stages can be moved to their queues.
 template <class Item, class... Stages> inline constexpr bool stages_fit = true;
 template <class Item, class Stage, class... Rest>
     requires(!std::invocable<stage_function<Stage>, Item &&> ||
@@ -233,35 +233,37 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 } // namespace detail
 
 /// Takes each item of the source through all stages, on the calling thread and on idle workers. At
-/// most `tokens` items are in flight at a time, and each serial stage has room for as many. That
-/// bounds the memory of a pipeline.
+/// most `tokens` items are in flight at a time, and each serial stage has room for `tokens` items.
+/// That bounds the memory of a pipeline.
 ///
-/// The source is any input range, also a std::list, a filtered view, or a range of
-/// std::istream_iterator. Or it is a function that returns a std::optional, and std::nullopt at the
-/// end. One thread at a time reads it. Stages get the elements of a forward range as the iterator's
-/// operator* returns them, and the values of a single-pass range.
+/// The source is any input range, such as a std::list, a filtered view, or a range of
+/// std::istream_iterator. It may also be a function that returns a std::optional, which is empty at
+/// the end. One thread at a time reads the source. For a forward range, stages get the results of
+/// the iterator's operator*. For a single-pass range, they get values.
 ///
-/// Each stage is called with the result of the one before: with an lvalue reference, or with a
+/// Each stage is called with the result of the previous one: with an lvalue reference, or with a
 /// value that it may move from. The result of the last stage is ignored. Items need not be copyable
 /// or default-constructible. Only the items of a serial stage must be movable. No item costs an
 /// allocation.
 ///
 /// Blocks: until all items have ended. Meanwhile the caller runs stages.
-/// Throws: the exception of a serial run: that of the first item, in the order of the source, for
-/// which the source or a stage threw. All items before it have gone through all stages then, and
-/// later items through none or some. stopped_error after a stop. std::invalid_argument if `tokens`
-/// is 0. std::bad_alloc. Otherwise as join(). All calls have ended then, and each item is
-/// destroyed.
-/// Requires: no stage waits for a later item, unless workers are free to take that item so far.
+/// Throws: the exception that a serial run would throw: that of the first item, in the order of the
+/// source, for which the source or a stage threw. All items before that item have gone through all
+/// stages, and later items through none or some. stopped_error after a stop. std::invalid_argument
+/// if `tokens` is 0. std::bad_alloc. Otherwise as join(). Before it throws, all calls have ended
+/// and each item is destroyed.
+/// Requires: a stage waits for a later item only if free workers can take that item to the awaited
+/// point.
 /// Cancellation: see fork_options::stop. After a stop, no further item is read, and all items that
-/// were read go through all stages. If the source has ended by then, the stop has no effect.
+/// were read go through all stages. If the source has ended before the stop, the stop has no
+/// effect.
 ///
-/// options.progress counts the items that have ended. Its total is the size of the source, or, if
-/// that is not known, the number of items that were read. options.grain has no effect.
+/// options.progress counts the items that have ended. Its total is the size of the source. If that
+/// size is not known, the total is the number of items that were read. options.grain has no effect.
 ///
-/// A worker that takes part in the pipeline does so until its end. While there is nothing to do, its
-/// thread sleeps, and another thread may run the worker. If the tasks of the scheduler must not wait
-/// until the end, use a separate scheduler for the pipeline.
+/// A worker that takes part in the pipeline does so until the end of the pipeline. While there is
+/// no work, its thread sleeps, and another thread may run the worker. If the tasks of the scheduler
+/// must not wait that long, use a separate scheduler for the pipeline.
 template <class Source, detail::pipeline_stage_type... Stages>
     requires detail::pipeline_source<Source> && (sizeof...(Stages) != 0)
 void parallel_pipeline(const fork_policy& on, std::size_t tokens, Source&& source,

@@ -35,8 +35,9 @@ concept radix_number = (std::integral<T> && sizeof(T) <= 8) ||
                        (std::floating_point<T> && std::numeric_limits<T>::is_iec559 &&
                         (sizeof(T) == sizeof(std::uint32_t) || sizeof(T) == sizeof(std::uint64_t)));
 
-// Returns an unsigned number, so that these numbers have the order of the keys. Negative integers
-// get the sign bit inverted, negative floating-point numbers all bits.
+// Converts a number to an unsigned number, so that the order stays the same. The sign bit of
+// integers and of non-negative floating-point numbers is inverted. All bits of negative
+// floating-point numbers are inverted.
 template <radix_number T> constexpr auto radix_key(T number) noexcept {
     if constexpr (std::is_same_v<T, bool>) {
         return static_cast<unsigned char>(number ? 1 : 0);
@@ -54,14 +55,15 @@ template <radix_number T> constexpr auto radix_key(T number) noexcept {
     }
 }
 
-// A stable radix sort from the highest digit on, by way of a buffer of the same size. A part whose
-// keys differ is divided into up to 256 buckets by the highest bits in which they differ, and each
-// bucket is a part. Parts of few elements are sorted by comparisons of their keys.
+// A stable radix sort from the highest digit on, with a buffer of the same size. If the keys of a
+// part differ, the part is divided into up to 256 buckets by the highest bits in which its keys
+// differ. Each bucket is then a part. Parts of few elements are sorted by comparisons of their
+// keys.
 //
-// Each element is in the range or in the buffer, as in merge_sort. A step first notes the digit
-// of each element, and then moves all elements of the part to the other place. So the projection is
-// called before anything is moved, and elements end up within the part even if the projection returns
-// another key each time.
+// Each element is in the range or in the buffer, as in merge_sort. A step first stores the digit of
+// each element, and then moves all elements of the part from the range to the buffer or back. So
+// the projection is called before any element is moved. Even if the projection returns another key
+// each time, the elements stay within the part.
 //
 // `Key` is called as key(element), and returns an unsigned number.
 template <class Forker, class It, class Key> class radix_sort {
@@ -310,10 +312,10 @@ concept radix_projection = std::regular_invocable<Projection&, std::iter_referen
                            std::regular_invocable<Projection&, std::iter_value_t<It>&> &&
                            detail::radix_number<detail::mapped_t<Projection, It>>;
 
-/// Sorts the range by the numbers projection(element), the least one first:
-/// `parallel_radix_sort(s, orders, &order::number)`. Equal numbers keep their order, so the result
-/// is the same on any number of workers. Before anything is changed, allocates a buffer for as many
-/// elements, and about one byte more for each element.
+/// Sorts the range by the numbers projection(element), the least one first: `parallel_radix_sort(s,
+/// orders, &order::number)`. Equal numbers keep their order, so the result is the same on any
+/// number of workers. Before it changes anything, it allocates a buffer for as many elements, and
+/// about one byte more for each element.
 ///
 /// Floating-point numbers have the total order of IEEE 754: NaN with the sign bit set, numbers from
 /// -infinity to -0.0, then from +0.0 to +infinity, and NaN without the sign bit. So -0.0 comes

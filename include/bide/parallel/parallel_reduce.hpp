@@ -2,7 +2,7 @@
 #ifndef BIDE_PARALLEL_PARALLEL_REDUCE_HPP
 #define BIDE_PARALLEL_PARALLEL_REDUCE_HPP
 
-// A reduction. Its result does not depend on which thread computes what.
+// A reduction. Its result does not depend on the number of threads.
 //
 // The range is divided into a tree. A range of n indices is halved as long as both halves have at
 // least `grain` indices. If n is odd, the second half gets one index more. Halves are combined in
@@ -39,8 +39,9 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 // True if a T can be constructed from a From and, if T is a number, represents each of its values.
-// A conversion that list-initialisation rejects as narrowing is rejected, except from integers that
-// a floating-point type represents exactly. If T is a class, its constructors decide.
+// Conversions that list-initialisation rejects as narrowing are rejected, with one exception: a
+// conversion from an integer type to a floating-point type is allowed if it is exact for all
+// values. If T is a class, its constructors decide.
 template <class From, class T>
 concept reduces_to =
     std::constructible_from<T, From> &&
@@ -98,8 +99,9 @@ private:
     static constexpr std::uint64_t most_brief = 1 << 18;
     static constexpr std::size_t most_levels = 9; // of a tree of so many without a grain
 
-    // The part of the tree that was reduced in one piece, from the left: of each node above its end, by
-    // level, the left half, if that is complete.
+    // The part of the tree that one thread has reduced from the left. For each node on the path
+    // from the root to the end of that part, it has the result of the left half, if that half is
+    // complete.
     struct begun_part {
         std::uint64_t done = 0;   // iterations
         std::uint64_t budget = 0; // iterations that are still to be done now
@@ -222,8 +224,8 @@ concept sums_integers =
     (std::same_as<std::remove_cv_t<Combine>, std::plus<>> ||
      std::same_as<std::remove_cv_t<Combine>, std::plus<T>>);
 
-// Returns the sum of map(i). Such a sum needs no tree, so it is a loop, which decides how large its
-// leaves are.
+// Returns the sum of map(i). Such a sum needs no tree, so it is a parallel loop, which decides how
+// large its leaves are.
 template <class T, class On, class Index, class Map>
 T sum(const On& on, loop_range<Index> all, Map& map) {
     native_platform::atomic<std::uint64_t> sum{0};
@@ -267,13 +269,13 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
 
 /// Returns combine(... combine(identity, map(first)) ..., map(last - 1)), grouped as the head of
 /// this file describes. For an empty range, returns the identity. Otherwise the identity is
-/// combined once, on the left. The indices are those of parallel_for(). combine is called with two
-/// rvalues of T, the left one first, and need not be commutative. T is move-constructed and
+/// combined once, on the left. The indices are as for parallel_for(). combine is called with two
+/// rvalues of T, the left operand first. It need not be commutative. T is move-constructed and
 /// move-assigned, never copied, and needs no default constructor. The values of map and combine are
 /// converted to T without loss: if they are numbers, T represents each value of their type.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
-/// Throws: of the calls of map and combine that threw, the exception of the first in index order.
-/// stopped_error after a stop. std::invalid_argument as parallel_for(). Otherwise as join().
+/// Throws: of the calls of map and combine that threw, the exception of the first call in index
+/// order. stopped_error after a stop. std::invalid_argument as parallel_for(). Otherwise as join().
 /// Requires: map and combine may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 template <class First, class Last, class T, class Map, class Combine>
@@ -300,8 +302,8 @@ T parallel_reduce(const fork_policy& on, Range&& range, T identity, Combine&& co
     return bide::parallel_reduce(on, range, std::move(identity), std::identity(), combine);
 }
 
-/// Reduces the elements of [first, last), as std::transform_reduce() but for the order of the
-/// callables, or the elements themselves.
+/// Reduces the elements of [first, last), or the results of a map. The callables are in another
+/// order than those of std::transform_reduce(): the map comes before the combination.
 template <class It, detail::parallel_end<It> End, class T, class... Callables>
 T parallel_reduce(const fork_policy& on, It first, End last, T identity, Callables&&... callables) {
     return bide::parallel_reduce(on, detail::elements_of(std::move(first), last),

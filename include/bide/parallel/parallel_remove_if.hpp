@@ -3,12 +3,12 @@
 #define BIDE_PARALLEL_PARALLEL_REMOVE_IF_HPP
 
 /// \file
-/// Removes elements: parallel_remove_if() those that match, parallel_unique() equal neighbours. The
-/// remaining elements are moved to the beginning of their range, in their order.
+/// Removes elements. parallel_remove_if() removes those that match, parallel_unique() removes equal
+/// neighbours. The remaining elements are moved to the beginning of the range, in their order.
 ///
 /// The results are those of std's algorithms, on any number of workers. The predicate is called
-/// once for each element. Besides the thread at the front, each thief that took a part around an
-/// element may move it once.
+/// once for each element. Each element may be moved once by the thread at the front
+/// (detail/ordered_loop.hpp), and once by each thief that took a part with this element.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/elements.hpp>
@@ -40,13 +40,13 @@ concept moves_bytes =
 
 // Moves the elements that are kept to the beginning of their range, in their order.
 //
-// The thread at the front moves each kept element behind those before it. A thief does the same
-// within its own part. The join moves the kept elements of the thief's part behind those of the
-// front. It moves as many elements at a time, in parallel, as there is room for. So no memory is
-// needed.
+// The thread at the front moves each kept element behind the kept elements before it. A thief does
+// the same within its part. The join moves the kept elements of the thief's part behind those of
+// the front. At a time it moves, in parallel, as many elements as there is free room for. So no
+// memory is needed.
 //
-// Keeps the elements of a part. keeps(it, last) tells whether the element at `it` is kept; `last`
-// is an iterator to the one that was kept before it in the part, or nullptr if there is none.
+// keeps(it, last) returns true if the element at `it` is kept. `last` points to an iterator to the
+// previous kept element of the part. If there is none, `last` is nullptr.
 template <class It, class Keeps> class compact_front {
 public:
     using part = compact_front;
@@ -151,10 +151,10 @@ It compact(const On& on, const elements<It>& in, Keeps keeps) {
 } // namespace detail
 
 /// Removes the elements for which predicate(projection(element)) is true: moves the remaining
-/// elements to the beginning, in their order. Returns the iterator behind them. The elements from
-/// there on are valid but unspecified.
+/// elements to the beginning, in their order. Returns the iterator behind them. The elements behind
+/// that iterator are valid but unspecified.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
-/// Throws: of the calls that threw, the exception of the first in the order of the range.
+/// Throws: of the calls that threw, the exception of the first call in the order of the range.
 /// stopped_error after a stop. Otherwise as join(). After an exception, all elements are valid but
 /// unspecified.
 /// Requires: predicate and projection may be called by several threads at once.

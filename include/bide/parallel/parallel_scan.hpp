@@ -3,20 +3,21 @@
 #define BIDE_PARALLEL_PARALLEL_SCAN_HPP
 
 // Scans: each result is the combination of all elements up to its place. The results do not depend
-// on which thread computes what.
+// on the number of threads.
 //
-// The range is divided into blocks of equal size; the last one has less than twice that size. The
-// size is the grain. If none is given, it is the first of 16, 32, 64 ... 2,048 whose square is at
-// least the number of elements, or the last of them. Within a block, elements are combined from
-// left to right. A result is the combination of two operands: the total of all blocks before, and
-// the result within the block up to this place. The totals of the blocks are combined from left to
-// right. So the same range gives the same bits on one worker and on a hundred.
+// The range is divided into blocks of equal size; the last block has less than twice that size. The
+// size is the grain. If no grain is given, the size is the first of 16, 32, 64 ... 2,048 whose
+// square is at least the number of elements, or 2,048. Within a block, elements are combined from
+// left to right. A result is the combination of two operands: the total of all earlier blocks, and
+// the combination of the elements of the block up to this place. The totals of the blocks are
+// combined from left to right. So the same range gives the same bits on one worker and on a
+// hundred.
 //
-// A scan makes about 2 n combinations on any number of workers, where std's serial scan makes n. A
+// A scan makes about 2 n combinations on any number of workers. The serial scan of std makes n. A
 // scan that combines the same operands on any number of workers needs at least 2 n - 2 - d, where d
 // is the length of its longest chain (Snir 1986, "Depth-size trade-offs for parallel prefix
-// computation"). An operation of std may give the same bits for any grouping of its operands, such
-// as std::plus of integers. Then the thread at the front combines once for each element.
+// computation"). Some operations of std give the same bits for any grouping of their operands, such
+// as std::plus of integers. For these, the thread at the front combines once for each element.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/elements.hpp>
@@ -63,7 +64,7 @@ concept takes_scan =
     combines_scan<Op, T> && parallel_output<Out, const T&> && parallel_output<Out, T>;
 
 // True if an operation gives the same bits for any grouping of its operands. Then a scan combines
-// the total of all elements before with the next element, as a serial one does.
+// the total of all earlier elements with the next element, as a serial scan does.
 template <class Op, class T>
 inline constexpr bool regroups =
     std::is_integral_v<T> && !std::is_same_v<T, bool> &&
@@ -165,8 +166,9 @@ private:
     }
 
     // Combines the elements of the block at `at` from left to right. Calls put(place, value) for
-    // each place, with the combination up to there; for the first place of an exclusive scan, calls
-    // begin(place). An element is read before its place is written: they may be the same.
+    // each place, with the combination up to that place. For the first place of an exclusive scan,
+    // calls begin(place). Each element is read before its place is written, because both may be the
+    // same object.
     template <class Begin, class Put> T fold(std::uint64_t at, Begin begin, Put put) {
         const It end = in_.at(end_of(at));
         It it = in_.at(at);
@@ -195,7 +197,7 @@ private:
         return fold(at, [](Out&) {}, [](Out&, const T&) {});
     }
 
-    // Scans the block as if it were the first one. Of an exclusive scan, leaves out the first
+    // Scans the block as if it were the first one. In an exclusive scan, leaves out the first
     // place.
     T scan_alone(std::uint64_t at) {
         return fold(at, [](Out&) {}, [](Out& to, const T& sum) { *to = sum; });
@@ -261,16 +263,17 @@ Out scan(const On& on, const elements<It>& in, const Out& out, Op& op, Map& map,
 
 } // namespace detail
 
-/// Writes to consecutive places from `out` on, for each element of the range, the combination of
-/// all elements up to it, grouped as the head of this file describes. Returns the iterator behind
-/// the last place. `out` may be the beginning of the range itself; otherwise the places and the
-/// range must not overlap.
+/// For each element of the range, writes the combination of all elements up to and including it, to
+/// consecutive places from `out` on. The combinations are grouped as the head of this file
+/// describes. Returns the iterator behind the last place. `out` may be the beginning of the range
+/// itself; otherwise the places and the range must not overlap.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
-/// Throws: of the calls of `op` that threw, the exception of the first in the order of the range.
-/// stopped_error after a stop. Otherwise as join(). After an exception, the places are unspecified.
+/// Throws: of the calls of `op` that threw, the exception of the first call in the order of the
+/// range. stopped_error after a stop. Otherwise as join(). After an exception, the places are
+/// unspecified.
 /// Requires: op is associative and may be called by several threads at once. It gets two values of
-/// the type of the elements, as rvalues or as const lvalues. They are moved, and copied only to the
-/// places; they need no default constructor.
+/// the type of the elements, as rvalues or as const lvalues. The values are moved, and copied only
+/// to the places. They need no default constructor.
 /// Cancellation: see fork_options::stop.
 /// Complexity: up to 2 n calls of op, or 3 n if the output does not have the type of the values.
 template <parallel_range Range, class Out, class Op = std::plus<>>
@@ -315,9 +318,9 @@ auto parallel_exclusive_scan(const fork_policy& on, It first, End last, Args&&..
                                          std::forward<Args>(args)...);
 }
 
-/// Scans map(element) for each element of the range. Otherwise as parallel_inclusive_scan(), for
-/// the calls of map, too. If the output does not have the type of the values, map may be called
-/// twice for an element.
+/// Scans map(element) for each element of the range. Otherwise as parallel_inclusive_scan(), whose
+/// rules also hold for the calls of map. If the output does not have the type of the values, map
+/// may be called twice for an element.
 template <parallel_range Range, class Out, class Op, class Map>
     requires detail::takes_scan<Out, Op, detail::mapped_t<Map, std::ranges::iterator_t<Range>>>
 Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op,

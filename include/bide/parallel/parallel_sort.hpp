@@ -3,9 +3,10 @@
 #define BIDE_PARALLEL_PARALLEL_SORT_HPP
 
 /// \file
-/// Sorts in parallel: parallel_sort() in place, parallel_stable_sort() stably. Neither is ever
-/// quadratic. Both take nearly linear time if the range is sorted, reversed, all equal, or made of
-/// a few sorted pieces. parallel_sort() also does if there are few distinct values.
+/// Sorts in parallel: parallel_sort() in place, parallel_stable_sort() stably. Neither takes
+/// quadratic time for any input. Both take nearly linear time if the range is sorted, reversed, all
+/// equal, or made of a few sorted pieces. parallel_sort() also takes nearly linear time if there
+/// are few distinct values.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -27,8 +28,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Which algorithm sorts a range: a merge of the pieces that are sorted already, or a quick sort or a
-// merge sort of all.
+// Chooses the algorithm that sorts a range: a merge of the pieces that are sorted already, or a
+// quick sort or merge sort of the whole range.
 
 // Ranges up to this size are not searched for runs: the search would cost more than it saves.
 inline constexpr std::ptrdiff_t too_small_for_runs = 64;
@@ -46,8 +47,8 @@ bool settle_one_run(const Forker& forks, const long_runs<It>& runs, sort_state<F
     return true;
 }
 
-// Sorts a range of few runs by merging. Returns false if the range has many runs, or if there is no
-// memory.
+// Sorts a range of few runs by merging. If the range has many runs, or if there is no memory,
+// returns false.
 template <class Forker, class It, class Compare>
 bool merge_few_runs(Forker forks, It begin, It end, Compare& less, sort_state<Forker>& state) {
     long_runs<It> runs;
@@ -113,20 +114,20 @@ void stable_sort(const On& on, const elements<It>& all, Compare& less) {
 } // namespace detail
 
 /// Sorts the range by less(projection(a), projection(b)): `parallel_sort(s, people, {},
-/// &person::age)`. Equal elements end up in an order that
-/// depends on the range alone, not on the number of workers. Elements are moved by
-/// std::ranges::iter_move() or swapped by std::ranges::iter_swap(), and copied only if copying is
-/// trivial. So the iterator's reference may be a proxy. If the range is made of a few sorted pieces,
-/// they are merged in a buffer, if there is memory for it. Otherwise the sort works in place.
+/// &person::age)`. The order of equal elements depends only on the range, and not on the number of
+/// workers. Elements are moved by std::ranges::iter_move() or swapped by std::ranges::iter_swap(),
+/// and copied only if copying is trivial. So the iterator's reference may be a proxy. If the range
+/// is made of a few sorted pieces, they are merged in a buffer, if there is memory for it.
+/// Otherwise the sort works in place.
 /// Blocks: until the range is sorted. Meanwhile the caller sorts parts of it. A short range is
 /// sorted by the calling thread alone.
-/// Throws: what a comparison throws; if several throw, the exception of the first in the order of
-/// the range. The range then has the same elements as before, in some order. If a move throws, all
-/// elements are alive, but their values are unspecified. stopped_error as join(), with nothing
-/// changed. std::bad_alloc if a thread finds no memory to fork; the range is then as after a
-/// comparison that throws.
+/// Throws: what a comparison throws. If several comparisons throw, the exception of the first one
+/// in the order of the range. The range then has the same elements as before, in some order. If a
+/// move throws, all elements are alive, but their values are unspecified. stopped_error as join(),
+/// with nothing changed. std::bad_alloc if a thread finds no memory to fork; the range is then as
+/// after a comparison that throws.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
-/// threads may call less at once, and access different elements at once, which excludes
+/// threads may call less at once. They also access different elements at once, which excludes
 /// vector<bool>.
 /// Cancellation: a stop takes effect between parts of the sort. If it leaves out a part, throws
 /// stopped_error, and the range has the same elements as before, in some order. options.progress
@@ -151,10 +152,10 @@ void parallel_sort(const fork_policy& on, It first, End last, Compare less = {},
 }
 
 /// Sorts as parallel_sort() does, but equal elements keep their order. So the result is the same on
-/// any number of workers. Allocates a buffer for as many elements, once, before anything is changed.
+/// any number of workers. Before it changes anything, it allocates a buffer for as many elements.
 /// Throws: as parallel_sort(). std::bad_alloc, with nothing changed, if there is no memory for the
 /// buffer.
-/// Cancellation: as parallel_sort(). The places become final in the last merge.
+/// Cancellation: as parallel_sort(). The places of the elements become final in the last merge.
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
 void parallel_stable_sort(const fork_policy& on, Range&& range, Compare less = {},

@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_PARALLEL_SORT_BY_CACHED_KEY_HPP
 
 /// \file
-/// Sorts by a key that is costly to compute: parallel_sort_by_cached_key() computes it once for each
-/// element, sorts the keys, and then moves each element to its place.
+/// Sorts by a key that is costly to compute: parallel_sort_by_cached_key() computes the key once
+/// for each element, sorts the keys, and then moves each element to its place.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -115,19 +115,19 @@ concept caches_keys_of =
 
 } // namespace detail
 
-/// Sorts the range by less(key(a), key(b)), where key(element) is called once for each element,
-/// by several threads at once. Elements with equal keys keep their order, so the result is the same
-/// on any number of workers. Allocates a buffer for as many elements, and two arrays of as many
+/// Sorts the range by less(key(a), key(b)). key(element) is called once for each element, by
+/// several threads at once. Elements with equal keys keep their order, so the result is the same on
+/// any number of workers. Allocates a buffer for as many elements, and two arrays of as many
 /// entries, each a key and a number. A key need only be movable.
 /// Blocks: until the range is sorted. Meanwhile the caller computes and sorts.
-/// Throws: the exception of a call of key or less; of several calls of key, that of the first
-/// element. std::bad_alloc. stopped_error. In all these cases, nothing is changed. If a move of an
-/// element throws, all elements are alive, but their values are unspecified.
+/// Throws: the exception of a call of key or less. If several calls of key throw, the exception for
+/// the first element. std::bad_alloc. stopped_error. In all these cases, nothing is changed. If a
+/// move of an element throws, all elements are alive, but their values are unspecified.
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several threads
 /// may call key and less at once.
 /// Cancellation: see fork_options::stop. After the elements begin to move, a stop has no effect.
-/// options.progress counts each element twice: when its key is computed, and when it is in its place.
-/// options.grain is that of the loop that calls key.
+/// options.progress counts each element twice: when its key is computed, and when it is in its
+/// place. options.grain is the grain of the loop that calls key.
 template <parallel_range Range, class Compute, class Compare = std::ranges::less>
     requires detail::caches_keys_of<Compute, Compare, std::ranges::iterator_t<Range>>
 void parallel_sort_by_cached_key(const fork_policy& on, Range&& range, Compute key,

@@ -4,8 +4,8 @@
 
 /// \file
 /// Writes a value for each element of a range: parallel_transform(). There is no
-/// parallel_generate(): calls of a generator by several threads have no order, so a function of the
-/// index says more, `parallel_transform(s, iota(0, n), out, f)`.
+/// parallel_generate(), because calls of a generator by several threads have no order. Use a
+/// function of the index instead: `parallel_transform(s, iota(0, n), out, f)`.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/elements.hpp>
@@ -25,8 +25,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Writes f(*it, *others...) for each place of [it, last). If all elements are in consecutive places,
-// counts one index, in blocks, instead of moving an iterator for each range.
+// Writes f(*it, *others...) for each place of [it, last). If all ranges are contiguous, counts one
+// index, in blocks, and does not move an iterator for each range.
 template <class F, class It, class Out, class... Others>
 BIDE_INLINE void transform_serially(F& f, It it, const It& last, Out target, Others... others) {
     if constexpr ((std::contiguous_iterator<It> && ... && std::contiguous_iterator<Others>) &&
@@ -66,8 +66,8 @@ using transformed_t = std::invoke_result_t<F&, std::iter_reference_t<Its>...>;
 /// range itself; otherwise the places and the range must not overlap.
 /// Blocks, throws, cancellation: as parallel_for(). After an exception or a stop, some of the places
 /// are written.
-/// Requires: f may be called by several threads at once; it is copied as the body of
-/// parallel_for().
+/// Requires: f may be called by several threads at once. It is copied as the body of parallel_for()
+/// is.
 template <parallel_range Range, class Out, class F>
     requires parallel_output<Out, detail::transformed_t<F, std::ranges::iterator_t<Range>>>
 Out parallel_transform(const fork_policy& on, Range&& range, Out out, F f) {

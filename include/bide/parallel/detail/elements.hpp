@@ -2,10 +2,10 @@
 #ifndef BIDE_PARALLEL_DETAIL_ELEMENTS_HPP
 #define BIDE_PARALLEL_DETAIL_ELEMENTS_HPP
 
-// What the parallel algorithms loop over: indices, and the elements of ranges by their numbers. The
-// plain loops inside the leaves run in blocks of a constant number of iterations, because compilers
-// that optimise for size and speed at once, such as g++ 12 with -O2, use vector instructions only if
-// they know the number. The ends of most leaves are at multiples of that number.
+// The ranges of the parallel algorithms: ranges of indices, and ranges whose elements are numbered.
+// The plain loops inside the leaves run in blocks of a constant number of iterations. Some
+// compilers, such as g++ 12 with -O2, use vector instructions only if this number is a constant.
+// Most leaves end at multiples of it.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -58,7 +58,8 @@ template <loop_index Index> struct loop_range {
     Index middle() const noexcept { return at(size() / 2); }
 };
 
-// Makes a range from bounds of any two types, compared as numbers. If first >= last, it is empty.
+// Makes a range from bounds of any two types. The bounds are compared as numbers. If first >= last,
+// the range is empty.
 // Throws: std::invalid_argument if the first index is negative and the common type is unsigned.
 template <loop_index First, loop_index Last>
 loop_range<std::common_type_t<First, Last>> range_of(First first, Last last) {
@@ -84,16 +85,16 @@ concept packs_bits =
 
 /// True for an iterator and a sentinel whose range the parallel algorithms can divide: the iterator
 /// is random-access, and the sentinel's distance is known. The iterators of vector<bool> are
-/// excluded, because threads that write to neighbours would write to one word; those of a const
-/// vector<bool> are not.
+/// excluded, because threads that write to neighbouring elements would write to one word. The
+/// iterators of a const vector<bool> are not excluded.
 template <class It, class End>
 concept parallel_bounds = std::random_access_iterator<It> && std::sized_sentinel_for<End, It> &&
                           (!detail::packs_bits<It>);
 
 /// True for a range that the parallel algorithms can divide: arrays, std::vector, std::deque,
 /// std::span, and views of them that keep random access and size, such as std::views::iota,
-/// transform, take and drop. Other ranges, such as std::list or a filtered view, are refused: copy
-/// the elements, or pointers to them, to a vector first.
+/// transform, take and drop. Other ranges, such as std::list or a filtered view, are refused. Copy
+/// their elements, or pointers to them, to a vector first.
 template <class Range>
 concept parallel_range =
     std::ranges::random_access_range<Range> && std::ranges::sized_range<Range> &&
@@ -192,8 +193,8 @@ template <class It, class F> BIDE_INLINE void each_element(const It& first, cons
 
 } // namespace detail
 
-/// True for an iterator to which the parallel algorithms can write: the places of different elements
-/// can be found, and written to, independently. `Value` is what is written.
+/// True for an iterator to which the parallel algorithms can write: it is random-access, and
+/// different threads can write to different places. `Value` is the type of the written values.
 template <class Out, class Value>
 concept parallel_output = std::random_access_iterator<Out> &&
                           std::indirectly_writable<Out, Value> && (!detail::packs_bits<Out>);

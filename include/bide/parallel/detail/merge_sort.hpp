@@ -28,8 +28,8 @@ namespace detail {
 // If the runs cover at least half of the sequence, the rest may be in any order, and only the rest
 // has to be sorted. A random sequence is rejected after a few comparisons.
 //
-// When a run has turned out to be long, the next step examines as many elements as all steps
-// before, in parallel. So no sequence costs more than two comparisons for each element.
+// If a run is long, the next step examines as many elements as all steps before it together, in
+// parallel. So the search costs at most two comparisons for each element.
 template <class It> class long_runs {
     using difference = std::iter_difference_t<It>;
 
@@ -197,10 +197,11 @@ private:
     T* const memory_;
 };
 
-// A range and a buffer of the same size. If the elements are not plain, both places hold living
-// objects all the time. Each element is in one of them, and the object in the other place was moved
-// from. A step moves all its elements from one place to the other, in order; if a comparison throws,
-// in any order. So the caller of a step knows where the elements are.
+// A range and a buffer of the same size. If the elements are not trivially copyable, both always
+// contain constructed objects. Each element is in the range or in the buffer, and the object at the
+// same index in the other one is moved from. A step moves all its elements from the one to the
+// other, in order; if a comparison throws, it moves them in any order. So the caller of a step
+// always knows where the elements are.
 template <class It> class two_places {
     using value = std::iter_value_t<It>;
     using difference = std::iter_difference_t<It>;
@@ -258,8 +259,8 @@ public:
         return f(buffer());
     }
 
-    // If an exception leaves the scope, the destructor moves [first, last) to `target`. So the
-    // elements are at `target` in every case.
+    // If an exception leaves the scope, the destructor moves [first, last) to `target`. So in every
+    // case the elements end up at `target`.
     class transfer {
     public:
         transfer(const two_places& in, difference first, difference last, place from,
@@ -307,8 +308,9 @@ private:
 
 // ---- Merges
 
-// Merges two sorted sequences into a third place. The objects there are alive and are overwritten.
-// If a comparison throws, every element is still moved to the third place, in any order.
+// Merges two sorted sequences into a third place. The objects in that place are constructed, and
+// are overwritten. If a comparison throws, every element is still moved to the third place, in any
+// order.
 
 // The elements of two sequences that a merge has not moved yet. If an exception leaves the merge,
 // the destructor moves these elements.
@@ -335,8 +337,8 @@ template <class From, class To> struct merge_rest {
 };
 
 // Merges from the front and from the back while both sides have at least 32 elements. It works in
-// rounds, in which neither side can run out. If a block of one side comes before all of the next
-// elements of the other side, the block is copied. So sequences that are nearly in order merge
+// rounds, in which neither side can run out. If a whole block of one side comes before the next
+// element of the other side, the block is copied. So sequences that are nearly in order merge
 // quickly.
 template <class From, class To, class Compare>
 void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
@@ -384,8 +386,9 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     }
 }
 
-// Merges what merge_both_ends() leaves: one side has few elements, the other side any number. If a
-// block of the larger side comes before the next element of the smaller side, the block is copied.
+// Merges the elements that merge_both_ends() leaves. One side has few elements, the other side any
+// number. If a block of the larger side comes before the next element of the smaller side, the
+// block is copied.
 template <class From, class To, class Compare>
 void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
@@ -430,8 +433,9 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
 }
 
 // Merges in parallel: halves the larger sequence, and cuts the other one at the place where the
-// middle element of the larger one belongs. Calls watch.leaves_out() before each part, and only
-// moves the part's elements if it returns true; calls watch.count(n) when n elements are merged.
+// middle element of the larger one belongs. Calls watch.leaves_out() before each part. If it
+// returns true, moves the elements of the part without merging them. Calls watch.count(n) when n
+// elements are merged.
 template <class Forker, class From, class To, class Compare, class Watch>
 void merge_parts(Forker forks, From left, From left_end, From right, From right_end, To to,
                  Compare& less, const Watch& watch) {
@@ -522,8 +526,8 @@ private:
         }
     }
 
-    // Returns true if a part before `first` has thrown, or after a stop. Then the sort only moves the
-    // elements to their target, in any order.
+    // Returns true if a part before `first` has thrown, or if a stop was requested. Then the sort
+    // moves the elements to their target without sorting them.
     bool leaves_out(difference first) noexcept {
         return state_.leaves_out(static_cast<std::uint64_t>(first));
     }

@@ -2,21 +2,23 @@
 #ifndef BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
 #define BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
 
-// The loop under algorithms in which a part needs the result of the parts before it: the sum so far
-// in a scan, the number of elements kept so far in a filter.
+// The loop of algorithms in which a part needs the result of all parts before it. In a scan, this
+// is the sum of all earlier elements; in a filter, it is the number of earlier elements that are
+// kept.
 //
-// One thread goes from left to right. Its state is the front: the result of all elements up to
-// here. As long as no thread asks for work, this is a serial loop, and each element is visited
-// once. If a thread asks, the second half of the rest becomes an arm. The thief that takes the arm
-// does the work ahead that needs no front, such as the sum of its part. When the owner reaches the
-// part, it joins the thief's result to the front. The work that remains then is a parallel loop. If
-// no thief takes the arm, the owner goes on.
+// One thread goes from left to right. Its state is called the front: it is the result of all
+// elements that this thread has passed. As long as no other thread asks for work, this is a serial
+// loop, and each element is visited once. If a thread asks for work, the second half of the
+// remaining elements becomes an arm. The thief that takes the arm does the work that needs no
+// front, such as the sum of its part. When the owner reaches that part, it joins the thief's result
+// to the front. The remaining work on that part is a parallel loop. If no thief takes the arm, the
+// owner continues with its elements.
 //
 // A Front has these members; `from` and `to` are numbers of elements:
 //     run(from, to)                goes on; the elements before `from` are in the front
 //     part                         the result of a thief that worked ahead
-//     ahead(loop, from, to, done)  called by a thief, while another thread calls run(); makes the
-//                                  part in `done`, an empty optional, unless it cannot be done ahead
+//     ahead(loop, from, to, done)  called by a thief, while another thread calls run(); stores the
+//                                  part in `done`, an empty optional, if that can be done without the front
 //     join(loop, part)             takes the part into the front
 // Parts begin at multiples of the unit, and have at least that many elements.
 
@@ -39,8 +41,8 @@ template <class Forker> class ordered_loop {
 public:
     using range = loop_range<std::uint64_t>;
 
-    // Parts of less than `least` elements are not done ahead. A unit of more than all elements is as
-    // one of all: sums of sizes do not overflow.
+    // Parts of less than `least` elements are not done by thieves. If `unit` is greater than
+    // `size`, it counts as `size`, so that sums of sizes do not overflow.
     ordered_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                  std::uint64_t least = 1) noexcept
         : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
@@ -55,8 +57,8 @@ public:
         state_.finish();
     }
 
-    // Takes the elements of the part into the front. If they are left out because of a stop or an
-    // exception of an earlier part, returns early.
+    // Takes the elements of the part into the front. If a stop was requested or an earlier part has
+    // thrown, leaves elements out and returns early.
     template <class Front> void advance(Front& front, range part) {
         std::uint64_t chunk = first_chunk();
         std::uint64_t piece = first_piece;
@@ -89,8 +91,8 @@ public:
         }
     }
 
-    // Calls leaf(first, last) in parallel for parts of [0, count), which are numbers of blocks. The
-    // leaf asks state() what is left out.
+    // Calls leaf(first, last) in parallel for parts of [0, count). `first` and `last` are numbers
+    // of blocks. The leaf itself uses state() to check whether it is left out.
     template <class Leaf> void for_blocks(std::uint64_t count, Leaf leaf) const {
         if (count != 0) {
             const fork_options plain;
@@ -103,9 +105,9 @@ public:
     Forker forks() const noexcept { return forks_; }
 
 private:
-    // As in parallel_loop: the elements that are divided as if they took long, as long as none was
-    // visited; how many elements are visited at first, and at most, between two questions whether
-    // thieves want work.
+    // These constants are as in parallel_loop. Until an element was visited, up to few_elements
+    // elements are divided as if each took long. The other two are the first and the greatest
+    // number of elements between two checks whether thieves want work.
     static constexpr std::uint64_t few_elements = 1'024;
     static constexpr std::uint64_t first_piece = 64;
     static constexpr std::uint64_t longest_piece = 4'096;
@@ -128,8 +130,9 @@ private:
         }
     }
 
-    // Runs `first` on the first n elements, rounded, with the rest of the part as an arm. Returns
-    // true if the front goes on: no thief has taken the rest, and the rest is not left out.
+    // Runs `first` on the first n elements, rounded, while the rest of the part is an arm. Returns
+    // true if the front continues with the rest: no thief has taken the rest, and it is not left
+    // out.
     template <class Front, class First>
     bool fork(Front& front, range& part, std::uint64_t n, First first) {
         const range rest{part.first + rounded(part, n), part.last};
@@ -160,8 +163,8 @@ private:
         return true;
     }
 
-    // Visits up to n elements in pieces, fewer if thieves want work. Returns false if the rest is
-    // left out.
+    // Visits up to n elements in pieces. If thieves want work, visits fewer. Returns false if the
+    // rest is left out.
     template <class Front>
     bool run_chunk(Front& front, range& part, std::uint64_t n, std::uint64_t& piece,
                    std::uint64_t arms) {

@@ -2,34 +2,36 @@
 #ifndef BIDE_PARALLEL_DETAIL_PARALLEL_LOOP_HPP
 #define BIDE_PARALLEL_DETAIL_PARALLEL_LOOP_HPP
 
-// The loop under the parallel algorithms. It divides itself when other threads want work.
+// The loop of the parallel algorithms. It divides itself when other threads want work.
 //
 // Each part of the loop runs in chunks. After a chunk, if thieves would find no arm of this thread,
 // half of the remaining iterations are forked. So there are few forks while all workers are busy.
-// There are as many as are useful if iterations take long, or if some take longer than other
-// iterations. A chunk has one iteration at first, and grows until it takes 4 us by the clock. All
-// parts share what was learned.
+// If iterations take long, or some take longer than others, there are as many forks as are useful.
+// A chunk has one iteration at first, and grows until it takes 4 us by the clock. All parts share
+// the learned size of a chunk.
 //
-// While workers sleep, a part is divided until each of them would find an arm, but not into arms of
-// less than 64 us. As long as no iteration has run, their time is not known: a loop of up to 1,024
-// iterations is divided as if they took long, a larger one into two. Once the time is known, an arm
-// of less than 32 us wakes no worker: the wake takes the caller about as long.
+// While workers sleep, a part is divided until each of these workers would find an arm, but not
+// into arms of less than 64 us. Until an iteration has run, the time of an iteration is not known.
+// Then a loop of up to 1,024 iterations is divided as if each iteration took long, and a larger
+// loop is divided into two. Once the time is known, an arm of less than 32 us wakes no worker,
+// because the wake takes the caller about as long.
 //
-// A loop that is expected to take at most 2 us, by the time of the iterations that began at the same
-// place before, starts without a fork-join: with one iteration, then up to 64, and so on as a chunk
-// grows. If it has not ended after 4 us, the rest becomes a fork-join. So a brief loop costs four
-// looks at the clock more than a serial one, and a first iteration that suddenly takes long delays
-// the other iterations, but only by its own time.
+// For each place in the program that begins a loop, the time of an iteration is stored. A loop that
+// is expected to take at most 2 us by that time starts without a fork-join: it runs one iteration,
+// then up to 64, and so on as a chunk grows. If it has not ended after 4 us, the rest becomes a
+// fork-join. So a brief loop reads the clock four times more than a serial one. If its first
+// iteration suddenly takes long, it delays the other iterations only by its own time.
 //
-// The first iteration of a part, and each one after an iteration that took as long as a chunk, runs
-// while the rest of the part is an arm. So does a leaf of a given grain. So a worker that becomes
-// free takes that rest, even if the iteration takes longer than all other iterations together.
+// While the first iteration of a part runs, the rest of the part is an arm. The same holds for each
+// iteration that follows one which took as long as a chunk, and for a leaf of a given grain. So a
+// worker that becomes free takes that rest, even if the iteration takes longer than all other
+// iterations together.
 //
-// Within a chunk, the part asks again whether thieves want work: at the start of a part after 64
-// iterations, then after 256, 1,024 and 2,048 more, and later after up to 8,192 if iterations are
-// short. It asks because later iterations may take longer than earlier ones. If thieves want work,
-// the chunk ends and the clock is read. The ends of parts are rounded to multiples of 64, so that
-// vector instructions fit.
+// Within a chunk, the part checks again whether thieves want work, because later iterations may
+// take longer than earlier ones. At the start of a part it checks after 64 iterations, then after
+// 256, 1,024 and 2,048 more, and later after up to 8,192 more if iterations are short. If thieves
+// want work, the chunk ends and the clock is read. The ends of parts are rounded to multiples of
+// 64, for vector instructions.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -57,12 +59,13 @@ template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
     }
 }
 
-// The state that the leaves of one parallel loop share: it tells which leaves are skipped after an
-// exception, a stop, or a leaf that found what the loop searches.
+// The state that the leaves of one parallel loop share: it decides which leaves are skipped after
+// an exception, after a stop, or after a leaf of a search has found a match.
 //
 // If a leaf or a combination of leaves throws, its first iteration is recorded. From then on,
 // leaves with higher indices are skipped; leaves with lower indices still run. So the exception
-// that remains is the one that a serial loop would throw. A search ends in the same way.
+// that remains is the one that a serial loop would throw. In a search, a match has the same effect
+// as an exception.
 template <class Platform> class basic_loop_state {
 public:
     basic_loop_state(const fork_options& options, std::uint64_t iterations) noexcept
@@ -88,8 +91,8 @@ public:
         return true;
     }
 
-    // Runs a leaf of `iterations` iterations that begins at `at`. If `iterations` is 0, runs a step
-    // that follows the leaves, such as a combination.
+    // Runs a leaf of `iterations` iterations that begins at `at`. `iterations` is 0 for a step that
+    // follows the leaves, such as a combination.
     template <class Leaf> void run(std::uint64_t at, std::uint64_t iterations, Leaf&& leaf) {
         attempt mine(*this, at);
         leaf();
@@ -113,15 +116,15 @@ public:
         end_at(at);
     }
 
-    // Called after the loop. Returns where the first leaf or part began that has thrown, or the
-    // largest number if none has.
+    // Called after the loop. Returns the first iteration of the first leaf or part that has thrown.
+    // If none has thrown, returns the largest number.
     std::uint64_t failed_at() const noexcept {
         // Order: relaxed; the loop's joins order it after the leaves.
         return failed_at_.load(std::memory_order_relaxed);
     }
 
-    // Called between two phases of an algorithm, each a loop or a tree of joins. Returns true if a
-    // part was left out because of a stop.
+    // Called between two phases of an algorithm. A phase is a loop or a tree of joins. Returns true
+    // if a part was left out because of a stop.
     bool was_stopped() const noexcept {
         // Order: relaxed; the joins of the phase order it after the parts.
         return stopped_.load(std::memory_order_relaxed);
@@ -158,8 +161,8 @@ private:
     fork_progress* const progress_;
 };
 
-// How many iterations the chunks of a loop have. A chunk has one at first, and grows until it takes
-// 4 us by the clock. All parts of the loop share what was learned.
+// The number of iterations of the chunks of a loop. A chunk has one iteration at first, and grows
+// until it takes 4 us by the clock. All parts of the loop share the learned size.
 template <class Platform> class basic_chunk_sizes {
 public:
     // In nanoseconds: the intended time of a chunk, and the time of an arm that is worth a wake.
@@ -179,8 +182,8 @@ public:
         return lesser_of(fitting, lesser_of(iterations * growth, longest));
     }
 
-    // Makes `chunk` the size with which other parts begin. Writes it only if it has changed by a
-    // factor of two, because all parts read the cache line.
+    // Makes `chunk` the size with which other parts begin. Writes the size only if it has changed
+    // by a factor of two, because all parts read that cache line.
     void learn(std::uint64_t chunk) noexcept {
         const std::uint64_t old = learned();
         if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
@@ -189,10 +192,11 @@ public:
         }
     }
 
-    // Runs a loop of `size` iterations without a fork-join, which began at `begin`. run(n) runs about
-    // n iterations, and returns how many are left to do. Returns the time at the end, or 0 if the
-    // loop takes longer than chunk_time: the rest needs a fork-join. The sizes grow as those of
-    // chunks do, so the time of an iteration is known before many have run.
+    // Runs a loop of `size` iterations without a fork-join. The loop began at the time `begin`.
+    // run(n) runs about n iterations, and returns how many iterations are left. Returns the time at
+    // the end of the loop. If the loop takes longer than chunk_time, returns 0; then the rest needs
+    // a fork-join. n grows as the size of chunks does, so the time of an iteration is known before
+    // many iterations have run.
     template <std::invocable<std::uint64_t> Run>
     static std::int64_t run_briefly(std::uint64_t size, const std::int64_t begin, Run run) {
         std::uint64_t chunk = 1;
@@ -226,8 +230,9 @@ concept forks_brief_loops =
         f.enter_loop(std::uint64_t{}, *brief, *call);
     };
 
-// Calls leaf(first, last) for parts that together are the range, each as large as the loop decides.
-// A leaf may return a number of an iteration: then leaves that begin after it are left out.
+// Calls leaf(first, last) for parts that together are the range. The loop decides how large each
+// part is. A leaf may return the number of an iteration. Then leaves that begin after that
+// iteration are left out.
 template <class Forker, class Index, class Leaf> class parallel_loop {
     using platform = typename Forker::platform;
     using range = loop_range<Index>;
@@ -265,14 +270,14 @@ public:
     basic_loop_state<platform>& state() noexcept { return state_; }
 
 private:
-    // In nanoseconds. A second arm that takes less time wakes no worker, unless the first fork made
-    // it.
+    // In nanoseconds. A second arm that takes less time wakes no worker, except the arm of the
+    // first fork of the loop.
     static constexpr std::int64_t brief_arm_time = 32'000;
     // How many iterations are divided as if they took long, as long as none has run.
     static constexpr std::uint64_t few_iterations = 1'024;
-    // The most iterations between two questions whether thieves want work. The number is
+    // The maximum number of iterations between two checks whether thieves want work. It is
     // first_block at the start of a part. Then it grows by a factor of four each time, up to an
-    // eighth of a chunk, clamped to the range of the other two constants.
+    // eighth of a chunk. That limit is at least common_block and at most longest_block.
     static constexpr std::uint64_t first_block = 64;
     static constexpr std::uint64_t common_block = 2'048;
     static constexpr std::uint64_t longest_block = 8'192;
@@ -312,8 +317,8 @@ private:
         }
     }
 
-    // Forks the second half of `part`. The second half begins with the chunk size that was learned
-    // by the time when it starts. A part that is skipped is not divided.
+    // Forks the second half of `part`. The second half begins with the chunk size that is known
+    // when the half starts. A part that is skipped is not divided.
     void fork(range part, std::uint64_t chunk) {
         if (state_.leaves_out(range{first_, part.first}.size())) {
             return;
@@ -328,8 +333,8 @@ private:
             [this, part, middle] { run_part({middle, part.last}, first_chunk()); });
     }
 
-    // Forks; the second arm begins at `middle`. If there is no memory for it, neither arm begins:
-    // then the part is recorded as one that has thrown.
+    // Forks `part` at `middle`, where the second arm begins. If there is no memory to fork, neither
+    // arm begins, and the part is recorded as one that has thrown.
     template <class F, class G> void both(range part, Index middle, F&& f, G&& g) {
         struct recorded {
             ~recorded() {
@@ -373,7 +378,7 @@ private:
         return left <= few_iterations ? left : 1;
     }
 
-    // Returns at most n iterations, so that the end is at a multiple of `vector` from the first
+    // Rounds n iterations down, so that their end is a multiple of `vector` away from the first
     // index.
     std::uint64_t rounded(Index from, std::uint64_t n) const noexcept {
         const std::uint64_t at = range{first_, from}.size();
@@ -384,8 +389,8 @@ private:
         return grain_ != 0 ? grain_ : greater_of(sizes_.learned(), 1);
     }
 
-    // Runs up to n iterations in blocks, fewer if thieves want work. Returns false if the rest is
-    // left out.
+    // Runs up to n iterations in blocks. If thieves want work, runs fewer. Returns false if the
+    // rest is left out.
     bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block, std::uint64_t arms) {
         const std::uint64_t most =
             lesser_of(greater_of(n / 8 / vector * vector, common_block), longest_block);
@@ -402,7 +407,7 @@ private:
         }
     }
 
-    // Runs n iterations, with the rest of the part as an arm. Returns false if a thief has taken
+    // Runs n iterations, while the rest of the part is an arm. Returns false if a thief has taken
     // the rest, or if the rest is left out.
     bool run_beside_rest(range& part, std::uint64_t n) {
         const range rest{part.at(n), part.last};
@@ -456,9 +461,9 @@ private:
     chunks sizes_;
 };
 
-// Calls run(callee) for a plain loop of calls callee(args...). If `body` is small and can be called as
-// const, the callee is a copy of it. No other code knows the address of the copy, so the compiler
-// keeps the captures in registers.
+// Calls run(callee), which runs a plain loop of calls callee(args...). If `body` is small and can
+// be called as const, the callee is a copy of `body`. No other code knows the address of the copy,
+// so the compiler keeps the captures in registers.
 template <class... Args, class Body, class Run> void run_with_callee(Body& body, const Run& run) {
     using plain = std::decay_t<Body>; // a function becomes a pointer to it
     if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= 64 &&

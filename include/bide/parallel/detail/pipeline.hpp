@@ -2,23 +2,25 @@
 #ifndef BIDE_PARALLEL_DETAIL_PIPELINE_HPP
 #define BIDE_PARALLEL_DETAIL_PIPELINE_HPP
 
-// How a pipeline runs. Its threads are equal: the caller, and each worker that takes an arm of the
-// fork-join. Each takes work from one word: the source, or a serial stage whose
-// next item waits. A thread that has read an item takes it through the stages, as far as it can. If
-// the item has no turn at a serial stage, the thread leaves it there and takes
-// other work. The source and the serial stages are put back before the thread goes on with the item,
-// so another thread can take them while a stage runs long.
+// How a pipeline runs. The threads of a pipeline are the caller, and each worker that takes an arm
+// of the fork-join. All do the same. Each takes work from one word: the source, or a serial stage
+// whose next item waits. A thread that has read an item takes the item through the stages, as far
+// as it can. If the item is not the next one of a serial stage, the thread leaves the item at that
+// stage and takes other work. A thread puts the source or a serial stage back before it continues
+// with the item. So another thread can take the source or the stage while the item is in a long
+// stage.
 //
-// The arms are forked once, at the begin, in halves. A thread that has taken one stays until all is
-// over, and sleeps while there is nothing to do. An arm that no thread took by then returns at once.
-// So no thread waits for an arm while there is work. What a stage forks is below its own frame, and
-// no arm of the pipeline runs on top of a stage (invariant 3 of the room's README).
+// The arms are forked once, at the beginning, in halves. A thread that has taken an arm stays until
+// the end of the pipeline, and sleeps while there is no work. An arm that no thread has taken
+// before the end returns at once. So no thread waits for an arm while there is work. No arm of the
+// pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
+// forked (invariant 3 of the room's README).
 //
 // Exceptions. The items are numbered by the source. After item n has thrown, no stage is called for
-// a higher number, and the source is read no more. Items with lower numbers go on, because one of
-// them may throw, too; the exception of the lowest number is the one of a serial run. An item that
-// has thrown or is left out is dead: it has no value, but still takes its turns, so that the places
-// of a serial stage have no gap.
+// an item with a higher number, and the source is no longer read. Items with lower numbers
+// continue, because one of them may throw, too. The exception of the lowest number is the one of a
+// serial run. An item that has thrown or is left out is called dead. It has no value, but it still
+// passes the serial stages, so that their numbering has no gap.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -50,8 +52,8 @@ template <class Result>
 using pipeline_value_t =
     std::conditional_t<std::is_lvalue_reference_v<Result>, Result, std::remove_cvref_t<Result>>;
 
-// Storage for one item between two stages, which is a value or a reference. An item without a value
-// is dead: no further stage is called with it.
+// Storage for one item between two stages. The item is a value or a reference. An item without a
+// value is dead: no further stage is called with it.
 template <class T> class pipeline_item {
     using kept = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
 
@@ -63,7 +65,7 @@ public:
 
     bool has_value() const noexcept { return has_value_; }
 
-    // Keeps what make() returns. A value is constructed in place, without a move.
+    // Stores the result of make(). A value is constructed in place, without a move.
     // Requires: there is no value.
     template <class Make> void emplace(Make&& make) {
         if constexpr (std::is_reference_v<T>) {
@@ -108,32 +110,31 @@ private:
     bool has_value_ = false;
 };
 
-// What the threads of a pipeline can do next, in one word:
+// The work that the threads of a pipeline can take next, in one word:
 //
 //   tokens     bits 0 to 23    how many more items may be in flight
 //   sleepers   bits 24 to 34   threads that sleep, or are about to, and that no thread wakes yet
 //   searchers  bits 35 to 45   threads that look for work: they spin, or are being woken
 //   closed     bit 46          the source gives no more items
 //   source     bit 47          no thread reads the source, and it is not closed
-//   stages     bits 48 to 63   for each serial stage: the item whose turn it is waits, and no thread
+//   stages     bits 48 to 63   for each serial stage: its next item waits, and no thread
 //                              runs the stage
 //
 // A thread takes a stage, or the source and a token, by one CAS. So the stage with its item, or the
-// source, belongs to that thread until it puts them back [pipeline_work.taken]. Stages come before
-// the source and late stages before early ones, so that items end before others begin. All is over
-// if the source is closed and no token is in use.
+// source, belongs to that thread until the thread puts it back [pipeline_work.taken]. A thread
+// takes a stage rather than the source, and a late stage rather than an early one, so that items
+// end before others begin. The pipeline is over when the source is closed and no token is in use.
 //
-// Sleeping. A thread that finds nothing to do counts itself as a searcher. If it still finds nothing,
-// it becomes a sleeper, by a CAS that fails if there is something to do meanwhile. The thread that
-// puts work into the word, or leaves some there, sees that in the value that its read-modify-write
-// returned. If there is a sleeper and no searcher, it turns a sleeper into a searcher and gives it a
-// permit of the semaphore. If there is a searcher, that one sees the work before it sleeps, and wakes
-// the next one if it leaves work there. So no wake is lost, and items that are cheaper than a wake
-// cost one wake at a time, however many threads sleep.
+// Sleeping. A thread that finds no work counts itself as a searcher. If it still finds none, it
+// becomes a sleeper, by a CAS that fails if there is work meanwhile. A thread that puts work into
+// the word, or leaves work there, knows the sleepers and searchers from the value that its
+// read-modify-write returned. If there is a sleeper and no searcher, it turns a sleeper into a
+// searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees the
+// work before it sleeps, and wakes another thread if it leaves work there. So no wake is lost. And
+// if items are cheaper than a wake, there is only one wake at a time, however many threads sleep.
 //
-// Only a thread that has nothing to do sleeps: it has no item, no stage and no source. The threads
-// that have these never wait for a thread of the pipeline. So a pipeline with one thread comes to
-// its end, too.
+// A thread that sleeps has no item, no stage and no source. A thread that has one of these never
+// waits for another thread of the pipeline. So even a pipeline with one thread comes to its end.
 template <class Platform> class basic_pipeline_work {
     using word = std::uint64_t;
 
@@ -153,8 +154,9 @@ public:
     basic_pipeline_work(const basic_pipeline_work&) = delete;
     basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
 
-    // Puts back the token of an item that has ended, if `has_token`, and takes the next work.
-    // Blocks: until there is some, or all is over.
+    // If `has_token` is true, puts back the token of an item that has ended. Then takes the next
+    // work.
+    // Blocks: until there is work, or the pipeline is over.
     int take(bool has_token);
 
     // The source can be read again.
@@ -200,8 +202,8 @@ private:
     bool is_idle(word seen) const noexcept { return first_of(seen) == 0 && !is_over(seen); }
 
     void put(word bit) {
-        // Order: release [pipeline_work.taken]; the thread that takes it sees what was done with
-        // it. Sleepers are seen in the value that the operation returned.
+        // Order: release [pipeline_work.taken]; the thread that takes the work sees what was done
+        // with it. The returned value shows whether there are sleepers.
         const word seen = word_.fetch_or(bit, std::memory_order_release) | bit;
         if (needs_wake(seen)) [[unlikely]] {
             wake_one(seen);
@@ -228,8 +230,8 @@ private:
 
 template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token) {
     bool is_searcher = false;
-    // Order: acquire [pipeline_work.taken]; if all is over, sees what the thread did that put the
-    // last token back. Otherwise the CAS decides.
+    // Order: acquire [pipeline_work.taken]; if the pipeline is over, this thread sees what the
+    // thread did that put the last token back. Otherwise the CAS decides.
     word seen = word_.load(std::memory_order_acquire);
     for (;;) {
         const word with = has_token ? seen + one_token : seen;
@@ -295,25 +297,27 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
     return true;
 }
 
-// The items that wait for a serial stage. The stage takes places in order: 0, 1, 2, ... The place of
-// an item is its number, or the order of its arrival if the stage keeps no order. No thread waits: a
-// thread whose item is not next leaves the item in the slot of its place. The slot is one word and
-// the item:
+// The items that wait for a serial stage. The stage takes the places 0, 1, 2, ... in order. The
+// place of an item is its number; if the stage keeps no order, it is the number of its arrival. The
+// place that the stage takes next has the turn. No thread waits: if a thread arrives with an item
+// whose place does not have the turn, it leaves the item in the slot of the place. A slot has the
+// item and one word:
 //
-//   empty   neither has come
-//   filled  the item is in the slot; its turn has not come
+//   empty   neither the item nor the turn has come
+//   filled  the item is in the slot; the turn has not come
 //   turn    the stage is free for this place; the item has not come
 //   (else)  never
 //
-// The item and the turn come from two threads, each by one exchange. The thread that comes second
-// sees that, and has the turn and the item [pipeline_queue.turn]. So exactly one thread runs the
-// stage, and none waits for it.
+// The item and the turn come from two threads, each by one exchange. The thread whose exchange
+// comes second sees that, and gets both the turn and the item [pipeline_queue.turn]. So exactly one
+// thread runs the stage, and no thread waits for it.
 //
-// At most `tokens` items are in flight, and there are at least as many slots. So of the items of the
-// places p to p + tokens, one was read after another had ended. The item that ended had passed the
-// stage, and so had place p. The other was read, and has arrived, no later than the item of place
-// p + tokens: places are given in the order of reads, or of arrivals [pipeline_queue.arrival]. So
-// the item of place p + tokens finds the slot as place p has left it: empty.
+// Why a slot is empty when it is used again: at most `tokens` items are in flight, and there are at
+// least as many slots. So among the items of the places p to p + tokens, some item A was read after
+// some item B had ended. B had passed the stage, and so had the item of place p. A was read, and
+// has arrived, no later than the item of place p + tokens, because places are given in the order of
+// reads, or of arrivals [pipeline_queue.arrival]. So the item of place p + tokens finds the slot
+// empty, as the item of place p has left it.
 template <class Platform, class T> class basic_pipeline_queue {
 public:
     // An item that waits, and its number.
@@ -335,8 +339,8 @@ public:
 
     // Returns a place by the order of the calls.
     std::uint64_t arrive() noexcept {
-        // Order: acq_rel [pipeline_queue.arrival]; sees the slots that were emptied before an earlier
-        // arrival, which is the other end [pipeline_queue.arrival].
+        // Order: acq_rel [pipeline_queue.arrival]; sees the slots that were emptied before an
+        // earlier arrival. That arrival is the other end [pipeline_queue.arrival].
         return arrivals_.fetch_add(1, std::memory_order_acq_rel);
     }
 
@@ -352,12 +356,12 @@ public:
         return true;
     }
 
-    // Returns the slot of a place, for its item. Only the thread that has the item may call it, and
-    // leaves the slot to the stage by leave().
+    // Returns the slot of a place, for its item. Only the thread that has the item may call it.
+    // That thread then calls leave().
     waiting& slot_of(std::uint64_t place) noexcept { return slots_[place & mask_].held; }
 
-    // Leaves the item in the slot to the stage. Returns false if the place got its turn meanwhile:
-    // then the caller runs the stage with the item in the slot.
+    // Leaves the item in the slot. Returns false if the place got the turn meanwhile. Then the
+    // caller runs the stage with the item in the slot.
     bool leave(std::uint64_t place) noexcept {
         slot& s = slots_[place & mask_];
         // Order: acq_rel [pipeline_queue.turn]; publishes the item, or sees what the stage did.
@@ -369,8 +373,8 @@ public:
         return false;
     }
 
-    // Ends the turn of the place that has it. Returns true if the item of the next place waits: then
-    // the caller has that turn, and gives it to the thread that calls next().
+    // Passes the turn to the next place. Returns true if the item of the next place waits. Then the
+    // caller has that turn, and gives it to the thread that calls next().
     bool pass_turn() noexcept {
         next_ = next_ + 1;
         slot& s = slots_[next_ & mask_];
@@ -489,7 +493,7 @@ public:
     pipeline(const pipeline&) = delete;
     pipeline& operator=(const pipeline&) = delete;
 
-    // Runs all, on at most so many threads.
+    // Runs the pipeline on at most `threads` threads.
     // Throws: the exception of the first item, in order, that threw. stopped_error after a stop.
     void run(unsigned threads) {
         failure first;
@@ -574,7 +578,8 @@ private:
         return failed_at_.load(std::memory_order_relaxed) < n;
     }
 
-    // Reads an item, and takes it through the stages. Returns true if the token is free again.
+    // Reads an item, and takes it through the stages. Returns true if the item has ended and its
+    // token is free again.
     // Requires: the caller has the source, with a token.
     bool read(failure& mine) noexcept {
         const number n = next_number_;
@@ -633,8 +638,8 @@ private:
         }
     }
 
-    // Runs serial stage K, which has item n, and goes on. The next item of the stage is put where
-    // other threads find it.
+    // Runs serial stage K with item n, and takes the item through the next stages. Before that,
+    // puts stage K back, so that another thread can take it with its next item.
     template <std::size_t K, class T>
     bool run_serial(number n, pipeline_item<T>& item, failure& mine) noexcept {
         return run_stage<K>(n, item, mine, [this]() noexcept {

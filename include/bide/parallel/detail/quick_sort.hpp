@@ -5,9 +5,9 @@
 // Partitions a range in place, by one thread or in parallel. If a predicate throws, every element
 // is still in the range.
 //
-// In parallel, each chunk is partitioned on its own. Then the elements that are on the wrong side
-// of the border are swapped in pairs. The chunks depend on the size alone, so the result is the same
-// on any number of workers.
+// In parallel, each chunk is partitioned separately. Then pairs of elements on the wrong sides of
+// the border are swapped. The chunks depend only on the size of the range, so the result is the
+// same on any number of workers.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
@@ -31,11 +31,12 @@ template <class It> struct division {
     bool was_divided;
 };
 
-// Partitions elements that are cheap to copy, without branches that depend on them. One element is
-// taken out, which leaves a gap. Each step moves the first element of the right part to the gap, and
-// the next element to the end of the left part; where it came from is the new gap. If the element
-// belongs to the right part, the end stays where it is. (Lomuto's scheme in a cycle; Peters,
-// "Branchless Lomuto Partitioning", and Bergdoll, "ipnsort".)
+// Partitions elements that are cheap to copy, without branches that depend on the elements. One
+// element is taken out, which leaves a gap. Each step moves the first element of the right part to
+// the gap. Then it moves the next element to the end of the left part, and the gap is now at the
+// old place of that element. If the element belongs to the left part, the end of the left part
+// moves up by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto Partitioning", and
+// Bergdoll, "ipnsort".)
 template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes_left) {
     struct gap {
         ~gap() { *at = element; }
@@ -131,9 +132,9 @@ private:
 // The most chunks of a partition.
 inline constexpr std::size_t most_divide_chunks = 64;
 
-// As divide(), in parallel. Calls divide_chunk(begin, end) for each chunk, at least `least_chunk`
-// elements; it returns how divide() has divided them. If it leaves out a chunk, the result is of no
-// use.
+// Partitions as divide() does, in parallel. Calls divide_chunk(begin, end) for each chunk of at
+// least `least_chunk` elements. divide_chunk() partitions the chunk by divide() and returns the
+// result of divide(). If it leaves out a chunk, the result of this function is meaningless.
 template <class Forker, class It, class DivideChunk>
 division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint64_t least_chunk,
                               const DivideChunk& divide_chunk) {
@@ -185,8 +186,8 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
 // Ranges from this size on are partitioned in parallel by a sort.
 inline constexpr std::ptrdiff_t parallel_divide_size = 262'144;
 
-// As divide(), in parallel. Calls leaves_out(first) before each chunk; if it returns true, the
-// chunk is not partitioned, and the result is of no use.
+// Partitions as divide() does, in parallel. Calls leaves_out(first) before each chunk. If it
+// returns true, the chunk is not partitioned, and the result of this function is meaningless.
 template <class Forker, class It, class Pred, class LeavesOut>
 division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pred& goes_left,
                                 const LeavesOut& leaves_out) {
@@ -206,8 +207,9 @@ template <class It> It place_pivot(It begin, It middle) {
     return middle;
 }
 
-// Partitions by the pivot *begin, which moves between the parts: [begin, middle) is less, (middle,
-// end) is not. `middle` of the result is the pivot's place. Calls divide(first, last, goes_left).
+// Partitions by the pivot *begin, which moves between the parts. The elements of [begin, middle)
+// are less than the pivot, those of (middle, end) are not. `middle` of the result is the place of
+// the pivot. Calls divide(first, last, goes_left).
 template <class It, class Compare, class Divide>
 division<It> partition_less(It begin, It end, Compare& less, const Divide& divide) {
     division<It> parts{};
@@ -225,8 +227,9 @@ division<It> partition_less(It begin, It end, Compare& less, const Divide& divid
     return parts;
 }
 
-// Partitions by the pivot *begin if no element is less than the pivot: [begin, middle] is equal,
-// (middle, end) is greater. Returns the pivot's place.
+// Partitions by the pivot *begin if no element is less than the pivot. The elements of [begin,
+// middle] are equal to the pivot, those of (middle, end) are greater. Returns `middle`, the place
+// of the pivot.
 template <class It, class Compare, class Divide>
 It partition_equal(It begin, It end, Compare& less, const Divide& divide) {
     It middle{};
@@ -286,10 +289,10 @@ template <class It> void break_patterns(It begin, It end) {
 // Pattern-defeating quicksort (Peters: "Pattern-defeating Quicksort", 2021). The two parts of a
 // partition are sorted in parallel.
 //
-// If there are many equal elements, one pass separates those that equal the last pivot. A partition
-// that moved nothing suggests that the range is sorted: an insertion sort tries, and gives up
-// early. A partition that cuts off less than an eighth is bad: some elements are swapped, and after
-// log2(n) bad partitions heap sort takes over. So every input takes O(n log n) at most.
+// If there are many equal elements, one pass separates those that equal the last pivot. If a
+// partition moved nothing, the range may be sorted: an insertion sort is tried, and gives up early.
+// If a partition cuts off less than an eighth, it counts as bad, and some elements are swapped.
+// After log2(n) bad partitions, heap sort takes over. So every input takes O(n log n) at most.
 
 template <class Forker, class It, class Compare> class quick_sort {
     using difference = std::iter_difference_t<It>;
@@ -310,9 +313,9 @@ private:
     static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference fork_size = sort_fork_size;
 
-    // Unless this is the leftmost part, *(begin - 1) exists and is not greater than any element. A
-    // part that is `large` may be divided among threads, and counts the elements that have found
-    // their place.
+    // Unless this is the leftmost part, *(begin - 1) exists and is not greater than any element. If
+    // `large` is true, the part may be divided among threads, and the elements whose place is final
+    // are counted.
     template <bool large> void sort(It begin, It end, int bad_ones, bool leftmost) {
         for (;;) {
             const difference size = end - begin;

@@ -3,10 +3,11 @@
 #define BIDE_PARALLEL_DETAIL_SORT_PARTS_HPP
 
 // The parts that all sorts use. If a comparison throws, every element is still in the range. If a
-// move throws, values are unspecified, but all objects are alive. Even if comparisons return random
-// results, no object outside the range is accessed.
+// move throws, the values are unspecified, but all objects are still constructed. Even if
+// comparisons return random results, no object outside the range is accessed.
 //
-// Calls are qualified, because the namespaces of elements may have functions of the same names.
+// Calls of functions are qualified, because the namespace of the elements may have functions of the
+// same names.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/elements.hpp>
@@ -33,8 +34,8 @@ inline constexpr std::ptrdiff_t sort_fork_size = 1'024;
 template <class Forker> using sort_state = basic_loop_state<typename Forker::platform>;
 
 // Calls sort(state) in one fork-join, so that a shutdown of the scheduler waits for the whole sort.
-// If there are less than sort_fork_size elements, calls it without a fork-join; if there are none,
-// does not call it. `steps` is what the progress counts.
+// If there are less than sort_fork_size elements, calls sort(state) without a fork-join. If there
+// are no elements, does not call it. `steps` is the total for the progress.
 // Throws: stopped_error if a part was left out because of a stop.
 template <class On, class Sort>
 void in_one_fork(const On& on, std::uint64_t elements, std::uint64_t steps, const Sort& sort) {
@@ -51,10 +52,10 @@ void in_one_fork(const On& on, std::uint64_t elements, std::uint64_t steps, cons
 
 // ---- Elements and their moves
 
-// True for elements that are cheap to copy: up to 16 bytes. They are copied without branches, even
-// if that is not needed, because a mispredicted branch costs more. Two kinds of trivially copyable
-// types are excluded: those that can only be moved, and those whose constructor template would be
-// chosen in place of the copy constructor.
+// True for elements that are cheap to copy: up to 16 bytes. Algorithms copy them without branches,
+// even if the copy is not needed, because a mispredicted branch costs more. Two kinds of trivially
+// copyable types are excluded: those that can only be moved, and those whose constructor template
+// would be chosen in place of the copy constructor.
 template <class T>
 inline constexpr bool is_cheap_to_copy =
     std::is_trivially_copyable_v<T> && std::is_trivially_constructible_v<T, T&> &&
@@ -104,8 +105,8 @@ template <class It> It ahead(It it, std::ptrdiff_t n) {
     return it + static_cast<std::iter_difference_t<It>>(n);
 }
 
-// Returns 0 or 1 in a way that keeps clang from making a branch of it. With a branch, merging
-// random numbers takes twice as long. g++ makes no branch in any case.
+// Returns 0 or 1. Its form keeps clang from making a branch of the condition. With a branch,
+// merging random numbers takes twice as long. g++ makes no branch in any case.
 inline std::ptrdiff_t as_number(bool condition) noexcept {
     std::ptrdiff_t number = condition ? 1 : 0;
 #if defined(__clang__)
@@ -154,8 +155,8 @@ template <class F, class G> void call_both(const F& f, const G& g) {
 // The elements that one call of for_all_parts() moves.
 inline constexpr std::size_t moved_part = 4'096;
 
-// Calls f(first, last) for parts of [0, size), which is not empty, in parallel. All are called, also
-// without memory to fork.
+// Calls f(first, last) in parallel for parts of [0, size), which is not empty. All calls are made,
+// even if there is no memory to fork.
 template <class Forker, class F>
 void for_all_parts(const Forker& forks, std::size_t size, const F& f) {
     detail::fork_each<true>(forks, 0, (size - 1) / moved_part + 1, [&](std::size_t part) {
@@ -163,8 +164,8 @@ void for_all_parts(const Forker& forks, std::size_t size, const F& f) {
     });
 }
 
-// Moves `size` elements from number `from` on to the places from `to` on, with to <= from. Moves all
-// of them, also without memory to fork.
+// Moves the `size` elements from number `from` on to the places from `to` on, with to <= from.
+// Moves all of them, even if there is no memory to fork.
 template <class Loop, class It>
 void move_left(Loop& loop, const elements<It>& in, std::uint64_t from, std::uint64_t size,
                std::uint64_t to) {
@@ -311,10 +312,10 @@ template <class It, class Compare> void heap_sort(It begin, It end, Compare& les
 
 // ---- Few elements
 
-// A stable sort of a few elements that are cheap to copy, without branches that depend on them.
-// Groups of four are sorted by selection, then merged from both ends at once, which gives the
-// processor two independent chains of loads (van den Hoven, "fluxsort"; Bergdoll, Peters,
-// "driftsort").
+// A stable sort of a few elements that are cheap to copy, without branches that depend on the
+// elements. Groups of four are sorted by selection. Then the groups are merged from both ends at
+// once, which gives the processor two independent chains of loads (van den Hoven, "fluxsort";
+// Bergdoll, Peters, "driftsort").
 inline constexpr std::ptrdiff_t small_sort_size = 32;
 
 // Makes one step of a merge from the front: of equal elements, the left one goes first.
@@ -338,7 +339,7 @@ void merge_last(From& left, From& right, To& to, Compare& less) {
 }
 
 // Merges the sorted halves of n elements; if n is odd, the first half is the smaller one. If
-// comparisons contradict each other, the elements are only copied.
+// comparisons contradict each other, the elements are copied in any order.
 template <class From, class To, class Compare>
 void merge_halves(From from, std::iter_difference_t<From> n, To to, Compare& less) {
     const std::iter_difference_t<From> half = n / 2;

@@ -158,8 +158,8 @@ public:
         do {
             next = seen | ((seen & claimed) != 0 ? notified : active);
             // Order: acq_rel [task.claim]; the decider's writes are visible to the task, also if
-            // the canceller posts it. If an interruption had no effect, it
-            // happens before the next steps of the task.
+            // the canceller posts it. If an interruption had no effect, it happens before the next
+            // steps of the task.
             // Failure: look again.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
