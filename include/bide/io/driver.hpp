@@ -3,9 +3,9 @@
 #define BIDE_IO_DRIVER_HPP
 
 /// \file
-/// An idle worker can sleep in a driver. There it waits for events of the operating system and for
-/// a wake at the same time. The driver hands over the operations that became ready.
-/// io/epoll_driver.hpp is a driver.
+/// The interface of drivers. An idle worker can sleep in a driver: it waits for events of the
+/// operating system and for a wake at the same time. The driver then completes the operations that
+/// became ready. io/epoll_driver.hpp is a driver.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -23,8 +23,8 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-// Whether a driver has an attachment. A template, so that the model checker runs the end of an
-// attachment beside operations that begin.
+// Records whether a driver has an attachment. It is a template, so that the model checker can run
+// the end of an attachment concurrently with operations that begin.
 template <class Platform> class basic_attachment_state {
 public:
     basic_attachment_state() noexcept = default;
@@ -50,8 +50,8 @@ public:
     }
 
     bool is_attached() const noexcept {
-        // Order: seq_cst [driver.detach]; if end_waits() missed what this thread has found or made before,
-        // this reads that there is no attachment.
+        // Order: seq_cst [driver.detach]; if end_waits() missed an entry that this thread has found
+        // or made before, this load reads that there is no attachment.
         return word_.load(std::memory_order_seq_cst) == state::attached;
     }
 
@@ -74,11 +74,11 @@ public:
     virtual ~driver() = default;
 
     /// Waits until an operation is ready, wake() was called, or the deadline has passed. With
-    /// deadline::poll() it does not wait. Hands over at most max_completions ready operations, by
-    /// publishing their waits or running their wakers without a lock. The next call hands over the
-    /// rest. An operation that is always ready does not starve the rest.
-    /// Blocks: until then. Coroutines without an executor run inside this call.
-    /// Returns: how many operations were handed over.
+    /// deadline::poll() it does not wait. Completes at most max_completions ready operations:
+    /// publishes their waits or runs their wakers, with no lock held. The next call completes the
+    /// others. An operation that is always ready does not starve the others.
+    /// Blocks: while it waits. Coroutines without an executor run inside this call.
+    /// Returns: how many operations were completed.
     /// Requires: one thread at a time calls it, and not from inside wait(). Each call happens after
     /// the previous one.
     virtual unsigned wait(deadline until) noexcept = 0;
@@ -89,8 +89,8 @@ public:
     /// Thread safety: any thread may call it.
     virtual void wake() noexcept = 0;
 
-    /// While an attachment lives, a thread calls wait() again and again. A scheduler has one from
-    /// its construction until its shutdown.
+    /// While an attachment exists, some thread calls wait() again and again. A scheduler has one
+    /// from its construction until its shutdown.
     class [[nodiscard]] attachment {
     public:
         /// Attaches to the driver.
@@ -118,25 +118,26 @@ protected:
     /// Constructs a driver without an attachment.
     driver() noexcept = default;
 
-    /// Returns true if there is an attachment. Without one, an operation that would wait for ever
-    /// must fail.
+    /// Returns true if there is an attachment. If there is none, an operation that would wait must
+    /// fail, because it would wait for ever.
     bool is_attached() const noexcept { return state_.is_attached(); }
 
 private:
-    /// Called when the attachment has ended and is_attached() is false. Must end all waits, with
-    /// errc::closed.
+    /// Called when the attachment has ended and is_attached() is false. An override must end all
+    /// waits with errc::closed.
     virtual void detached() noexcept {}
 
     detail::basic_attachment_state<native_platform> state_;
 };
 
-/// The result of an operation of a driver: nothing; an errc (stopped, timeout, closed, no_driver); or an
-/// error of the system.
+/// The result of an operation of a driver: success; an errc (stopped, timeout, closed, no_driver);
+/// or an error of the system.
 using io_result = result<void, std::error_code>;
 
-/// The value of an operation of a driver that throws its error. An async_op<io_done> does the same
-/// as an async_op<io_result>, which returns the error. with_timeout(), with_stop() and as_result()
-/// make the one of the other, so an io_done can be asked as an io_result can: it is always a success.
+/// The value of an operation of a driver that throws its error. An async_op<io_done> throws the
+/// error; an async_op<io_result> returns it. with_timeout(), with_stop() and as_result() convert
+/// the first to the second. So that code compiles for both, an io_done has the queries of an
+/// io_result, and always reports success.
 struct io_done {
     /// Returns true.
     static constexpr bool has_value() noexcept { return true; }
@@ -168,8 +169,8 @@ template <> struct wait_payload<io_result> {
     using type = io_payload; ///< the payload
 };
 
-/// For drivers: the base class of an operation (core/wait_ops.hpp), which makes the result. The
-/// operation adds its steps:
+/// For authors of drivers: the base class of an operation (core/wait_ops.hpp). It makes the result;
+/// the operation adds its steps:
 ///
 /// \code
 /// using waiter = bide::basic_waiter<bide::native_platform>;

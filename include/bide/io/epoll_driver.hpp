@@ -4,27 +4,28 @@
 
 // Lets coroutines wait for files, by Linux's epoll(7). Empty on other systems.
 //
-// Each file that was waited for has an entry, found by its descriptor: a lock, a queue for each
-// direction, and what the kernel was asked for.
+// Each file that was waited for has an entry, which is found by the descriptor. An entry has a
+// lock, a queue for each direction, and the state of the request to the kernel:
 //
-//   armed        the events that the kernel looks for on behalf of the waiters; 0 if none waits
+//   armed        the events that were requested from the kernel for the waiters; 0 if none waits
 //   generation   the number of requests so far, in 31 bits; each event carries that of its request
-//   registered   what the set believes that the kernel has of the file since the last request
+//   registered   true if the last request has put the file into the epoll set
 //   forgotten    how often forget() or a detachment has ended all waits. A wait has the number of its
-//                begin: if that differs, the descriptor may be another file's, and the wait is closed
+//                begin. If that differs, the descriptor may belong to another file: the wait is closed
 //
-// The driver requests one event when a waiter is queued for an event that is not armed. If waiters are
-// left in the queues after an event, it requests another one. A request makes the kernel check the file
-// again, so no event is lost between an event and the next request. An event that answers an older
-// request is dropped. While no waiter is queued, the driver assumes nothing about the descriptor: the
-// file may have been closed, and another file may have the same descriptor. A cancelled wait leaves at
-// most one event for which there is no waiter.
+// The driver requests one event when a waiter is queued for an event that is not armed. If waiters
+// are left in the queues after an event, the driver requests another event. A request makes the
+// kernel check the file again, so no readiness is missed between an event and the next request. An
+// event that answers an older request is dropped. While no waiter is queued, the driver assumes
+// nothing about the descriptor: the file may have been closed, and another file may have the same
+// descriptor. A cancelled wait leaves at most one event for which there is no waiter.
 //
-// An eventfd(2) ends the wait of the one thread that fetches events. One word decides about the wake:
+// An eventfd(2) ends the wait of the one thread that fetches events. One word decides whether
+// wake() writes to it:
 //
-//   awake      no thread sleeps, or the thread is about to return
+//   awake      no thread sleeps, or the fetching thread is about to return
 //   waiting    the fetching thread sleeps or is about to
-//   woken      wake() was called, and no fetch() has ended by it yet
+//   woken      wake() was called, and has not ended a fetch() yet
 //
 // The thread that changes `waiting` to `woken` writes to the eventfd. The eventfd is edge-triggered
 // and never read: its only purpose is to end a system call. An edge that comes late ends one call
@@ -69,8 +70,9 @@ namespace detail {
 
 template <class Driver> struct socket_access; // io_socket.hpp
 
-// What epoll_driver and uring_driver have in common. A Set asks the kernel. `Base` is driver, or that of a
-// model. The public functions are documented where a driver publishes them.
+// The common base of epoll_driver and uring_driver. A Set makes the requests to the kernel. `Base`
+// is driver, or the base class of a model. The public functions are documented in the derived
+// drivers.
 template <class Platform, class Set, class Base = driver> class readiness_driver : public Base {
     using node = basic_waiter<Platform>;
 
@@ -190,8 +192,8 @@ readiness_driver<Platform, Set, Base>::~readiness_driver() {
 
 // ---- Waiters
 
-// Returns the entry of `fd`. Makes no entry for a number that is no open file: returns nullptr and
-// sets `error`.
+// Returns the entry of `fd`. If `fd` is not an open file, makes no entry, sets `error` and returns
+// nullptr.
 template <class Platform, class Set, class Base>
 auto readiness_driver<Platform, Set, Base>::entry_for(int fd, int& error) noexcept -> entry* {
     entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
@@ -403,9 +405,9 @@ public:
         std::uint32_t events;
     };
 
-    // Asks the kernel for one event of `events`, which will carry `key`. `registered`: the file is
-    // believed to be in the set; the function corrects it. Replaces the request before. Returns 0 or
-    // the system's error number.
+    // Requests one event of `events` from the kernel. The event will carry `key`. Replaces an
+    // earlier request for the file. `registered` is true if the file should be in the set; the
+    // function corrects the value. Returns 0 or the system's error number.
     int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept;
 
     void remove(int fd, bool& registered) noexcept {
@@ -418,8 +420,9 @@ public:
         errno = saved; // the file may have been closed
     }
 
-    // Fetches events. Sleeps while there are none, until the deadline or earlier. Returns true if
-    // wake() was called since the last fetch(). One thread at a time calls this and the next two.
+    // Fetches events. If there are none, sleeps until the deadline or earlier. Returns true if
+    // wake() was called since the last fetch(). One thread at a time calls fetch(), has_next() and
+    // next().
     // Requires: !has_next().
     bool fetch(deadline until) noexcept;
 
@@ -538,8 +541,8 @@ template <class Platform> bool epoll_set<Platform>::next(event& told) noexcept {
     return false;
 }
 
-// The system call. Without epoll_pwait2() (Linux 5.11, glibc 2.35) the wait is rounded up to a
-// millisecond.
+// Makes the system call. On a system without epoll_pwait2() (Linux 5.11, glibc 2.35), the time is
+// rounded up to a millisecond.
 template <class Platform> int epoll_set<Platform>::wait_for_events(deadline until) noexcept {
     const int room = static_cast<int>(most);
     if (until.is_poll() || until.is_never()) {
@@ -577,20 +580,21 @@ public:
     /// Makes the epoll set and the eventfd.
     /// Throws: std::system_error if the system has no more descriptors or memory.
     basic_epoll_driver() {}
-    /// Closes both.
-    /// Requires: no coroutine waits for a file, no wait() or wake() is going on, and there is no
+    /// Closes the epoll set and the eventfd.
+    /// Requires: no coroutine waits for a file, no wait() or wake() is under way, and there is no
     /// attachment.
     ~basic_epoll_driver() override = default;
 
     /// Waits until a read of the file would not block: there is data, the file is at its end, or it
-    /// has an error or a hang-up. Does not wait if a read would not block now, as for every regular
-    /// file. Several coroutines may wait for the same file: an event lets all of them through. One
-    /// of them may have read the data before another reads, so the file should be non-blocking.
-    /// Call forget() before the file is closed.
-    /// Throws: std::system_error with the system's error if `fd` is no open file or if there is no
-    /// memory to wait; with errc::no_driver if it would wait and no scheduler and no run_loop runs
-    /// the driver. closed_error after forget() or the scheduler's shutdown. Otherwise as other
-    /// waits. as_result(), with_timeout() and with_stop() return the error as a std::error_code.
+    /// has an error or a hang-up. If a read would not block now, as with every regular file, does
+    /// not wait. Several coroutines may wait for the same file: an event resumes all of them. One
+    /// of them may read the data before another one does, so the file should be non-blocking. Call
+    /// forget() before the file is closed.
+    /// Throws: std::system_error with the system's error if `fd` is not an open file or if there is
+    /// no memory for the wait. std::system_error with errc::no_driver if the operation would wait
+    /// and no scheduler or run_loop runs the driver. closed_error after forget() or the scheduler's
+    /// shutdown. Otherwise as other waits. as_result(), with_timeout() and with_stop() return the
+    /// error as a std::error_code.
     using base::async_wait_readable;
 
     /// Waits until a write to the file would not block; otherwise as async_wait_readable().

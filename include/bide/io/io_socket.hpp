@@ -6,19 +6,21 @@
 /// Accepts, connects, reads and writes on an epoll_driver or a uring_driver. Linux only; empty
 /// on other systems.
 ///
-/// This is no network library: there are no names, no TLS, no datagrams and no protocols. A descriptor
-/// of any other origin is used in the same way: of a library that resolves names, of socketpair(2), of
-/// a pipe. A write to a pipe without readers raises SIGPIPE, a write to a socket does not.
+/// This is not a network library: it has no host names, no TLS, no datagrams and no protocols.
+/// Descriptors that other libraries or system calls have made can be used, too, such as those of
+/// socketpair(2) or of a pipe. A write to a pipe without readers raises SIGPIPE; a write to a
+/// socket does not.
 //
-// Each operation tries its system call first. If that would block, it waits for the file as
-// async_wait_readable() does, and tries again where the coroutine is about to resume, until the call
-// does not block (turn_back, core/wait_ops.hpp). So each operation is one wait with one time-out, and
-// allocates nothing.
+// Each operation tries its system call first. If the call would block, the operation waits for the
+// file as async_wait_readable() does. When the file is ready, it tries the call again, on the
+// thread where the coroutine is about to resume, and waits again if the call would still block
+// (turn_back, core/wait_ops.hpp). So each operation is one wait with one time-out, and allocates
+// nothing.
 //
-// A socket may be closed while a coroutine waits for it, and the system may give its descriptor to the
-// next file at once. The coroutine may be about to try again then, because an event came before. So each
-// attempt holds the lock of the driver's entry, and asks first whether the file was forgotten meanwhile.
-// close() forgets the file under the same lock.
+// A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
+// the next file at once. If an event came before, the coroutine may be about to try its call again.
+// So each attempt holds the lock of the driver's entry, and first checks whether the file was
+// forgotten meanwhile. close() forgets the file under the same lock.
 
 #if defined(__linux__)
 
@@ -49,13 +51,13 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// The result of a read or a write: the number of bytes; an errc (stopped, timeout, closed, no_driver);
-/// or an error of the system.
+/// The result of a read or a write: the number of bytes, an errc (stopped, timeout, closed,
+/// no_driver), or an error of the system.
 using io_count = result<std::size_t, std::error_code>;
 
 /// Owns a socket, or another descriptor, and waits for it on a driver: an epoll_driver or a uring_driver.
-/// Thread safety: different coroutines may read and write at the same time. Nothing else may be called
-/// while the socket is moved, closed or destroyed.
+/// Thread safety: different coroutines may read and write at the same time. While the socket is
+/// moved, closed or destroyed, no other function may be called.
 template <class Driver> class basic_io_socket {
 public:
     /// Owns nothing.
@@ -69,7 +71,7 @@ public:
         }
         errno = saved;
     }
-    /// Takes over what `other` owns.
+    /// Takes over the descriptor of `other`.
     /// Requires: no operation is under way.
     basic_io_socket(basic_io_socket&& other) noexcept
         : driver_(other.driver_), fd_(std::exchange(other.fd_, -1)) {}
@@ -106,28 +108,30 @@ public:
         return std::exchange(fd_, -1);
     }
 
-    // ---- Operations. Each returns an error and throws none. Each takes with_timeout() and with_stop(),
-    // and ends when its task is cancelled: errc::timeout, errc::stopped, and nothing was transferred.
-    // Each needs a scheduler or a run_loop that runs the driver: errc::no_driver otherwise.
-    // bad_file_descriptor after close(); terminates if the socket never had a descriptor.
+    // ---- Operations. Each operation returns an error and throws none. Each accepts with_timeout()
+    // and with_stop(), and ends when its task is cancelled. Then it returns errc::timeout or
+    // errc::stopped, and no byte was transferred. If no scheduler or run_loop runs the driver, it
+    // returns errc::no_driver. After close() it returns bad_file_descriptor. If the socket never
+    // had a descriptor, it terminates.
 
-    /// Reads what there is, at least one byte, at most into.size().
-    /// Returns: the number of bytes; 0 at the end of the stream. 0 at once if `into` is empty: then
-    /// nothing is received, and no message is lost.
+    /// Reads the available bytes, at least one and at most into.size().
+    /// Returns: the number of bytes; 0 at the end of the stream. If `into` is empty, returns 0 at
+    /// once; nothing is received, and no message is lost.
     /// Requires: `into` exists until the operation is over.
     async_op<io_count> async_read_some(std::span<std::byte> into) noexcept;
 
-    /// Writes as much as fits, at least one byte, at most from.size(). See async_write() for all of it.
-    /// Writes of nothing to a stream do nothing; to a socket of messages they send an empty message.
+    /// Writes as many bytes as the socket accepts, at least one and at most from.size().
+    /// async_write() writes all bytes. If `from` is empty, a write to a stream does nothing; a
+    /// write to a socket of messages sends an empty message.
     /// Returns: the number of bytes.
     /// Requires: `from` exists until the operation is over.
     async_op<io_count> async_write_some(std::span<const std::byte> from) noexcept;
 
     /// Accepts a connection on a listening socket.
     /// Returns: the connection, on the same driver. If the process has no more descriptors
-    /// (too_many_files_open), the connection stays in the queue. Close one, or wait, before the
-    /// next attempt.
-    /// Cancellation: no connection is lost, and no descriptor.
+    /// (too_many_files_open), the connection stays in the queue. Close a descriptor, or wait,
+    /// before the next attempt.
+    /// Cancellation: no connection and no descriptor is lost.
     async_op<result<basic_io_socket, std::error_code>> async_accept() noexcept;
 
 private:
@@ -154,7 +158,8 @@ using io_socket = basic_io_socket<epoll_driver>;
 template <class Driver>
 async_op<result<basic_io_socket<Driver>, std::error_code>>
 async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept;
-/// Makes a stream socket that listens at an address. An address of TCP may be reused at once.
+/// Makes a stream socket that listens at an address. A TCP address may be reused at once
+/// (SO_REUSEADDR).
 /// Returns: the socket, or the system's error.
 /// Requires: `on` outlives the socket.
 template <class Driver>
@@ -170,9 +175,9 @@ async_connect(Driver& on, const Address& to) noexcept;
 template <class Driver, class Address>
 result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept;
 
-/// Writes all bytes. One operation with one time-out, as those of the socket.
-/// Returns: the number of all bytes, or the first error, such as errc::timeout. After an error some bytes
-/// may have been written.
+/// Writes all bytes. It is one operation with one time-out, like the operations of the socket.
+/// Returns: all.size(), or the first error, such as errc::timeout. After an error, some bytes may
+/// have been written.
 /// Requires: `all` exists until the operation is over.
 template <class Driver>
 async_op<io_count> async_write(basic_io_socket<Driver>& to,

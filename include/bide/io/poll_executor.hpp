@@ -3,12 +3,12 @@
 #define BIDE_IO_POLL_EXECUTOR_HPP
 
 /// \file
-/// An executor for a loop that waits for file descriptors: poll(2), epoll(7), GLib, Qt, libuv. Linux
-/// only; empty on other systems.
+/// An executor for an event loop that waits for file descriptors, such as poll(2), epoll(7), GLib,
+/// Qt or libuv. Linux only; empty on other systems.
 //
-// The queue is that of a strand (task/strand.hpp). The poster that must start a runner makes
-// the descriptor readable. run() makes it unreadable, and only then is the runner. So a poster has left
-// the executor when its runnable runs.
+// The queue is that of a strand (task/strand.hpp). The poster that must start a runner makes the
+// descriptor readable. run() makes it unreadable, and then becomes the runner. So when a runnable
+// runs, its poster no longer accesses the executor.
 
 #if defined(__linux__)
 
@@ -26,8 +26,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Queues runnables for a loop on another library's thread. Its descriptor is readable while something
-/// is queued; the loop then calls run().
+/// Queues runnables for the event loop of another library. Its descriptor is readable while
+/// runnables are queued. The loop then calls run().
 ///
 /// \code
 /// bide::poll_executor ui;
@@ -38,8 +38,8 @@ namespace bide::inline BIDE_ABI {
 /// bide::spawn(ui, load(model)).detach(); // all of it runs on the thread of the loop
 /// \endcode
 ///
-/// A post allocates nothing and cannot fail. A post from a runnable of the executor, and all posts
-/// while something is queued, make no system call.
+/// A post allocates nothing and cannot fail. A post makes a system call only if nothing is queued
+/// and the executor is not running.
 /// Thread safety: any thread posts; one thread at a time calls run().
 class poll_executor : public detail::executor_users {
 public:
@@ -49,9 +49,9 @@ public:
     poll_executor(const poll_executor&) = delete;
     poll_executor& operator=(const poll_executor&) = delete;
 
-    /// Runs what is queued, until nothing is.
-    /// Requires: it is not destroyed by what it runs, and the tasks that are to resume on it have ended
-    /// by then; otherwise terminates with a message. executor_runner::close() ends tasks.
+    /// Runs all queued runnables, including those that are posted meanwhile.
+    /// Requires: no runnable of the executor destroys it, and afterwards no task is left that is to
+    /// resume on it; otherwise terminates with a message. executor_runner::close() ends tasks.
     ~poll_executor() {
         if (running_) {
             detail::fatal("poll_executor", this, "destroyed by what runs on it");
@@ -73,9 +73,10 @@ public:
         }
     }
 
-    /// Runs what is queued, and what that posts; at most 64 runnables, so that the loop gets its turn.
-    /// The descriptor stays readable if more is queued.
-    /// Returns: how many it ran. 0 if nothing was queued, or if what it runs calls it.
+    /// Runs the queued runnables, including those that are posted meanwhile, but at most 64, so
+    /// that the loop can handle other events. If more are queued, the descriptor stays readable.
+    /// Returns: how many it ran. 0 if nothing was queued, or if a runnable of the executor calls
+    /// it.
     std::size_t run() noexcept {
         if (running_ || !readable_.clear()) {
             return 0;

@@ -3,8 +3,8 @@
 #define BIDE_IO_POLLABLE_WAIT_HPP
 
 /// \file
-/// Waits for an operation of bide in a loop that waits for file descriptors: poll(2), epoll(7), GLib,
-/// Qt, libuv. Linux only; empty on other systems.
+/// Waits for an operation of bide in an event loop that waits for file descriptors, such as
+/// poll(2), epoll(7), GLib, Qt or libuv. Linux only; empty on other systems.
 
 #if defined(__linux__)
 
@@ -20,8 +20,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// A wait for an operation whose value is a T, with a descriptor that is readable while the result is
-/// there. The loop only watches the descriptor: it must not read it, write it or close it.
+/// A wait for an operation whose value is a T. It has a descriptor that is readable while the
+/// result is ready. The loop only polls the descriptor: it must not read it, write it or close it.
 ///
 /// \code
 /// bide::pollable_wait<std::optional<int>> next;
@@ -38,7 +38,7 @@ namespace bide::inline BIDE_ABI {
 ///
 /// Otherwise as callback_wait.
 /// Thread safety: one thread at a time calls the functions.
-/// Destroys: cancels the wait, and gives back what was not taken.
+/// Destroys: cancels the wait, and gives back a grant that was not taken.
 template <class T> class pollable_wait {
 public:
     /// The type that take() returns.
@@ -80,7 +80,7 @@ public:
     }
 
     /// Returns the result. The descriptor is not readable afterwards.
-    /// Throws: what making the result throws, as with co_await.
+    /// Throws: what co_await of the operation would throw.
     /// Requires: is_complete(); otherwise terminates.
     result_type take() {
         struct at_end {

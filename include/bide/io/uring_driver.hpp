@@ -7,28 +7,31 @@
 /// epoll_driver does. Needs Linux 5.11 and liburing: link bide::uring, or bide and liburing. No other header
 /// includes this one.
 //
-// The ring is one more file of an epoll set, which is readable while the kernel has posted completions. So
-// the sleep, the wake and the waits for files are those of epoll_driver.hpp.
+// The ring is one more file in an epoll set. It is readable while there are completions of the
+// kernel. So the sleep, the wake and the waits for files are those of epoll_driver.hpp.
 //
-// A uring_request lies in the frame of the coroutine that waits for it, and so may its buffer. The kernel
-// uses both until it has posted the completion. So a wait is over only then: a stop, a time-out or the
-// end of the coroutine asks the kernel to end the request, and waits for the completion. All fields are
-// written under the lock of the ring:
+// A uring_request lies in the frame of the coroutine that waits for it; its buffer may lie there,
+// too. The kernel uses both until it has posted the completion. So the wait is over only when the
+// completion was posted. A stop, a time-out or the destruction of the coroutine asks the kernel to
+// end the request, and waits for the completion. The phases of a request; all fields are written
+// under the lock of the ring:
 //
 //   idle        not submitted yet; cancel() forbids it
-//   submitted   the kernel has it, or it is about to be submitted again
-//   ends_early  the same, and its end was asked for. It is not submitted again
-//   ended       the result stands, and next() has not returned the waiter yet
-//   over        the result stands. Only the owner accesses it
+//   submitted   the kernel has the request, or it is about to be submitted again
+//   ends_early  as submitted, and the kernel was asked to end it. It is not submitted again
+//   ended       the result is final, and next() has not returned the waiter yet
+//   over        the result is final. Only the owner accesses the request
 //
-// The lock guards both queues of the ring. Each request is submitted at once. If the kernel takes none, for
-// want of memory, the thread waits for it without the lock. Completions are taken by any thread, and only
-// noted in their requests; look() then does what follows from them, which may submit. A thread that leaves
-// something for next() wakes the thread in wait(): the kernel's wake is gone with the completions.
+// The lock guards both queues of the ring. Each request is submitted at once. If the kernel accepts
+// no request because it lacks memory, the thread retries without the lock. Any thread takes
+// completions, and only stores them in their requests. look() then handles them, and may submit
+// requests. If a thread that takes completions leaves a result for next(), it wakes the thread in
+// wait(), because the ring is no longer readable.
 //
-// The kernel ends the requests of a thread that has ended, with ECANCELED. Such a request is submitted
-// again. If a request to end another one does not find it although it is not over (ENOENT), the kernel
-// was about to take it up again: it is asked once more.
+// The kernel ends the requests of a thread that has ended, with ECANCELED. Such a request is
+// submitted again. A request to end another request may fail to find it (ENOENT) although the other
+// one is not over, because the kernel is about to process it again. Then the kernel is asked once
+// more.
 //
 // ThreadSanitizer sees neither the kernel nor liburing. It needs no suppression, because the threads touch
 // the memory of the ring under the lock only.
@@ -122,14 +125,14 @@ public:
 
     // ---- Requests
 
-    // Submits it unless refusal() returns an outcome, which is then returned. `refusal` runs under the
-    // lock.
+    // Calls refusal() under the lock. If it returns an outcome, returns that outcome. Otherwise
+    // submits the request.
     template <class Refusal> wait_status begin(uring_request& r, node& w, Refusal refusal) noexcept;
     // Asks the kernel to end it; `why` is what became of it if it has not happened by then.
     void end_early(uring_request& r, node& w, wait_status why) noexcept;
-    // Asks the kernel to end it, and waits until it is over. Returns false if next() has returned its
-    // waiter before. From then on next() does not return it: the thread that takes the completion must
-    // not wake a coroutine that is being destroyed.
+    // Asks the kernel to end the request, and waits until it is over. Returns false if next() has
+    // returned the waiter before. After this call, next() does not return the waiter, because the
+    // coroutine that is being destroyed must not be woken.
     bool end_now(uring_request& r) noexcept;
     // Asks the kernel to end all requests for a file, or all requests if `fd` is negative.
     void end_all(int fd) noexcept;
@@ -213,11 +216,12 @@ template <> struct wait_payload<result<uring_count, std::error_code>> {
     using type = detail::uring_request; ///< the payload
 };
 
-/// An epoll_driver that also reads and writes regular files. These are never ready or unready: only this
-/// reads them without blocking a worker.
+/// An epoll_driver that also reads and writes regular files. A regular file is always ready for
+/// epoll, so only this driver reads it without blocking a worker.
 ///
-/// A thread that has begun an operation is interrupted when the kernel completes it. So a system call of it
-/// may fail with EINTR, as after a signal handler; bide's own do not.
+/// When the kernel completes an operation, it interrupts the thread that began the operation. So a
+/// system call of that thread may fail with EINTR, as after a signal handler. System calls of bide
+/// handle this.
 template <class Platform>
 class basic_uring_driver final
     : public detail::readiness_driver<Platform, detail::uring_set<Platform>> {
@@ -226,13 +230,14 @@ class basic_uring_driver final
     using operation = basic_async_op<result<uring_count, std::error_code>, Platform>;
 
 public:
-    /// Makes the ring. `entries` is the size of its submission queue. That is no limit: each request is
-    /// submitted at once, and the kernel keeps the completions that do not fit in their queue.
+    /// Makes the ring. `entries` is the size of its submission queue. It does not limit the number
+    /// of operations: each request is submitted at once, and the kernel keeps completions that do
+    /// not fit in the completion queue.
     /// Throws: std::system_error if the system refuses (EPERM or ENOSYS: a container or an administrator
     /// forbids io_uring), has no more descriptors or memory, or is older than Linux 5.11 (ENOSYS).
     explicit basic_uring_driver(unsigned entries = 64) : base(entries) {}
     /// Closes the ring.
-    /// Requires: no coroutine waits for a file, no wait() or wake() is going on, and there is no
+    /// Requires: no coroutine waits for a file, no wait() or wake() is under way, and there is no
     /// attachment.
     ~basic_uring_driver() override;
 
@@ -245,9 +250,9 @@ public:
     /// See epoll_driver.
     using base::wake;
 
-    /// Ends all waits and operations for the file with errc::closed; the operations that the kernel has
-    /// begun end a little later. Must be called before the file is closed, if a coroutine may wait for
-    /// it. The kernel keeps the file open until the operations have ended.
+    /// Ends all waits and operations for the file with errc::closed. Operations that the kernel has
+    /// begun end a little later. Must be called before the file is closed, if a coroutine may wait
+    /// for it. The kernel keeps the file open until the operations have ended.
     /// Complexity: linear in the number of operations of the driver.
     void forget(int fd) noexcept {
         base::forget(fd);
@@ -256,21 +261,22 @@ public:
         }
     }
 
-    // ---- Operations. Each returns an error and throws none. Each takes with_timeout() and with_stop(),
-    // and ends when its task is cancelled: errc::timeout, errc::stopped, and nothing was transferred.
-    // The kernel uses the buffer until the operation has ended. So a time-out, a stop or a cancellation
-    // asks the kernel to end it, and the wait is over when the kernel says so, which may be after the
-    // device has answered. If it has happened by then, that is its result. If the coroutine is destroyed
-    // meanwhile, the destructor blocks until the kernel has ended the operation. Each needs a scheduler
-    // or a run_loop that runs the driver: errc::no_driver otherwise.
+    // ---- Operations. Each operation returns an error and throws none. Each accepts with_timeout()
+    // and with_stop(), and ends when its task is cancelled. Then it returns errc::timeout or
+    // errc::stopped, and no byte was transferred. The kernel uses the buffer until the operation
+    // has ended. So a time-out, a stop or a cancellation asks the kernel to end the operation. The
+    // wait is over when the kernel confirms the end, which may be after the device has answered. If
+    // the transfer was made before, its result is returned. If the coroutine is destroyed
+    // meanwhile, the destructor blocks until the kernel has ended the operation. If no scheduler or
+    // run_loop runs the driver, the operation returns errc::no_driver.
 
-    /// Reads from a file at an offset in bytes. Its current position stays as it is.
+    /// Reads from a file at an offset in bytes. The current position of the file stays the same.
     /// Returns: the number of bytes, which may be fewer than into.size(); 0 at the end of the file.
     /// Requires: `into` exists until the operation is over.
     operation async_read_at(int fd, std::span<std::byte> into, std::uint64_t offset) noexcept {
         return transfer(false, fd, into.data(), into.size(), offset);
     }
-    /// Writes to a file at an offset in bytes. Its current position stays as it is.
+    /// Writes to a file at an offset in bytes. The current position of the file stays the same.
     /// Returns: the number of bytes, which may be fewer than from.size().
     /// Requires: `from` exists until the operation is over.
     operation async_write_at(int fd, std::span<const std::byte> from,
@@ -403,8 +409,8 @@ template <class Platform> uring_set<Platform>::uring_set(unsigned entries) {
     }
 }
 
-// Submits what prepare(io_uring_sqe&) makes of an empty request. If the queue is full, or the kernel takes
-// none, releases the lock meanwhile.
+// Submits a request that prepare(io_uring_sqe&) fills. While the queue is full, or the kernel
+// accepts no request, releases the lock.
 template <class Platform>
 template <class Prepare>
 void uring_set<Platform>::submit(std::uint64_t data, Prepare prepare) noexcept {
@@ -429,8 +435,8 @@ void uring_set<Platform>::submit(std::uint64_t data, Prepare prepare) noexcept {
     }
 }
 
-// Submits the next step of a request. If its end was asked for while submit() had released the lock, a
-// request that does nothing takes its place.
+// Submits the next step of a request. If another thread has asked for the end of the request while
+// submit() had released the lock, submits a no-op in its place.
 template <class Platform> void uring_set<Platform>::submit_step(uring_request& r) noexcept {
     submit(reinterpret_cast<std::uintptr_t>(&r), [&r](io_uring_sqe& to) noexcept {
         if (r.at != phase::submitted) {

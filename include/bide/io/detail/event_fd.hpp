@@ -2,8 +2,8 @@
 #ifndef BIDE_IO_DETAIL_EVENT_FD_HPP
 #define BIDE_IO_DETAIL_EVENT_FD_HPP
 
-// A descriptor of Linux that one side makes readable, and the other side makes unreadable again:
-// eventfd(2).
+// A file descriptor of Linux, eventfd(2). One side makes it readable, and the other side makes it
+// unreadable again.
 
 #if defined(__linux__)
 

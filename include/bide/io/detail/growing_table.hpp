@@ -3,13 +3,13 @@
 #define BIDE_IO_DETAIL_GROWING_TABLE_HPP
 
 // A table that makes a T for a number when the number is first used. It suits small numbers that
-// are reused, such as file descriptors. Chunk 0 holds the first 64 objects, in a model the first
+// are reused, such as file descriptors. Chunk 0 holds the first 64 objects; in a model, it holds
 // one. Each later chunk holds as many as all earlier chunks together. A T stays at its address
 // until the table is destroyed, so finding it takes no lock.
 //
-// A thread that writes a flag (seq_cst) and then calls each(), and a thread that finds or makes a T and then
-// reads the flag (seq_cst): each() visits that T, or the other thread reads what was written
-// [growing_table.chunk]. This holds as well if a third thread has made the T.
+// Guarantee: assume that thread A writes a flag (seq_cst) and then calls each(), and that thread B
+// finds or makes a T and then reads the flag (seq_cst). Then each() visits that T, or B reads the
+// value that A has written [growing_table.chunk]. This also holds if a third thread has made the T.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/integer_cast.hpp>
@@ -55,8 +55,9 @@ public:
             if (made == nullptr) {
                 return nullptr;
             }
-            // Order: seq_cst [growing_table.chunk]; a thread that finds the chunk finds it
-            // constructed, and an each() that misses it comes before. Failure: another thread has made it.
+            // Order: seq_cst [growing_table.chunk]; a thread that finds the chunk sees it
+            // constructed, and an each() that misses the chunk comes before this step. Failure:
+            // another thread has made the chunk.
             if (chunks_[at.chunk].compare_exchange_strong(
                     first, made.get(), std::memory_order_seq_cst, std::memory_order_seq_cst)) {
                 first = made.release();
@@ -95,8 +96,9 @@ private:
     }
 
     T* chunk(number at) const noexcept {
-        // Order: seq_cst [growing_table.chunk]; sees the chunk as it was constructed. After the flag of the
-        // thread that calls each(), and before the flag is read by a thread that calls find().
+        // Order: seq_cst [growing_table.chunk]; sees the chunk as it was constructed. In each(),
+        // this read comes after the write of the flag; in find(), it comes before the read of the
+        // flag.
         return chunks_[at].load(std::memory_order_seq_cst);
     }
 
