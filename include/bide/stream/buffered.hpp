@@ -168,19 +168,20 @@ async_generator<task_item_t<S>> make_buffered(task_runner& on, S source, std::si
 } // namespace detail
 
 /// Runs the tasks of a stream on `on`, at most n at once, and yields their values in the order of
-/// the stream. A task whose value was not yielded counts as one of the n.
+/// the stream. A task counts as one of the n until its value was yielded.
 ///
-/// If the stream is not receivable, it runs as a task, too (stream/merge.hpp), and may be two tasks
-/// ahead. If the consumer is cancelled, or a task or the stream fails, the other tasks are cancelled, and
-/// next() throws when they have ended, without blocking. Values that were not yielded are destroyed.
+/// If the stream is not receivable, it runs as a task, too (stream/merge.hpp), and may produce two
+/// items in advance. If the consumer is cancelled, or a task or the stream fails, the other tasks
+/// are cancelled. When they have ended, next() throws; it waits for that without blocking. Values
+/// that were not yielded are destroyed.
 ///
-/// The tasks may use what the stream owns: a lambda coroutine given to map() its captures, a task of a
-/// generator the generator's parameters. All of that lives until the tasks have ended.
+/// The tasks may use objects that the stream owns, such as the captures of a lambda that was passed
+/// to map(), or the parameters of a generator. These objects exist until the tasks have ended.
 ///
 /// If the generator is destroyed before its end, it cancels the tasks and blocks until they have
 /// ended: see ~join_set() (sched/join_set.hpp).
-/// Throws: std::invalid_argument if n is 0; std::bad_alloc. next() throws the exception of a task in
-/// the place of its value; what the stream throws; std::bad_alloc.
+/// Throws: std::invalid_argument if n is 0; std::bad_alloc. next() throws the exception of a task
+/// when the value of that task would be yielded; what the stream throws; std::bad_alloc.
 template <stream S>
     requires detail::is_task<stream_item_t<S>>
 auto buffered(task_runner& on, S source, std::size_t n) {

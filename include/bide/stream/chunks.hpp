@@ -49,8 +49,8 @@ async_generator<chunk_of_t<S>> chunked(S source, std::size_t n, Next next) {
 
 /// Yields vectors of n items. The last one may have fewer, but has at least one.
 ///
-/// If the stream fails, or the consumer is cancelled, next() first returns the items that the chunk
-/// has, and then throws.
+/// If the stream fails, or the consumer is cancelled, next() first returns the items that were
+/// collected, and then throws.
 /// Throws: std::invalid_argument if n is 0. next() throws what the stream throws; std::bad_alloc.
 template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t n) {
     using item = typename chunk_of_t<S>::value_type;
@@ -59,8 +59,8 @@ template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t 
                            [](S& from, std::size_t) { return detail::caught_next<item>(from); });
 }
 
-/// Yields vectors of n items, or of those that came within `limit` after the first one of the
-/// vector. If no item comes, it yields nothing. The time of an item is that of stream/timing.hpp.
+/// Yields vectors of n items. A vector has fewer items if less than n came within `limit` after its
+/// first item. While no item comes, yields nothing. stream/timing.hpp defines the time of an item.
 /// Throws: as chunks(source, n).
 template <receivable S, class R, class P>
 async_generator<chunk_of_t<S>> chunks(S source, std::size_t n,

@@ -3,14 +3,16 @@
 #define BIDE_STREAM_MERGE_HPP
 
 /// \file
-/// merge(), which runs streams as tasks of a scheduler or a run_loop and receives the items of all.
+/// merge(), which runs several streams as tasks of a scheduler or a run_loop and receives the items
+/// of all of them.
 ///
-/// A merged stream has async_recv(), so it can be waited for with a time-out, with a stop token and
-/// in a select. merge() of one generator gives these to the generator.
+/// A merged stream has async_recv(), so a wait for its items can have a time-out or a stop token,
+/// and can be a case of a select. merge() of a single generator adds these to the generator.
 //
-// Each stream has a task, the pump, which sends the items into one channel. Each pump has a sender
-// of the channel, so the end of the last pump closes it. What a pump writes before its end is
-// visible to the receiver that finds the channel closed: [handles.close] (channel/handles.hpp).
+// For each stream, a task sends the items into one channel; it is called the pump of the stream.
+// Each pump has a sender of the channel, so the end of the last pump closes the channel. A receiver
+// that finds the channel closed sees everything that the pumps wrote before they ended:
+// [handles.close] (channel/handles.hpp).
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/handles.hpp>
@@ -96,7 +98,7 @@ private:
     }
 
     void fail(std::exception_ptr why) noexcept {
-        // Order: relaxed; it decides alone which pump writes `error_`. The end of that pump
+        // Order: relaxed; this step only decides which pump writes `error_`. The end of that pump
         // publishes the exception.
         if (!failed_.exchange(true, std::memory_order_relaxed)) {
             error_ = std::move(why);
@@ -127,17 +129,17 @@ private:
 
 } // namespace detail
 
-/// The items of streams that run on a scheduler or a run_loop. Each item comes once, those of one
-/// stream in their order. Move-only.
+/// The items of streams that run on a scheduler or a run_loop. Each item is received once. Items of
+/// one stream are received in their order. Move-only.
 ///
 /// If a stream fails, the other streams are cancelled, and async_recv() throws the exception after
 /// the items that were sent before. An item that a cancelled stream has made and that was not sent
 /// is destroyed.
 /// Thread safety: one async_recv() at a time.
-/// Destroys: cancels the streams and waits for their ends. Items that were not received are destroyed,
-/// and then the streams, with the functions and captures that items may use. Blocks until all streams
-/// have ended: see ~join_set() (sched/join_set.hpp). It does not block if async_recv() has returned
-/// nothing or thrown a failure.
+/// Destroys: cancels the streams and waits for their ends. Items that were not received are
+/// destroyed first, and then the streams with their functions and captures, which items may use.
+/// Blocks until all streams have ended: see ~join_set() (sched/join_set.hpp). If async_recv() has
+/// returned nothing or thrown a failure before, it does not block.
 template <class T> class [[nodiscard]] merged {
 public:
     /// The type of an item.
@@ -146,9 +148,9 @@ public:
     /// Waits for the next item of any stream.
     /// Returns: an operation for co_await. Its value is the item, or nothing if all streams have
     /// ended.
-    /// Throws: when awaited, also with as_result(): what a stream has thrown, in each call after the
-    /// items; stopped_error, if the runner has shut down before the streams have ended.
-    /// Cancellation: the wait is stopped, and the streams go on. No item is lost.
+    /// Throws: when awaited, also with as_result(): the exception of a stream, in each call after
+    /// the last item; stopped_error, if the runner has shut down before the streams have ended.
+    /// Cancellation: the wait is stopped, and the streams continue. No item is lost.
     async_op<std::optional<T>> async_recv() noexcept { return state_->recv(); }
 
 private:
@@ -166,8 +168,8 @@ private:
     std::unique_ptr<state> state_;
 };
 
-/// Runs each stream as a task on `on`, and merges their items. A stream that is ahead waits when it
-/// has made one item more than fit: there is room for one item of each stream.
+/// Runs each stream as a task on `on`, and merges their items. There is room for one item of each
+/// stream. A stream that has produced one more item waits until there is room for that item.
 ///
 /// T must be an element of a channel: its moves do not throw. Items of references are copied.
 /// Throws: std::bad_alloc.

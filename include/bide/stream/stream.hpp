@@ -5,10 +5,10 @@
 /// \file
 /// Streams, and the operators map(), filter() and take_until().
 ///
-/// An operator takes its stream by value and owns it. A channel stays where it is: pass a pointer
-/// to it. An operator runs where its own next() is awaited, and asks its stream for an item only
-/// then. An exception of the stream, or of a function that is passed, leaves next() once, and the
-/// result has then ended.
+/// An operator takes its stream by value and owns it. To use a channel, pass a pointer to it. An
+/// operator runs in the coroutine that awaits its next(), and asks its stream for an item only
+/// during that await. If the stream or a passed function throws, next() throws that exception once.
+/// Afterwards the resulting stream has ended.
 ///
 /// \code
 /// auto even = bide::filter(&numbers, [](int n) { return n % 2 == 0; });
@@ -118,7 +118,7 @@ public:
     next_end() noexcept = default; // by an item
 
     // Returns true if more items may come.
-    // Throws: the failure.
+    // Throws: the exception of the stream, if it has failed.
     bool goes_on() const {
         if (what_ == kind::failure) {
 #if BIDE_EXCEPTIONS
@@ -200,17 +200,17 @@ inline void require_some(std::size_t n, [[maybe_unused]] const char* what) {
 
 } // namespace detail
 
-/// A stream: `co_await s.next()` results in an item or nothing, as std::optional and pointers show
-/// it. An async_generator is one, and so is each result of an operator. So is what has
-/// async_recv(): a channel, a receiver, a merged stream. A pointer to a stream is a stream.
+/// A stream: `co_await s.next()` results in an item or nothing, as a std::optional or a pointer.
+/// Streams are async_generator, the results of operators, and classes with async_recv(): a channel,
+/// a receiver, a merged stream. A pointer to a stream is a stream, too.
 template <class S>
 concept stream = requires(detail::next_t<S>& next) {
     static_cast<bool>(next);
     *next;
 };
 
-/// A stream whose wait for an item can end early and lose nothing: it has async_recv().
-/// merge() (stream/merge.hpp) makes one of any streams.
+/// A stream with async_recv(): a wait for an item can end early without losing an item. merge()
+/// (stream/merge.hpp) makes a receivable stream of any streams.
 template <class S>
 concept receivable = stream<S> && detail::has_async_recv<S>;
 
@@ -237,8 +237,8 @@ public:
     /// The wait for an item; made by next().
     class [[nodiscard("co_await it")]] next_operation;
     /// Waits for the next item of the stream, and calls the function with it.
-    /// Throws: what the stream throws; what the function throws. The item is then lost, and the
-    /// stream goes on.
+    /// Throws: what the stream throws; what the function throws. If the function throws, the item
+    /// is lost, and the stream continues.
     next_operation next() { return next_operation(*this); }
 
 private:
@@ -274,9 +274,9 @@ private:
     F& function_;
 };
 
-/// Calls a function with each item, and yields what it returns. An item costs no frame. The function
-/// lives in the stream: if it is a lambda coroutine with captures, its tasks must not outlive the
-/// stream. buffered() sees to that.
+/// Calls a function with each item, and yields the results. No coroutine frame is made for an item.
+/// The stream owns the function. So if it is a lambda coroutine with captures, its tasks must not
+/// outlive the stream; buffered() ensures that.
 template <stream S, class F> mapped<S, F> map(S source, F function) {
     return mapped<S, F>(std::move(source), std::move(function));
 }

@@ -5,8 +5,8 @@
 /// \file
 /// Operators on streams that look at the time between items: throttle(), debounce(), timeout().
 ///
-/// The time of an item is the time at which the operator receives it. While no next() is awaited, the
-/// operator receives none: items wait in their stream.
+/// The time of an item is the time at which the operator receives it. While no next() is awaited,
+/// the operator receives no item, and items wait in their stream.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -23,8 +23,8 @@
 
 namespace bide::inline BIDE_ABI {
 
-/// Slows a stream down: yields an item, and asks the stream for the next one when `period` has
-/// passed since then. No item is dropped.
+/// Slows a stream down. It yields an item, and asks the stream for the next item when `period` has
+/// passed since the last one. No item is dropped.
 template <stream S, class R, class P>
 async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P> period) {
     for (deadline next = deadline::poll();;) {
@@ -38,11 +38,11 @@ async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P>
     }
 }
 
-/// Yields an item when no other one has come for the time `quiet` after it. The items before it are
-/// dropped. At the end of the stream, the last item comes at once.
+/// Yields an item if no other item comes within the time `quiet` after it. Otherwise the item is
+/// dropped. At the end of the stream, the last item is yielded at once.
 ///
-/// If the stream fails, or the consumer is cancelled, next() first returns the item that it has, and
-/// then throws.
+/// If the stream fails, or the consumer is cancelled, next() first returns the item that it has
+/// received last, and then throws.
 template <receivable S, class R, class P>
 async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P> quiet) {
     using item = stream_item_t<S>;
@@ -64,9 +64,9 @@ async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P>
     }
 }
 
-/// Yields each item, and errc::timeout each time that the stream has no item for `limit`. The limit
-/// counts from the call of next(). After a time-out the stream goes on. An item that is a result stays
-/// one in a result: it is no outcome of the wait.
+/// Yields each item. If the stream has no item within `limit` after the call of next(), yields
+/// errc::timeout, and the stream continues. Items are wrapped in a result. If an item is a result
+/// itself, it is wrapped, too, so that its error is not mistaken for a time-out.
 template <receivable S, class R, class P>
 async_generator<result<stream_item_t<S>>> timeout(S source, std::chrono::duration<R, P> limit) {
     using item = stream_item_t<S>;
