@@ -3,7 +3,7 @@
 #define BIDE_TEST_EXPLORE_HPP
 
 /// \file
-/// Runs a test under many seeds, and repeats it under one.
+/// Runs a test with many seeds, and repeats a run with one seed.
 ///
 /// \code
 /// bide::test::for_each_seed(1, 1000, [](std::uint64_t seed) {
@@ -91,8 +91,8 @@ inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
 
 } // namespace detail
 
-/// Calls f(seed) for `count` seeds from `first` on, and stops at the first one that throws.
-/// Returns: that seed; nothing if there is none.
+/// Calls f(seed) for `count` seeds from `first` on, and stops at the first call that throws.
+/// Returns: the seed of that call; nothing if no call throws.
 template <class F>
 std::optional<seed_failure> find_failure(std::uint64_t first, std::uint64_t count, F&& f) {
     for (std::uint64_t i = 0; i != count; ++i) {
@@ -103,12 +103,12 @@ std::optional<seed_failure> find_failure(std::uint64_t first, std::uint64_t coun
     return std::nullopt;
 }
 
-/// Calls f(seed) for `count` seeds from `first` on. At the first one that throws, writes the seed and the
-/// end of the journal to stderr.
+/// Calls f(seed) for `count` seeds from `first` on. At the first call that throws, writes the seed
+/// and the end of the journal to stderr.
 ///
-/// Variables of the environment, each a decimal number, change that: BIDE_TEST_SEED is the only seed;
-/// BIDE_TEST_SEEDS replaces `count`. With BIDE_TEST_TRACE=1 each seed is written before its call, for a
-/// test that crashes.
+/// Environment variables change this; their values are decimal numbers. BIDE_TEST_SEED is the only
+/// seed. BIDE_TEST_SEEDS replaces `count`. With BIDE_TEST_TRACE=1, each seed is written before its
+/// call, for a test that crashes.
 /// Throws: the exception of f.
 template <class F> void for_each_seed(std::uint64_t first, std::uint64_t count, F&& f) {
     if (const auto only = detail::number_in("BIDE_TEST_SEED")) {

@@ -3,8 +3,9 @@
 #define BIDE_TEST_SCHEDULER_HPP
 
 /// \file
-/// Runs tasks in a simulation: on one thread, in an order that a seed chooses, and in simulated time. The
-/// same seed makes the same run. README.md in this folder says what that needs of the tasks.
+/// Runs tasks in a simulation: on one thread, in an order that a seed chooses, and in simulated
+/// time. The same seed makes the same run. README.md in this folder lists the requirements on the
+/// tasks.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -27,12 +28,13 @@
 namespace bide::inline BIDE_ABI {
 namespace test {
 
-/// Runs tasks on the thread that made it, while one of its functions is called. It starts no thread and
-/// never sleeps. While it exists, bide's clock on that thread is simulated: it stands still while tasks
-/// run, and jumps to the next timer when no task is runnable.
+/// Runs tasks on the thread that made it, inside of calls of its functions. It starts no thread and
+/// never sleeps. While it exists, bide's clock on that thread is simulated: the clock stands still
+/// while tasks run, and jumps to the next timer when no task is runnable.
 ///
-/// Other threads must not wake its tasks, nor spawn some: the run then ends with simulation_error. A task
-/// that blocks its thread terminates the program with a message that names the seed and the task.
+/// Other threads must not wake its tasks or spawn tasks; otherwise the run ends with
+/// simulation_error. A task that blocks its thread terminates the program with a message that names
+/// the seed and the task.
 ///
 /// \code
 /// bide::test::scheduler s({.seed = 7});
@@ -48,19 +50,20 @@ public:
     explicit scheduler(simulation_options how = {})
         : scheduler(std::make_unique<detail::simulation>(std::move(how))) {}
 
-    /// Cancels all tasks and runs them until they have ended. If one waits for ever, or throws an exception
-    /// that no handle asks for, terminates with a message. So it does if another thread calls it, or if
-    /// this thread has not destroyed all schedulers that it made later.
-    /// Requires: no other thread spawns or wakes tasks any more.
+    /// Cancels all tasks and runs them until they have ended. Terminates with a message if a task
+    /// waits for ever or throws an exception and its handle was dropped, if another thread calls
+    /// the destructor, or if this thread has not destroyed all schedulers that it made later.
+    /// Requires: no other thread spawns or wakes tasks of this scheduler.
     ~scheduler() = default;
 
     // ---- Running. Each function throws
-    //   simulation_error   a limit of the options is reached, or another thread has woken a task
-    //   the exception of a task, if the task's handle was dropped
-    // and terminates with a message if another thread than the one that made it calls it, or a task.
+    //   simulation_error   if a limit of the options is reached, or another thread has woken a task
+    //   the exception of a task, if the handle of the task was dropped
+    // and terminates with a message if the caller is a task, or another thread than the one that
+    // made the scheduler.
 
-    /// Runs until no task is runnable and no timer is armed. Tasks that are left then wait for ever; the
-    /// report names them.
+    /// Runs until no task is runnable and no timer is armed. The tasks that are left would wait for
+    /// ever; the report names them.
     simulation_report run() {
         core_->run(detail::simulation::never_ns, []() noexcept { return false; });
         return core_->report();
@@ -79,8 +82,8 @@ public:
         return core_->report();
     }
 
-    /// Runs a task, and all others, until this one has ended.
-    /// Returns: its value.
+    /// Runs the scheduler with the task `t` until `t` has ended.
+    /// Returns: the value of `t`.
     /// Throws: what the task throws; stuck_error if the task waits for ever; std::bad_alloc.
     template <class T> T run_until(task<T> t) {
         join_handle<T> handle = spawn(std::move(t));
@@ -98,8 +101,8 @@ public:
         return std::chrono::nanoseconds(core_->elapsed_ns());
     }
 
-    /// Moves the clock on, as a computation of that length does. Runs no task. Terminates with a message
-    /// if `by` is negative.
+    /// Advances the clock by `by`, as a computation of that length would. Runs no task. Terminates
+    /// with a message if `by` is negative.
     template <class R, class P> void advance(const std::chrono::duration<R, P>& by) {
         core_->advance(deadline::saturated_ns(by));
     }
@@ -134,8 +137,9 @@ inline simulation* here() noexcept {
 
 } // namespace detail
 
-/// Is the clock that a scheduler simulates: std::chrono::steady_clock, or the simulated time on a thread
-/// with a test::scheduler. Code that is simulated reads this clock and never that of std.
+/// Is the clock that a scheduler simulates. On a thread with a test::scheduler, it is the simulated
+/// time; on other threads, it is std::chrono::steady_clock. Simulated code must read this clock and
+/// never the clocks of std.
 struct clock {
     /// The types are those of std::chrono::steady_clock.
     using duration = std::chrono::steady_clock::duration;
@@ -152,9 +156,9 @@ struct clock {
     }
 };
 
-/// Is the calendar of a simulation: std::chrono::system_clock, or on a thread with a test::scheduler the
-/// time of `clock` since 1970. A simulation begins on 15 December 2039, later than all that was made
-/// before it.
+/// Is the calendar of a simulation. On a thread with a test::scheduler, it is the time of `clock`,
+/// counted from 1970; on other threads, it is std::chrono::system_clock. A simulation begins on 15
+/// December 2039, which is later than any real time.
 struct system_clock {
     /// The types are those of std::chrono::system_clock.
     using duration = std::chrono::system_clock::duration;
@@ -178,16 +182,17 @@ inline std::chrono::nanoseconds now() noexcept {
     return std::chrono::nanoseconds(s != nullptr ? s->elapsed_ns() : 0);
 }
 
-/// Moves the clock of this thread's scheduler on, as a computation of that length does. Terminates with a
-/// message if `by` is negative. Without a scheduler, does nothing.
+/// Advances the clock of this thread's scheduler by `by`, as a computation of that length would.
+/// Terminates with a message if `by` is negative. If the thread has no scheduler, does nothing.
 template <class R, class P> void advance(const std::chrono::duration<R, P>& by) {
     if (auto* const s = detail::here()) {
         s->advance(deadline::saturated_ns(by));
     }
 }
 
-/// Says that something can go wrong here, and asks whether it does. `what` stands in the journal.
-/// Returns: true with that probability; false without a scheduler.
+/// Marks a place where a fault can happen, and decides whether it does. `what` is written to the
+/// journal.
+/// Returns: true with the given probability; false if the thread has no scheduler.
 inline bool fault_point(std::string_view what, double probability) {
     auto* const s = detail::here();
     if (s == nullptr) {
@@ -198,10 +203,10 @@ inline bool fault_point(std::string_view what, double probability) {
     return fails;
 }
 
-/// Chooses a number from 0 to `count` - 1, for a fake that may act in several ways. `what` stands in the
-/// journal.
-/// Returns: the number; 0 without a scheduler.
-/// Requires: `count` is not 0; a scheduler terminates with a message otherwise.
+/// Chooses a number from 0 to `count` - 1, for a fake object that may act in several ways. `what`
+/// is written to the journal.
+/// Returns: the number; 0 if the thread has no scheduler.
+/// Requires: `count` is not 0; otherwise a scheduler terminates with a message.
 inline std::uint64_t choose(std::string_view what, std::uint64_t count) {
     auto* const s = detail::here();
     if (s == nullptr) {

@@ -22,8 +22,9 @@ enum class task_order : std::uint8_t {
 
 /// What a scheduler does to the tasks. A chance is a number from 0 (never) to 1 (at each step).
 struct fault_options {
-    /// The chance that the clock jumps to the next timer although tasks are runnable. So time-outs end
-    /// while their grants are on the way, as on a slow machine. No timer fires before its time.
+    /// The chance that the clock jumps to the next timer although tasks are runnable. So a time-out
+    /// may fire while the grant of its wait is under way, as on a slow machine. No timer fires
+    /// before its time.
     double stall = 0;
 
     /// The chance that a task is cancelled, as by join_handle::cancel().
@@ -32,8 +33,8 @@ struct fault_options {
     /// The largest number of tasks that are cancelled in this way.
     std::uint64_t most_cancels = UINT64_MAX;
 
-    /// Returns whether a task may be cancelled in this way. `name` is "" if it has none. Empty: all
-    /// tasks, except that of run_until().
+    /// Returns true if the task may be cancelled in this way. `name` is the name of the task, or
+    /// "". If this function is empty, all tasks may be cancelled except the task of run_until().
     std::function<bool(const char* name)> may_cancel{};
 };
 
@@ -45,12 +46,13 @@ struct simulation_options {
     /// How the next task is chosen.
     task_order order = task_order::random;
 
-    /// priorities: the number of steps at which the running task gets a priority below those of all tasks
-    /// that had no such step. A bug of depth d needs d - 1 of them.
+    /// For task_order::priorities: the number of change points. At a change point, the task that is
+    /// about to run gets a priority below those of all tasks that had no change point. A bug of
+    /// depth d needs d - 1 change points.
     unsigned change_points = 2;
 
-    /// priorities: the change points lie in that many steps from the first one. Best is the number of
-    /// steps that a usual run has.
+    /// For task_order::priorities: the change points lie within the first `expected_steps` steps.
+    /// The best value is the number of steps of a usual run.
     std::uint64_t expected_steps = 500;
 
     /// The largest number of steps: a limit for tasks that run for ever.

@@ -23,9 +23,9 @@ struct unfinished_task {
     /// The name of the task (task::named(), this_task::set_name()); "" if it has none.
     std::string name{};
 
-    /// What the task waits for, such as "mutex 'accounts', held by task 'writer'". Known if the program
-    /// is built with BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp) and the wait is one that it notes,
-    /// otherwise "".
+    /// What the task waits for, such as "mutex 'accounts', held by task 'writer'". It is known only
+    /// if the program is built with BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp) and that check
+    /// notes the wait. Otherwise it is "".
     std::string waits_for{};
 
     /// False if the task is runnable.

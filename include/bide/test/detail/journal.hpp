@@ -26,8 +26,8 @@ inline std::string_view last_lines(std::string_view text, int lines) noexcept {
     return text.substr(at == 0 ? 0 : at + 1);
 }
 
-// The text of a run, a line for each decision. It has no address and no measured time, so it is the same
-// for the same run. If there is no memory for it, terminates.
+// The text of a run, with a line for each decision. It contains no address and no measured time, so
+// two equal runs have equal texts. If there is no memory for the text, terminates.
 class BIDE_SHARED journal {
 public:
     // Adds a line of texts and numbers.

@@ -9,9 +9,9 @@
 namespace bide::inline BIDE_ABI {
 namespace test::detail {
 
-// Random numbers that are the same on every machine and with every library, which those of
-// std::uniform_int_distribution are not. SplitMix64: Steele, Lea, Flood, "Fast Splittable Pseudorandom
-// Number Generators", OOPSLA 2014.
+// Random numbers that are the same on every machine and with every library. (The numbers of
+// std::uniform_int_distribution are not.) SplitMix64: Steele, Lea, Flood, "Fast Splittable
+// Pseudorandom Number Generators", OOPSLA 2014.
 class seeded_random {
 public:
     explicit seeded_random(std::uint64_t seed) noexcept : state_(seed) {
@@ -25,7 +25,7 @@ public:
         return z ^ (z >> 31);
     }
 
-    // Returns a number from 0 to n - 1. A bias is below n / 2^64.
+    // Returns a number from 0 to n - 1. The bias is below n / 2^64.
     // Requires: n is not 0.
     std::uint64_t below(std::uint64_t n) noexcept { return bits() % n; }
 

@@ -2,12 +2,15 @@
 #ifndef BIDE_TEST_DETAIL_SIMULATION_HPP
 #define BIDE_TEST_DETAIL_SIMULATION_HPP
 
-// The home of the tasks of a test::scheduler, the host of their operations, and the machine of its thread.
+// The simulation of a test::scheduler. It is the home of its tasks (basic_task_home,
+// task/detail/task_control.hpp), the host of their operations (basic_worker_host,
+// core/detail/worker_host.hpp), and the simulated machine of its thread (simulated_machine,
+// core/platform.hpp).
 //
-// One thread, the owner, does everything. A step runs one runnable or fires one timer, as step_order.hpp
-// chooses. If nothing is runnable, the clock jumps to the next timer. What the simulation decides depends
-// on the seed and on earlier decisions only: no address and no measured time takes part. What other threads
-// post is kept apart, and ends the run with an error.
+// One thread, the owner, does everything. A step runs one runnable or fires one timer, as
+// step_order.hpp chooses. If nothing is runnable, the clock jumps to the next timer. Each decision
+// depends only on the seed and on earlier decisions, and not on addresses or measured times.
+// Runnables that other threads post are kept separately, and end the run with an error.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -74,10 +77,11 @@ public:
     simulation& operator=(const simulation&) = delete;
     ~simulation();
 
-    // Steps until is_over() returns true, or until nothing happens before `until` any more; the time is
-    // `until` then, unless that is never_ns. Returns is_over(). Terminates with a message if another
-    // thread than the owner calls it, or a task.
-    // Throws: simulation_error; the exception of a task without a handle.
+    // Makes steps until is_over() returns true, or until no further step is possible before the
+    // time `until`. In the second case, sets the time to `until`, unless that is never_ns. Returns
+    // is_over(). Terminates with a message if the caller is another thread than the owner, or a
+    // task.
+    // Throws: simulation_error; the exception of a task whose handle was dropped.
     template <class IsOver> bool run(std::int64_t until, IsOver&& is_over);
 
     // The time since the start.
@@ -98,8 +102,8 @@ public:
     seeded_random& chance() noexcept { return random_; }
     std::uint64_t steps() const noexcept { return steps_; }
 
-    // The last task that was spawned is the one that fault_options::cancel leaves alone unless
-    // may_cancel names it.
+    // Makes the task that was spawned last the main task. fault_options::cancel does not cancel the
+    // main task unless may_cancel allows it.
     void set_main() noexcept { main_ = tasks_.last(); }
 
     // Terminates with a message that has `why`, the task that runs, the report and the last steps.
@@ -144,8 +148,9 @@ public:
     inline void run_tasks(const basic_waiter<platform>& w) noexcept override;
 
 private:
-    // Later than the time of any real clock. So what was made before the scheduler, and is full or due
-    // after some real time, is that from the start: a rate_limiter. 220 years are left.
+    // The start of the simulated time. It is later than the time of any real clock. So an object
+    // that was made before the scheduler, such as a rate_limiter, is full or due at the start. 220
+    // years are left until the end of the clock.
     static constexpr std::int64_t start_ns =
         std::chrono::nanoseconds(std::chrono::hours(24 * 365 * 70)).count();
     static constexpr std::int64_t latest_ns = never_ns - 1;

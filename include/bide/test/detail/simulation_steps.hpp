@@ -92,8 +92,8 @@ template <class IsOver> bool simulation::run(std::int64_t until, IsOver&& is_ove
     });
 }
 
-// Runs for a caller that takes no exception: one of a task is left to the next run(). The limits of the
-// options may be reached already, so it has steps of its own.
+// Runs for a caller that cannot handle an exception. The exception of a task is kept for the next
+// run(). The limits of the options may be reached already, so this function has a separate limit.
 template <class IsOver> bool simulation::run_or_die(std::int64_t until, IsOver&& is_over) noexcept {
     const std::uint64_t more = std::max(how_.max_steps, most_last_steps);
     const std::uint64_t most = steps_ + std::min(more, UINT64_MAX - steps_);

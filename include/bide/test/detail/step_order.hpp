@@ -2,19 +2,21 @@
 #ifndef BIDE_TEST_DETAIL_STEP_ORDER_HPP
 #define BIDE_TEST_DETAIL_STEP_ORDER_HPP
 
-// Chooses among what is runnable (test/simulation_options.hpp), and where a task is interrupted.
+// Chooses which runnable runs next (test/simulation_options.hpp), and where a task is interrupted.
 //
-// A task yields after some operations that need not wait: as if its budget was spent
-// (core/detail/worker_host.hpp), but much earlier. So another task may run between any two operations.
+// A task yields after some operations that need not wait, as if its budget was spent
+// (core/detail/worker_host.hpp), but much earlier. So another task may run between any two
+// operations.
 //
-// Priorities, as in PCT: each task has a random priority from its spawn on, and the runnable task with
-// the highest one runs. Each change point has a step and a priority below those of all tasks: at that
-// step, the task that is about to run gets that priority, and the next task is chosen anew. The steps
-// are drawn independently of the order of these priorities. So of two tasks that were lowered, either
-// one may go on first. A task that yields again and again gets a priority below all others: a loop that
-// waits for another task by yielding would run for ever otherwise. How often it may is drawn for each
-// run, so that a switch may come after any number of yields. What belongs to no task has a new
-// random priority at each step: the timer, a child of when_all(), a coroutine that stands alone.
+// Priorities, as in PCT: each task gets a random priority when it is spawned, and the runnable task
+// with the highest priority runs. A change point has a step, and a priority below those of all
+// tasks. At its step, the task that is about to run gets the priority of the change point, and the
+// next task is chosen again. The steps are drawn independently of the order of these priorities. So
+// if two tasks were lowered, either of them may run first. A task that yields again and again gets
+// a priority below all others; otherwise a loop that waits for another task by yielding would run
+// for ever. The number of yields that are allowed before is drawn for each run, so that a switch
+// may come after any number of yields. The timer, a child of when_all() and a coroutine that stands
+// alone belong to no task. They get a new random priority at each step.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/worker_host.hpp>
@@ -53,8 +55,9 @@ public:
     // Returns a priority below all others.
     std::uint64_t lowest_priority() noexcept { return --lowest_; }
 
-    // Return whether a task waits for another one, if it has run so many times in a row and yields. One
-    // that is made to yield may only have much to do.
+    // A task has run `runs` times in a row and yields. is_polling() returns true if a task that
+    // yields by itself is assumed to wait for another task. is_endless() is the same for a task
+    // whose budget is spent, which may just have much work.
     bool is_polling(std::uint64_t runs) const noexcept { return runs >= most_yields_; }
     bool is_endless(std::uint64_t runs) const noexcept { return runs >= 8 * most_yields_; }
 
@@ -69,16 +72,16 @@ public:
         return worker_local<native_platform>::whole_budget;
     }
 
-    // Returns how many of the timers that are due the next one passes over at most. Half of the time it
-    // is the first one, else half of the time the second one, and so on.
+    // Returns the maximum number of due timers that are passed over before the next one fires. It
+    // is 0 with the probability 1/2, 1 with the probability 1/4, and so on.
     unsigned skipped_timers() noexcept {
         return kind_ == task_order::fifo
                    ? 0
                    : static_cast<unsigned>(std::countr_zero(random_.bits() | longest_run));
     }
 
-    // Chooses one of the first `count` places. priority(i) points to the priority of a place, which the
-    // order may lower; nullptr: the place has none.
+    // Chooses one of the first `count` places. priority(i) points to the priority of place i, which
+    // this function may lower. If it is nullptr, the place has no priority.
     template <class Priority>
     std::size_t choose(std::uint64_t step, std::size_t count, Priority&& priority) {
         if (kind_ == task_order::random) {

@@ -17,8 +17,8 @@
 namespace bide::inline BIDE_ABI {
 namespace test::detail {
 
-// The tasks of a simulation that have not ended, by their numbers. The table has a reference to each, so
-// that no other object gets the address of a listed task.
+// The tasks of a simulation that have not ended, by their numbers. The table holds a reference to
+// each task, so that no other object gets the address of a listed task.
 class task_table {
 public:
     using header = bide::detail::task_header;
@@ -63,8 +63,8 @@ public:
         return found != by_runnable_.end() ? found->second : nullptr;
     }
 
-    // Removes `number`, if it has ended, or else the first task that has ended. Returns the number of the
-    // task that it removed, or 0.
+    // Removes task `number` if it has ended, otherwise the first task that has ended. Returns the
+    // number of the removed task, or 0.
     std::uint64_t remove_ended(std::uint64_t number) noexcept {
         auto at = entries_.find(number);
         if (at == entries_.end() || !at->second.task->is_complete()) {
