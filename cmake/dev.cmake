@@ -5,6 +5,7 @@ set(BIDE_SANITIZE "" CACHE STRING "thread; address (and undefined behaviour); or
 set_property(CACHE BIDE_SANITIZE PROPERTY STRINGS "" thread address)
 option(BIDE_NOEXCEPT "Build without exceptions and RTTI what can do without them" OFF)
 option(BIDE_WERROR "Fail on warnings" OFF)
+option(BIDE_TEST_COMPILED "Link what is built here with bide::compiled" OFF)
 
 add_library(bide_dev INTERFACE)
 target_link_libraries(bide_dev INTERFACE bide::bide)
@@ -59,8 +60,12 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(bide_dev INTERFACE --param=ggc-min-heapsize=700000)
 endif()
 
+# bide_develop(<target> [HEADER_ONLY])
 function(bide_develop target)
     target_link_libraries(${target} PRIVATE bide_dev)
+    if(BIDE_TEST_COMPILED AND NOT "HEADER_ONLY" IN_LIST ARGN)
+        target_link_libraries(${target} PRIVATE bide::compiled)
+    endif()
     set_target_properties(
         ${target} PROPERTIES CXX_EXTENSIONS OFF COMPILE_WARNING_AS_ERROR ${BIDE_WERROR}
     )
@@ -82,6 +87,7 @@ function(bide_use_asio target library)
     target_compile_definitions(${target} PRIVATE ${bide_${library}_definitions})
 endfunction()
 
+bide_develop(bide_compiled HEADER_ONLY)
 foreach(library IN ITEMS durable durable_sqlite durable_postgres durable_redis durable_etcd model)
     if(TARGET bide_${library})
         bide_develop(bide_${library})

@@ -54,6 +54,7 @@ configure_file(cmake/packaging/bide.pc.in ${PROJECT_BINARY_DIR}/packaging/bide.p
 
 install(
     FILES
+        cmake/packaging/bideCompiled.cmake
         cmake/packaging/bideDurable.cmake
         cmake/packaging/bideModel.cmake
         cmake/packaging/bideModule.cmake

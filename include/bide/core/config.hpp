@@ -31,6 +31,16 @@
 ///                                        allocation of its own, as sanitizers need it
 ///                                        (task/detail/frame_memory.hpp). Files of one program may
 ///                                        differ in it.
+/// BIDE_COMPILED            user or CMake Defined: the headers only declare what is rarely called. The
+///                                        library bide::compiled has the definitions, or the one file
+///                                        of the program that includes source.hpp. Files of one
+///                                        program may differ in it.
+/// BIDE_DEFINITIONS         here          1: the headers bring these definitions. 0: they do not.
+/// BIDE_COMPILED_INLINE     here          `inline`, or nothing in the library. Such a function has no
+///                                        static object: files that differ in BIDE_COMPILED would
+///                                        have one each.
+/// BIDE_COMPILED_TEMPLATE() here          Its argument is instantiated in the library alone. Members
+///                                        that are defined in their class are still inlined.
 /// BIDE_DURABLE_HEADER_ONLY user or CMake Defined: the durable headers bring the definitions of their
 ///                                        functions. Otherwise one file of the program, or the
 ///                                        library bide::durable, includes durable/source.hpp.
@@ -142,6 +152,24 @@
 #define BIDE_BRACED_AWAIT_BUG 1
 #else
 #define BIDE_BRACED_AWAIT_BUG 0
+#endif
+
+// source.hpp defines BIDE_SOURCE.
+#if defined(BIDE_SOURCE)
+#define BIDE_DEFINITIONS 1
+#define BIDE_COMPILED_INLINE
+#define BIDE_COMPILED_TEMPLATE(...) template __VA_ARGS__;
+#elif defined(BIDE_COMPILED)
+#define BIDE_DEFINITIONS 0
+#define BIDE_COMPILED_INLINE
+#define BIDE_COMPILED_TEMPLATE(...) extern template __VA_ARGS__;
+#else
+/// 1 if the headers bring the definitions that bide::compiled has.
+#define BIDE_DEFINITIONS 1
+/// Marks a function that bide::compiled has.
+#define BIDE_COMPILED_INLINE inline
+/// Instantiates a template in bide::compiled alone.
+#define BIDE_COMPILED_TEMPLATE(...)
 #endif
 
 /// Marks a function of the durable locks that is defined in durable/impl/.

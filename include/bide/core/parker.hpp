@@ -119,6 +119,8 @@ template <class Platform> void basic_parker<Platform>::unpark() noexcept {
 /// Is the parker of native threads.
 using parker = basic_parker<native_platform>;
 
+BIDE_COMPILED_TEMPLATE(class basic_parker<native_platform>)
+
 } // namespace bide::inline BIDE_ABI
 
 #endif

@@ -558,6 +558,15 @@ template <class Platform> void prepare_timers() {
 
 } // namespace detail
 
+BIDE_COMPILED_TEMPLATE(class basic_timer_service<native_platform>)
+BIDE_COMPILED_TEMPLATE(class detail::basic_resumers<native_platform>)
+BIDE_COMPILED_TEMPLATE(basic_timer_service<native_platform>& timer_service<native_platform>())
+BIDE_COMPILED_TEMPLATE(executor_ref detail::service_executor<native_platform>() noexcept)
+BIDE_COMPILED_TEMPLATE(executor_ref detail::spare_executor<native_platform>() noexcept)
+BIDE_COMPILED_TEMPLATE(void detail::add_service_timer<native_platform>(timer&) noexcept)
+BIDE_COMPILED_TEMPLATE(void detail::add_timer<native_platform>(timer&) noexcept)
+BIDE_COMPILED_TEMPLATE(void detail::prepare_timers<native_platform>())
+
 } // namespace bide::inline BIDE_ABI
 
 #endif

@@ -529,6 +529,8 @@ unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most, 
     return fired;
 }
 
+BIDE_COMPILED_TEMPLATE(class basic_timer_queue<native_platform>)
+
 } // namespace bide::inline BIDE_ABI
 
 #endif

@@ -413,6 +413,8 @@ template <class Platform> void basic_waiter<Platform>::publish(wait_status what)
     }
 }
 
+BIDE_COMPILED_TEMPLATE(class basic_waiter<native_platform>)
+
 } // namespace bide::inline BIDE_ABI
 
 #endif

@@ -58,7 +58,7 @@ public:
     }
 
     /// Publishes `what` to all waiters in order, threads first, and empties the list.
-    void publish(wait_status what) noexcept {
+    BIDE_NOINLINE void publish(wait_status what) noexcept {
         if (last_thread_ == nullptr && !has_no_waker() && wakers_.next_ == wakers_.prev_) {
             if (resume_state& mine = state(); taker(mine) == nullptr) {
                 const wake_scope<Platform> scope(mine);
@@ -79,8 +79,8 @@ public:
     }
 
     /// Publishes two lists of one release: `what` to the first, `what_other` to the second.
-    static void publish(basic_wake_list& list, wait_status what, basic_wake_list& other,
-                        wait_status what_other) noexcept {
+    BIDE_NOINLINE static void publish(basic_wake_list& list, wait_status what,
+                                      basic_wake_list& other, wait_status what_other) noexcept {
         if (list.empty() || other.empty()) {
             list.publish(what);
             other.publish(what_other);
@@ -405,6 +405,9 @@ wait_status settle_if_over(basic_waiter<Platform>& w, wait_status what) noexcept
     }
     return what;
 }
+
+BIDE_COMPILED_TEMPLATE(class basic_wake_list<native_platform>)
+BIDE_COMPILED_TEMPLATE(class basic_waiter_queue<native_platform>)
 
 } // namespace bide::inline BIDE_ABI
 

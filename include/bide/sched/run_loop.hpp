@@ -4,18 +4,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/executor_users.hpp>
-#include <bide/core/detail/integer_cast.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/io/driver.hpp>
-#include <bide/sched/detail/dump.hpp>
-#include <bide/sched/detail/lifecycle.hpp>
-#include <bide/sched/detail/loop.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/sched/trace.hpp>
@@ -30,7 +19,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -51,6 +39,117 @@ struct run_loop_options {
     /// the loop. nullptr: no trace.
     trace_sink* trace = nullptr;
 };
+
+namespace detail {
+class run_loop_core;
+} // namespace detail
+
+/// Runs tasks on the thread that calls run(), poll() or another function that runs the loop. It
+/// starts no thread. So it suits the main loop of a game or of a user interface, tests, and
+/// programs with one thread. One thread at a time runs the loop. Other threads may spawn and post
+/// at any time.
+///
+/// Its tasks can do the same as those of a scheduler: they wait in the same operations and are
+/// cancelled in the same way. They run in the order in which they became runnable. No task runs
+/// between two calls, with one exception: while the thread blocks until the end of a group, a set
+/// or a stream of the loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks
+/// the loop. For functions that block outside of bide, use scheduler::spawn_blocking().
+///
+/// \code
+/// bide::run_loop loop;
+/// loop.spawn(serve());
+/// while (!window.is_closed()) {
+///     loop.poll();
+///     window.draw();
+/// }
+/// \endcode
+class run_loop : public task_runner {
+public:
+    /// Constructs a loop without tasks.
+    /// Throws: std::bad_alloc. std::system_error (device_or_resource_busy) if the driver is attached
+    /// to another scheduler.
+    explicit run_loop(run_loop_options options = {});
+
+    /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. A
+    /// runnable that is posted later runs on a resumer of bide's service.
+    /// Blocks: until all tasks have ended.
+    /// Requires: no thread runs the loop, and no task of another runner waits to resume on it by
+    /// resume_on(); otherwise terminates with a message.
+    ~run_loop();
+
+    // ---- Running. Each function terminates with a message if the loop is running already: two
+    // threads cannot run it, nor can one of its own tasks.
+
+    // Runs until no task is left. Returns as basic_loop::run() does.
+    std::size_t run() noexcept { return run_by(deadline::never()); }
+
+    /// Runs as run() does, at most for a time. A task that does not wait may delay the return.
+    template <class R, class P> std::size_t run_for(const std::chrono::duration<R, P>& rest) {
+        return run_by(deadline::after(rest));
+    }
+    /// Runs as run() does, at most until a time.
+    template <class C, class D> std::size_t run_until(const std::chrono::time_point<C, D>& when) {
+        return run_by(deadline::at(when));
+    }
+
+    /// Runs the loop with the task `t` until `t` has ended. stop() does not end this call; it ends
+    /// a later call.
+    /// Returns: its value.
+    /// Blocks: while all tasks wait.
+    /// Throws: what the task throws; std::bad_alloc.
+    template <class T> T run_until(task<T> t) {
+        join_handle<T> handle = spawn(std::move(t));
+        run_to_end_of(handle.held());
+        return std::move(handle).join();
+    }
+
+    // Runs what is runnable now.
+    std::size_t poll() noexcept;
+
+    // Another thread may end the run, and destroy the loop, before this has returned.
+    void stop() noexcept;
+
+    // ---- Tasks. For spawn(), schedule(), post() and executor() see task_runner.
+
+    /// Runs tasks and posted runnables until no task is left and nothing is queued, or until
+    /// stop().
+    /// Returns: how many runnables it ran and tasks it resumed.
+    /// Blocks: while all tasks wait.
+    std::size_t tasks() const noexcept;
+
+    /// Writes as text: the number of tasks, the state of the loop, how many runnables of other
+    /// threads wait for it, and the names of the tasks that wait. Each number is a snapshot.
+    /// Throws: std::bad_alloc.
+    /// Thread safety: any thread may call it at any time.
+    void dump(std::FILE* to);
+
+private:
+    explicit run_loop(std::unique_ptr<detail::run_loop_core> core) noexcept;
+
+    std::size_t run_by(deadline until) noexcept;
+    void run_to_end_of(const detail::task_header& task) noexcept;
+
+    const std::unique_ptr<detail::run_loop_core> core_;
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#if BIDE_DEFINITIONS
+
+#include <bide/core/detail/executor_users.hpp>
+#include <bide/core/detail/integer_cast.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/sched/detail/dump.hpp>
+#include <bide/sched/detail/lifecycle.hpp>
+#include <bide/sched/detail/loop.hpp>
+
+#include <optional>
+
+namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
@@ -91,7 +190,10 @@ public:
         end_external_calls();
     }
 
-    // Runs until no task is left. Returns as basic_loop::run() does.
+    /// Runs all runnable tasks, and the tasks whose times have come, until every task waits. Does
+    /// not wait itself. If a task yields again and again, it does not return; run_for() has a
+    /// limit.
+    /// Returns: as run().
     std::size_t run(deadline until) noexcept {
         return loop_.run(until, [this](bool idle) noexcept {
             if (!idle) {
@@ -102,12 +204,16 @@ public:
         });
     }
 
-    // Runs what is runnable now.
+    /// Returns the number of tasks that have not ended. A snapshot.
     std::size_t poll(bool may_stop = true) noexcept {
         return loop_.run(deadline::never(), [](bool idle) noexcept { return idle; }, may_stop);
     }
 
-    // Another thread may end the run, and destroy the loop, before this has returned.
+    /// Makes a run() return that is under way. If none is under way, makes the next call of run(),
+    /// run_for(), run_until() with a time, or poll() return. The tasks continue in the call after
+    /// that.
+    /// Thread safety: any thread may call it.
+    /// Memory order: what happens before stop() happens before that return.
     void stop() noexcept {
         const lifecycle::external_call here(*this);
         loop_.stop_run();
@@ -139,116 +245,43 @@ private:
 
 } // namespace detail
 
-/// Runs tasks on the thread that calls run(), poll() or another function that runs the loop. It
-/// starts no thread. So it suits the main loop of a game or of a user interface, tests, and
-/// programs with one thread. One thread at a time runs the loop. Other threads may spawn and post
-/// at any time.
-///
-/// Its tasks can do the same as those of a scheduler: they wait in the same operations and are
-/// cancelled in the same way. They run in the order in which they became runnable. No task runs
-/// between two calls, with one exception: while the thread blocks until the end of a group, a set
-/// or a stream of the loop, it runs tasks (task_group.hpp). A task that blocks its thread blocks
-/// the loop. For functions that block outside of bide, use scheduler::spawn_blocking().
-///
-/// \code
-/// bide::run_loop loop;
-/// loop.spawn(serve());
-/// while (!window.is_closed()) {
-///     loop.poll();
-///     window.draw();
-/// }
-/// \endcode
-class run_loop : public task_runner {
-public:
-    /// Constructs a loop without tasks.
-    /// Throws: std::bad_alloc. std::system_error (device_or_resource_busy) if the driver is attached
-    /// to another scheduler.
-    explicit run_loop(run_loop_options options = {})
-        : run_loop(std::make_unique<detail::run_loop_core>(std::move(options))) {}
+BIDE_COMPILED_INLINE run_loop::run_loop(std::unique_ptr<detail::run_loop_core> core) noexcept
+    : task_runner(*core), core_(std::move(core)) {}
+BIDE_COMPILED_INLINE run_loop::run_loop(run_loop_options options)
+    : run_loop(std::make_unique<detail::run_loop_core>(std::move(options))) {}
+BIDE_COMPILED_INLINE run_loop::~run_loop() = default;
 
-    /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. A
-    /// runnable that is posted later runs on a resumer of bide's service.
-    /// Blocks: until all tasks have ended.
-    /// Requires: no thread runs the loop, and no task of another runner waits to resume on it by
-    /// resume_on(); otherwise terminates with a message.
-    ~run_loop() = default;
+BIDE_COMPILED_INLINE std::size_t run_loop::run_by(deadline until) noexcept {
+    return core_->run(until);
+}
+BIDE_COMPILED_INLINE void run_loop::run_to_end_of(const detail::task_header& task) noexcept {
+    const auto is_over = [&task](bool) noexcept { return task.is_complete(); };
+    core_->loop().run(deadline::never(), is_over, false);
+}
+BIDE_COMPILED_INLINE std::size_t run_loop::poll() noexcept { return core_->poll(); }
+BIDE_COMPILED_INLINE void run_loop::stop() noexcept { core_->stop(); }
 
-    // ---- Running. Each function terminates with a message if the loop is running already, on
-    // another thread or by one of its own tasks.
+BIDE_COMPILED_INLINE std::size_t run_loop::tasks() const noexcept {
+    const auto all = core_->count_all();
+    return detail::integer_cast<std::size_t>(all.spawned - all.ended);
+}
 
-    /// Runs tasks and posted runnables until no task is left and nothing is queued, or until
-    /// stop().
-    /// Returns: how many runnables it ran and tasks it resumed.
-    /// Blocks: while all tasks wait.
-    std::size_t run() noexcept { return core_->run(deadline::never()); }
-
-    /// Runs as run() does, at most for a time. A task that does not wait may delay the return.
-    template <class R, class P> std::size_t run_for(const std::chrono::duration<R, P>& rest) {
-        return core_->run(deadline::after(rest));
-    }
-    /// Runs as run() does, at most until a time.
-    template <class C, class D> std::size_t run_until(const std::chrono::time_point<C, D>& when) {
-        return core_->run(deadline::at(when));
-    }
-
-    /// Runs the loop with the task `t` until `t` has ended. stop() does not end this call; it ends
-    /// a later call.
-    /// Returns: its value.
-    /// Blocks: while all tasks wait.
-    /// Throws: what the task throws; std::bad_alloc.
-    template <class T> T run_until(task<T> t) {
-        join_handle<T> handle = spawn(std::move(t));
-        const auto is_over = [&](bool) noexcept { return handle.done(); };
-        core_->loop().run(deadline::never(), is_over, false);
-        return std::move(handle).join();
-    }
-
-    /// Runs all runnable tasks, and the tasks whose times have come, until every task waits. Does
-    /// not wait itself. If a task yields again and again, it does not return; run_for() has a
-    /// limit.
-    /// Returns: as run().
-    std::size_t poll() noexcept { return core_->poll(); }
-
-    /// Makes a run() return that is under way. If none is under way, makes the next call of run(),
-    /// run_for(), run_until() with a time, or poll() return. The tasks continue in the call after
-    /// that.
-    /// Thread safety: any thread may call it.
-    /// Memory order: what happens before stop() happens before that return.
-    void stop() noexcept { core_->stop(); }
-
-    // ---- Tasks. For spawn(), schedule(), post() and executor() see task_runner.
-
-    /// Returns the number of tasks that have not ended. A snapshot.
-    std::size_t tasks() const noexcept {
-        const auto all = core_->count_all();
-        return detail::integer_cast<std::size_t>(all.spawned - all.ended);
-    }
-
-    /// Writes as text: the number of tasks, the state of the loop, how many runnables of other
-    /// threads wait for it, and the names of the tasks that wait. Each number is a snapshot.
-    /// Throws: std::bad_alloc.
-    /// Thread safety: any thread may call it at any time.
-    void dump(std::FILE* to) {
-        const auto counts = core_->count_all();
-        const auto& loop = core_->loop();
-        std::fprintf(to, "bide run_loop: %llu tasks of %llu left\n",
-                     detail::integer_cast<unsigned long long>(counts.spawned - counts.ended),
-                     detail::integer_cast<unsigned long long>(counts.spawned));
-        const char* const state = loop.is_asleep()    ? "asleep"
-                                  : loop.is_running() ? "awake"
-                                                      : "not run by any thread";
-        std::fprintf(to, "state: %s; queued by other threads: %zu\n", state, loop.queued());
-        detail::dump_timer(core_->loop().next_timer_ns(), to);
-        detail::dump_waiting(core_->loop().workers(), to);
-    }
-
-private:
-    explicit run_loop(std::unique_ptr<detail::run_loop_core> core) noexcept
-        : task_runner(*core), core_(std::move(core)) {}
-
-    const std::unique_ptr<detail::run_loop_core> core_;
-};
+BIDE_COMPILED_INLINE void run_loop::dump(std::FILE* to) {
+    const auto counts = core_->count_all();
+    const auto& loop = core_->loop();
+    std::fprintf(to, "bide run_loop: %llu tasks of %llu left\n",
+                 detail::integer_cast<unsigned long long>(counts.spawned - counts.ended),
+                 detail::integer_cast<unsigned long long>(counts.spawned));
+    const char* const state = loop.is_asleep()    ? "asleep"
+                              : loop.is_running() ? "awake"
+                                                  : "not run by any thread";
+    std::fprintf(to, "state: %s; queued by other threads: %zu\n", state, loop.queued());
+    detail::dump_timer(core_->loop().next_timer_ns(), to);
+    detail::dump_waiting(core_->loop().workers(), to);
+}
 
 } // namespace bide::inline BIDE_ABI
+
+#endif
 
 #endif

@@ -4,14 +4,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/process_wide.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/sched/detail/dump.hpp>
-#include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/sched/task_runner.hpp>
@@ -23,18 +17,18 @@
 #include <concepts>
 #include <cstdio>
 #include <memory>
-#include <new>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
 #if !defined(_WIN32)
-#include <unistd.h>
+#include <sys/types.h>
 #endif
 
 namespace bide::inline BIDE_ABI {
 
 namespace detail {
+class scheduler_core;
 class fork_entry;
 class group_entry;
 } // namespace detail
@@ -81,13 +75,7 @@ public:
     /// can have a stack of stack_size. std::system_error if a thread cannot be started, for example
     /// because there is no memory for its stack, or if the driver is attached to another scheduler.
     /// After an exception, no thread is left, and none has called on_worker_start.
-    explicit scheduler(scheduler_options options = {})
-        : scheduler(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
-        core_->open();
-        BIDE_CHECKED(detail::wait_notes::all().add_part(this, [](const void* me, std::FILE* to) {
-            static_cast<const scheduler*>(me)->dump(to);
-        });)
-    }
+    explicit scheduler(scheduler_options options = {});
 
     /// Starts `num_workers` workers. 0 means the default number.
     /// Throws: as above; std::invalid_argument if the number is negative or too great.
@@ -100,12 +88,7 @@ public:
     /// Calls shutdown().
     /// Requires: the caller is not one of the scheduler's own workers, nor in an arm; otherwise
     /// terminates with a message.
-    ~scheduler() {
-        BIDE_CHECKED(detail::wait_notes::all().remove_part(this);)
-        if (is_forked()) {
-            static_cast<void>(core_.release());
-        }
-    }
+    ~scheduler();
 
     // For spawn() without options, schedule(), post() and executor() see task_runner.
     using task_runner::spawn;
@@ -117,20 +100,20 @@ public:
     /// not begun.
     /// Thread safety: any thread may call it.
     template <class S> auto spawn(S source, const spawn_options& how) {
-        return spawn_in(core_->home_of(how), std::move(source), how.tag);
+        return spawn_in(home_of(how), std::move(source), how.tag);
     }
 
     /// Starts a task that stays on the calling thread: spawn() with spawn_options::worker.
     /// Throws: as spawn(); std::invalid_argument if this_worker() returns nothing.
     template <class S> auto spawn_local(S source) {
-        return spawn(std::move(source), {.worker = core_->local_worker()});
+        return spawn(std::move(source), {.worker = local_worker()});
     }
 
     /// Returns the number of the worker for which the calling thread was started, even if the
     /// thread runs another worker now. Returns nothing on a thread that was started for blocking
     /// tasks, even while it runs a worker; in on_worker_stop; and on a thread that is not of this
     /// scheduler. In a pinned task, it always returns the spawn_options::worker of the task.
-    std::optional<unsigned> this_worker() const noexcept { return core_->thread_here(); }
+    std::optional<unsigned> this_worker() const noexcept;
 
     /// Runs a function that blocks, on a thread for blocking tasks. It is an idle thread, or a new
     /// one. If there are max_blocking_threads already, the function waits for the next thread that
@@ -143,9 +126,9 @@ public:
         static_assert(!detail::is_task<result_of<F>>,
                       "bide: the task would outlive its function: use spawn()");
         using cell = detail::function_cell<F, result_of<F>>;
-        auto& made = *new cell(*core_, std::move(function), true, true);
+        auto& made = *new cell(detail::runner_access::home(*this), std::move(function), true, true);
         join_handle<result_of<F>> handle(made);
-        core_->start_blocking(made);
+        start_blocking(made);
         return handle;
     }
 
@@ -158,19 +141,17 @@ public:
     /// thread in a wait that is never ended: see shutdown_for().
     /// Requires: the caller is not one of its own workers, nor in an arm; otherwise terminates with
     /// a message. No worker and no arm of this scheduler waits for the caller.
-    void shutdown() noexcept { core_->shut_down(deadline::never()); }
+    void shutdown() noexcept { shut_down(deadline::never()); }
 
     /// Calls shutdown() with a time limit. If tasks are left at the deadline, returns false. The
     /// scheduler then continues to shut down, and its destructor waits for these tasks.
     template <class R, class P>
     bool shutdown_for(const std::chrono::duration<R, P>& rest) noexcept {
-        return core_->shut_down(deadline::after(rest));
+        return shut_down(deadline::after(rest));
     }
 
     /// Returns the number of workers.
-    unsigned concurrency() const noexcept {
-        return detail::integer_cast<unsigned>(core_->pool().workers().size());
-    }
+    unsigned concurrency() const noexcept;
 
     /// Returns the statistics of all workers, or of one.
     /// Requires: worker < concurrency().
@@ -187,39 +168,112 @@ public:
     /// Returns the calling thread's scheduler. In a fork-join, that is the scheduler of the
     /// fork-join. Otherwise, on a thread that a scheduler has started, it is that scheduler. On any
     /// other thread, returns nullptr.
-    static scheduler* current() noexcept { return detail::current_scheduler::here().instance; }
+    static scheduler* current() noexcept;
 
     /// Returns the scheduler of the process. It has default options and is started on first use. It
     /// is never destroyed: its tasks run until the process ends. So static objects that its tasks
     /// use must not be destroyed either.
     /// Throws: std::bad_alloc, and as the constructor.
-    static scheduler& shared() {
-        using all = detail::process_wide<scheduler, native_platform>;
-        scheduler* const one = all::get([] { return new scheduler; });
-        if (one == nullptr) {
-            BIDE_THROW(std::bad_alloc());
-        }
-        return *one;
-    }
+    static scheduler& shared();
 
 private:
     friend detail::fork_entry;
     friend detail::group_entry;
 
-    explicit scheduler(std::unique_ptr<detail::scheduler_core> core) noexcept
-        : task_runner(*core), core_(std::move(core)) {}
+    explicit scheduler(std::unique_ptr<detail::scheduler_core> core) noexcept;
 
-#if defined(_WIN32)
-    static bool is_forked() noexcept { return false; }
-#else
-    bool is_forked() const noexcept { return ::getpid() != pid_; }
-    const ::pid_t pid_ = ::getpid();
+    detail::task_home& home_of(const spawn_options& how);
+    unsigned local_worker() const;
+    void start_blocking(detail::task_header& of);
+    bool shut_down(deadline until) noexcept;
+
+#if !defined(_WIN32)
+    const ::pid_t pid_;
 #endif
-
     std::unique_ptr<detail::scheduler_core> core_;
 };
 
-inline scheduler_stats scheduler::stats(unsigned worker) const noexcept {
+/// Runs a task on the scheduler and returns its value.
+/// Blocks: until the task has ended.
+/// Throws: what the task throws.
+template <class T> T sync_wait(scheduler& where, task<T> t) {
+    return where.spawn(std::move(t)).join();
+}
+
+} // namespace bide::inline BIDE_ABI
+
+#if BIDE_DEFINITIONS
+
+#include <bide/core/detail/integer_cast.hpp>
+#include <bide/core/detail/process_wide.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/sched/detail/dump.hpp>
+#include <bide/sched/detail/scheduler_core.hpp>
+#include <bide/sched/detail/worker_threads.hpp>
+
+#include <new>
+
+#if !defined(_WIN32)
+#include <unistd.h>
+#endif
+
+namespace bide::inline BIDE_ABI {
+
+BIDE_COMPILED_INLINE scheduler::scheduler(std::unique_ptr<detail::scheduler_core> core) noexcept
+    : task_runner(*core),
+#if !defined(_WIN32)
+      pid_(::getpid()),
+#endif
+      core_(std::move(core)) {
+}
+
+BIDE_COMPILED_INLINE scheduler::scheduler(scheduler_options options)
+    : scheduler(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
+    core_->open();
+    BIDE_CHECKED(detail::wait_notes::all().add_part(
+        this, [](const void* me, std::FILE* to) { static_cast<const scheduler*>(me)->dump(to); });)
+}
+
+BIDE_COMPILED_INLINE scheduler::~scheduler() {
+    BIDE_CHECKED(detail::wait_notes::all().remove_part(this);)
+#if !defined(_WIN32)
+    if (::getpid() != pid_) {
+        static_cast<void>(core_.release());
+    }
+#endif
+}
+
+BIDE_COMPILED_INLINE scheduler* scheduler::current() noexcept {
+    return detail::current_scheduler::here().instance;
+}
+
+BIDE_COMPILED_INLINE scheduler& scheduler::shared() {
+    using all = detail::process_wide<scheduler, native_platform>;
+    scheduler* const one = all::get([] { return new scheduler; });
+    if (one == nullptr) {
+        BIDE_THROW(std::bad_alloc());
+    }
+    return *one;
+}
+
+BIDE_COMPILED_INLINE detail::task_home& scheduler::home_of(const spawn_options& how) {
+    return core_->home_of(how);
+}
+BIDE_COMPILED_INLINE unsigned scheduler::local_worker() const { return core_->local_worker(); }
+BIDE_COMPILED_INLINE std::optional<unsigned> scheduler::this_worker() const noexcept {
+    return core_->thread_here();
+}
+BIDE_COMPILED_INLINE void scheduler::start_blocking(detail::task_header& of) {
+    core_->start_blocking(of);
+}
+BIDE_COMPILED_INLINE bool scheduler::shut_down(deadline until) noexcept {
+    return core_->shut_down(until);
+}
+BIDE_COMPILED_INLINE unsigned scheduler::concurrency() const noexcept {
+    return detail::integer_cast<unsigned>(core_->pool().workers().size());
+}
+
+BIDE_COMPILED_INLINE scheduler_stats scheduler::stats(unsigned worker) const noexcept {
     const auto& w = core_->pool().workers()[worker];
     scheduler_stats s;
     s.completed = w.completed.read();
@@ -235,7 +289,7 @@ inline scheduler_stats scheduler::stats(unsigned worker) const noexcept {
     return s;
 }
 
-inline scheduler_stats scheduler::stats() const noexcept {
+BIDE_COMPILED_INLINE scheduler_stats scheduler::stats() const noexcept {
     const auto external = core_->count_external();
     scheduler_stats sum;
     sum.spawned = external.spawned;
@@ -246,15 +300,8 @@ inline scheduler_stats scheduler::stats() const noexcept {
     return sum;
 }
 
-/// Runs a task on the scheduler and returns its value.
-/// Blocks: until the task has ended.
-/// Throws: what the task throws.
-template <class T> T sync_wait(scheduler& where, task<T> t) {
-    return where.spawn(std::move(t)).join();
-}
-
 // Any thread may call this at any time.
-inline void scheduler::dump(std::FILE* to) const {
+BIDE_COMPILED_INLINE void scheduler::dump(std::FILE* to) const {
     auto& pool = core_->pool();
     auto& blocking = core_->blocking();
     const auto tasks = core_->count_all();
@@ -290,5 +337,7 @@ inline void scheduler::dump(std::FILE* to) const {
 }
 
 } // namespace bide::inline BIDE_ABI
+
+#endif
 
 #endif

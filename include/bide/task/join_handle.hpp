@@ -121,6 +121,7 @@ public:
     }
 
 private:
+    friend class run_loop;
     friend class task_runner;
     friend class scheduler;
     using node = basic_waiter<native_platform>;

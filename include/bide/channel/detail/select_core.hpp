@@ -312,6 +312,8 @@ private:
     static constexpr std::int64_t spin_budget_ns = 10'000;
 };
 
+BIDE_COMPILED_TEMPLATE(class basic_select_core<native_platform>)
+
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
 

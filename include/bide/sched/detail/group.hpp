@@ -34,7 +34,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
@@ -46,8 +45,6 @@
 #include <bide/core/waiter_queue.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
-#include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -55,7 +52,6 @@
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -439,6 +435,8 @@ protected:
 
 // ---- On the native platform
 
+BIDE_COMPILED_TEMPLATE(class basic_group<native_platform>)
+
 using group = basic_group<native_platform>;
 using group_member = basic_group_member<native_platform>;
 
@@ -465,7 +463,23 @@ public:
 // the members, the calling thread runs them meanwhile. If the calling thread belongs to a
 // scheduler, that scheduler may start one thread more than max_blocking_threads meanwhile, so that
 // the members of the group have a thread.
-inline void block_until(group::end& until, task_home& home) noexcept {
+void block_until(group::end& until, task_home& home) noexcept;
+
+} // namespace detail
+} // namespace bide::inline BIDE_ABI
+
+#if BIDE_DEFINITIONS
+
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/sched/detail/scheduler_core.hpp>
+#include <bide/sched/detail/worker_threads.hpp>
+
+#include <chrono>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexcept {
     constexpr std::chrono::nanoseconds retry(basic_worker_host<native_platform>::retry_ns);
     if (until.has_come()) {
         return;
@@ -500,4 +514,5 @@ inline void block_until(group::end& until, task_home& home) noexcept {
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
 
+#endif
 #endif

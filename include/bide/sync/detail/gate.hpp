@@ -182,6 +182,10 @@ void basic_gate<Platform>::require_no_waiters(const char* name, const void* obje
 }
 
 } // namespace detail
+
+BIDE_COMPILED_TEMPLATE(class detail::basic_gate<native_platform>)
+BIDE_COMPILED_TEMPLATE(struct thread_wait<detail::basic_gate<native_platform>, native_platform>)
+
 } // namespace bide::inline BIDE_ABI
 
 #endif

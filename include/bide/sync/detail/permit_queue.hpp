@@ -180,7 +180,7 @@ private:
     basic_waiter_queue<Platform> queue_;
 };
 
-template <class Platform> bool basic_permit_queue<Platform>::try_take(word n) noexcept {
+template <class Platform> inline bool basic_permit_queue<Platform>::try_take(word n) noexcept {
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & closed) == 0 && (n == 0 || ((seen & queued) == 0 && seen / one >= n))) {
@@ -194,7 +194,7 @@ template <class Platform> bool basic_permit_queue<Platform>::try_take(word n) no
 }
 
 template <class Platform>
-bool basic_permit_queue<Platform>::take_known(word free, word n) noexcept {
+inline bool basic_permit_queue<Platform>::take_known(word free, word n) noexcept {
     word expected = free * one;
     // Order: acquire [permit.release]; as in try_take.
     return word_.compare_exchange_strong(expected, expected - n * one, std::memory_order_acquire,
@@ -202,14 +202,15 @@ bool basic_permit_queue<Platform>::take_known(word free, word n) noexcept {
 }
 
 template <class Platform>
-bool basic_permit_queue<Platform>::give_known(word free, word n) noexcept {
+inline bool basic_permit_queue<Platform>::give_known(word free, word n) noexcept {
     word expected = free * one;
     // Order: release [permit.release]; as in give.
     return word_.compare_exchange_strong(expected, expected + n * one, std::memory_order_release,
                                          std::memory_order_relaxed);
 }
 
-template <class Platform> bool basic_permit_queue<Platform>::give(word n, word limit) noexcept {
+template <class Platform>
+inline bool basic_permit_queue<Platform>::give(word n, word limit) noexcept {
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & queued) == 0) {
@@ -400,6 +401,11 @@ template <class Platform> auto basic_permit_queue<Platform>::forget(word n) noex
 }
 
 } // namespace detail
+
+BIDE_COMPILED_TEMPLATE(class detail::basic_permit_queue<native_platform>)
+BIDE_COMPILED_TEMPLATE(
+    struct thread_wait<detail::basic_permit_queue<native_platform>, native_platform>)
+
 } // namespace bide::inline BIDE_ABI
 
 #endif

@@ -866,6 +866,9 @@ private:
     typename Platform::template atomic<const char*> name_{nullptr};
 };
 
+BIDE_COMPILED_TEMPLATE(class basic_task_control<native_platform>)
+BIDE_COMPILED_TEMPLATE(class basic_task_header<native_platform>)
+
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
 

@@ -471,6 +471,8 @@ private:
     atomic<std::size_t> winner_{no_winner}; // an index
 };
 
+BIDE_COMPILED_TEMPLATE(class basic_when_state<native_platform>)
+
 } // namespace detail
 } // namespace bide::inline BIDE_ABI
 

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SOURCE_HPP
+#define BIDE_SOURCE_HPP
+
+/// \file
+/// The definitions that the headers leave out if BIDE_COMPILED is defined.
+///
+/// The CMake target bide::compiled compiles this file once. A program without that target includes it,
+/// before any other header of bide, in one of its files.
+
+#if defined(BIDE_CORE_CONFIG_HPP)
+#error "bide: include bide/source.hpp before any other header of bide"
+#endif
+
+#define BIDE_SOURCE
+
+#include <bide/bide.hpp>
+
+#endif
