@@ -36,12 +36,21 @@ foreach(half IN ITEMS first second)
         set(include ${WORK}/next/include)
         set(version ${next_minor})
     endif()
+    set(objects ${half}.o)
+    set(way "")
+    if(half STREQUAL "second") # it has a library
+        set(way -DBIDE_COMPILED)
+        list(APPEND objects second_source.o)
+        file(WRITE ${WORK}/source.cpp "#include <bide/source.hpp>\n")
+        run(${WORK} ${CXX} -std=c++20 -I${include} -c source.cpp -o second_source.o)
+    endif()
     run(
         ${WORK} ${CXX} -std=c++20 -I${include} -DVERSION=${version} -DSIDE=${half}
-        -DSIDE_NAME=${half}_half -c ${here}/side.cpp -o ${half}.o
+        -DSIDE_NAME=${half}_half ${way} -c ${here}/side.cpp -o ${half}.o
     )
     execute_process(
-        COMMAND ${NM} --defined-only --extern-only --format=posix ${WORK}/${half}.o
+        COMMAND ${NM} --defined-only --extern-only --format=posix ${objects}
+        WORKING_DIRECTORY ${WORK}
         OUTPUT_VARIABLE symbols
         COMMAND_ERROR_IS_FATAL ANY
     )
@@ -62,5 +71,5 @@ if(both)
     message(FATAL_ERROR "defined by both versions:\n${both}")
 endif()
 
-run(${WORK} ${CXX} -std=c++20 ${here}/main.cpp first.o second.o -pthread -o program)
+run(${WORK} ${CXX} -std=c++20 ${here}/main.cpp first.o second.o second_source.o -pthread -o program)
 run(${WORK} ./program)
