@@ -646,8 +646,8 @@ def item_type(value):
 
 
 def ring_text(core):
-    """channel/ring.hpp, channel/detail/channel_waiters.hpp"""
-    ring, waiters = core["ring_"], core["waiters_"]
+    """channel/ring.hpp, channel/detail/channel_core.hpp"""
+    ring = core["ring_"]
     capacity, mark, lap = (int(ring[field]) for field in ("capacity_", "mark_", "lap_"))
     head, tail = number(ring["head_"]), number(ring["tail_"])
     if mark == 0 or mark & (mark - 1) or capacity >= mark or lap not in (0, 2 * mark):
@@ -657,17 +657,16 @@ def ring_text(core):
     size = last - first if first < last else 0 if end == head else capacity - first + last
     if size > capacity:
         raise Broken("more items than room")
-    word = number(waiters["word_"], 32)
-    senders, receivers = nodes_of(waiters["senders_"]), nodes_of(waiters["receivers_"])
+    word = number(core["word_"], 32)
+    senders, receivers = nodes_of(core["senders_"]), nodes_of(core["receivers_"])
     check_counted(bool(word & 2), senders, word & 1)
     check_counted(bool(word & 4), receivers, word & 1)
     return f"{size} of {capacity}, {'closed' if is_closed else 'open'}" + sides_text(senders, receivers)
 
 
 def unbounded_text(core):
-    """channel/detail/unbounded_sides.hpp"""
-    sides = core["sides_"]
-    sending, receiving = sides["sending"], sides["receiving"]
+    """channel/detail/unbounded_core.hpp"""
+    sending, receiving = core["sending_"], core["receiving_"]
     bits = 8 * pointer_size()
     size = (number(sending["count"]) - number(receiving["count"])) & ((1 << bits) - 1)
     if size >> bits - 2 or number(sending["word"], 32) > 3:

@@ -23,10 +23,14 @@ using channel = basic_channel<awake>;
 using semaphore = bide::basic_semaphore<awake>;
 using event = bide::basic_event<awake>;
 
-auto on_timeout() { return bide::detail::timeout_case<awake>(bide::detail::select_timeout(soon)); }
-auto on_deadline() {
-    return bide::detail::deadline_case<awake>(bide::detail::select_timeout(soon));
+using signal_case = bide::basic_select_case<std::monostate, awake>;
+using bide::detail::signal_payload;
+
+signal_case timed(signal_payload::kind how) {
+    return {bide::detail::signal_wait<awake>(), {how, bide::detail::select_timeout(soon)}};
 }
+signal_case on_timeout() { return timed(signal_payload::kind::timeout); }
+signal_case on_deadline() { return timed(signal_payload::kind::deadline); }
 
 // A stop source as one select meets it. A request runs the select's callback on its own thread; to
 // take the callback out waits until it has run.
@@ -43,9 +47,7 @@ public:
         }
         lock::release(lock_);
     }
-    bide::basic_select_case<std::monostate, awake> on_stop() noexcept {
-        return {stop_wait{*this}, bide::detail::signal_payload()};
-    }
+    signal_case on_stop() noexcept { return {stop_wait{*this}, signal_payload()}; }
 
 private:
     bool is_requested(node* waiting) noexcept {

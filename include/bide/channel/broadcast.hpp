@@ -4,9 +4,18 @@
 
 /// \file
 /// Sends every value to every subscriber. A sender never waits; a slow subscriber misses values.
+///
+/// \code
+/// bide::broadcast<int> prices(16); // keeps the last 16 values
+/// std::jthread reader([values = prices.subscribe()]() mutable {
+///     while (auto price = values.recv()) std::printf("%d\n", *price); // until closed, or late
+/// });
+/// prices.send(7); // the number of subscribers; never blocks
+/// prices.close();
+/// \endcode
+///
+/// In a coroutine: `co_await values.async_recv()`.
 
-#include <bide/channel/detail/shared_value.hpp>
-#include <bide/channel/detail/subscription.hpp>
 #include <bide/channel/detail/try_range.hpp>
 #include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/async_op.hpp>

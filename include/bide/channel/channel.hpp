@@ -5,23 +5,379 @@
 /// \file
 /// A bounded queue that can be closed. Many threads and coroutines send to it and receive from it.
 ///
+/// \code
+/// bide::channel<int> numbers(64); // contains at most 64 items
+/// std::jthread producer([&] {
+///     for (int i = 1; i <= 1000; ++i)
+///         if (!numbers.send(i)) return; // blocks while the channel is full; fails if it is closed
+///     numbers.close();
+/// });
+/// int sum = 0;
+/// for (int n : numbers) sum += n; // until the channel is closed and empty; or: numbers.recv()
+/// \endcode
+///
+/// In a coroutine: `co_await numbers.async_send(i)` and `co_await numbers.async_recv()`.
+///
 /// Items go through a lock-free ring. If the ring is full, a sender waits in a queue; if it is
 /// empty, a receiver does. The thread that makes room, or brings an item, moves the waiter's item.
 /// channel/ring.hpp has the ring. channel/detail/channel_core.hpp has the protocol between the ring
 /// and the queues, and its proof.
 
 #include <bide/channel/detail/channel_core.hpp>
-#include <bide/channel/detail/receive_operations.hpp>
-#include <bide/channel/detail/send_operations.hpp>
+#include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/detail/try_range.hpp>
+#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace bide::inline BIDE_ABI {
+
+/// What a channel, or a handle that sends, can do to send. `Self` is its class.
+template <class Self, class T, class Platform> class send_operations {
+    using sent = result<void, send_error<T>>;
+    static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
+
+public:
+    /// Sends an item, behind all items in the channel; a priority_channel orders them. In each form
+    /// of send, an item that was not sent comes back in the error. If a form throws, the caller's
+    /// item is unchanged.
+    /// Blocks: while the channel is full.
+    /// Returns: errc::closed, with the item, if the channel is closed.
+    /// Memory order: what happens before the call happens before the return of the recv() that
+    /// takes the item.
+    sent send(T&& value) { return send_by(value, deadline::never()); }
+    /// Sends a copy of `value`. Otherwise the same as the function above.
+    sent send(const T& value)
+        requires is_copyable
+    {
+        return send(T(value));
+    }
+
+    /// Sends as send() does, unless a stop is requested first.
+    /// Returns: as send(), or errc::stopped.
+    sent send(typename Platform::stop_token token, T&& value) { return send_by(value, token); }
+    /// Sends a copy of `value`. Otherwise the same as the function above.
+    sent send(typename Platform::stop_token token, const T& value)
+        requires is_copyable
+    {
+        return send(std::move(token), T(value));
+    }
+
+    /// Sends as send() does if there is room. Never blocks, except while another thread is between
+    /// two steps of its own receive.
+    /// Returns: as send(), or errc::full.
+    sent try_send(T&& value) noexcept(!allocates<Self>) {
+        return detail::to_result(source().send(value), value);
+    }
+    /// Sends a copy of `value`. Otherwise the same as the function above.
+    sent try_send(const T& value) noexcept(!allocates<Self> &&
+                                           std::is_nothrow_copy_constructible_v<T>)
+        requires is_copyable
+    {
+        return try_send(T(value));
+    }
+
+    /// Sends as send() does, but waits at most `rest`.
+    /// Returns: as send(), or errc::timeout.
+    template <class R, class P>
+    sent try_send_for(T&& value, const std::chrono::duration<R, P>& rest) {
+        return send_by(value, deadline::after(rest));
+    }
+    /// Sends a copy of `value`. Otherwise the same as the function above.
+    template <class R, class P>
+        requires is_copyable
+    sent try_send_for(const T& value, const std::chrono::duration<R, P>& rest) {
+        return try_send_for(T(value), rest);
+    }
+    /// Sends as send() does, but waits until a point in time.
+    /// Returns: as send(), or errc::timeout.
+    template <class C, class D>
+    sent try_send_until(T&& value, const std::chrono::time_point<C, D>& when) {
+        return send_by(value, deadline::at(when));
+    }
+    /// Sends a copy of `value`. Otherwise the same as the function above.
+    template <class C, class D>
+        requires is_copyable
+    sent try_send_until(const T& value, const std::chrono::time_point<C, D>& when) {
+        return try_send_until(T(value), when);
+    }
+
+    /// Sends as send() does, for a coroutine.
+    /// GCC before 13 destroys an aggregate twice that is written inside the co_await expression.
+    /// With it, braces do not compile. async_send(item{...}), which cannot be rejected, must not be
+    /// written: use async_emplace(), or give the item a name first.
+    basic_async_op<sent, Platform> async_send(T value)
+        requires(!detail::is_broken_in_braces<T>)
+    {
+        return async_emplace(std::move(value));
+    }
+    /// \overload
+    template <class U>
+        requires(detail::is_broken_in_braces<T> && std::is_convertible_v<U, T>)
+    basic_async_op<sent, Platform> async_send(U&& value) {
+        return async_emplace(std::forward<U>(value));
+    }
+
+    /// Refuses braces. Only braces call it: they deduce no U, and every other argument prefers a
+    /// non-const function.
+    basic_async_op<sent, Platform> async_send(T) const
+        requires(detail::is_broken_in_braces<T>)
+    {
+        static_assert(!detail::is_broken_in_braces<T>,
+                      "bide: before version 13, GCC destroys twice what braces make in a co_await "
+                      "expression: write co_await c.async_emplace(...)");
+    }
+
+    /// Constructs an item from arguments, T(args...) or T{args...} of an aggregate, and sends it as
+    /// send() does.
+    /// Throws: what the constructor of T throws; nothing was sent then.
+    template <class... Args>
+        requires detail::element_of<T, Args...>
+    sent emplace(Args&&... args) {
+        return send(detail::make_element<T>(std::forward<Args>(args)...));
+    }
+    /// Constructs an item as emplace() does and sends it as try_send() does.
+    template <class... Args>
+        requires detail::element_of<T, Args...>
+    sent try_emplace(Args&&... args) {
+        return try_send(detail::make_element<T>(std::forward<Args>(args)...));
+    }
+    /// Constructs an item as emplace() does and sends it as try_send_for() does.
+    template <class R, class P, class... Args>
+        requires detail::element_of<T, Args...>
+    sent try_emplace_for(const std::chrono::duration<R, P>& rest, Args&&... args) {
+        return try_send_for(detail::make_element<T>(std::forward<Args>(args)...), rest);
+    }
+    /// Constructs an item as emplace() does and sends it as try_send_until() does.
+    template <class C, class D, class... Args>
+        requires detail::element_of<T, Args...>
+    sent try_emplace_until(const std::chrono::time_point<C, D>& when, Args&&... args) {
+        return try_send_until(detail::make_element<T>(std::forward<Args>(args)...), when);
+    }
+
+    /// Sends as emplace() does, for a coroutine. The item is constructed in this call, not by
+    /// co_await.
+    template <class... Args>
+        requires detail::element_of<T, Args...>
+    basic_async_op<sent, Platform> async_emplace(Args&&... args) {
+        auto& to = source();
+        return {typename waits<decltype(to)>::sending{to},
+                detail::send_payload<T>(detail::channel_access::keep(self()),
+                                        std::forward<Args>(args)...)};
+    }
+
+    /// Sends as async_send() does, but `value` belongs to the caller until it is sent.
+    /// Requires: `value` and the channel stay in place until the operation is over.
+    basic_async_op<result<void>, Platform> async_send_from(T& value) noexcept {
+        auto& to = source();
+        return {typename waits<decltype(to)>::sending_from{to, value}};
+    }
+
+    /// Moves as many of the first items into the channel as there is room for. Never blocks.
+    /// Returns: the number of items moved. The other items are unchanged.
+    std::size_t try_send_n(std::span<T> items) noexcept {
+        return source().send_n([items](std::size_t i) noexcept -> T& { return items[i]; },
+                               items.size());
+    }
+
+protected:
+    send_operations() = default;                                  ///< For `Self`.
+    send_operations(const send_operations&) = default;            ///< For `Self`.
+    send_operations& operator=(const send_operations&) = default; ///< For `Self`.
+    ~send_operations() = default;                                 ///< For `Self`.
+
+private:
+    template <class Of>
+    static constexpr bool allocates = std::remove_reference_t<decltype(detail::channel_access::core(
+        std::declval<Of&>()))>::send_allocates;
+    template <class Source>
+    using waits = detail::item_wait<T, Platform, std::remove_reference_t<Source>>;
+
+    Self& self() noexcept { return static_cast<Self&>(*this); }
+    auto& source() noexcept { return detail::channel_access::core(self()); }
+
+    template <class Limit> sent send_by(T& value, const Limit& limit) {
+        const wait_status now = source().send(value);
+        return detail::to_result(now != wait_status::waiting ? now : wait_to_send(value, limit),
+                                 value);
+    }
+    template <class Limit> BIDE_NOINLINE wait_status wait_to_send(T& value, const Limit& limit) {
+        auto& to = source();
+        const detail::keep_alive alive = detail::channel_access::keep(self());
+        return waits<decltype(to)>::send(to, value, limit);
+    }
+};
+
+/// What a channel, or a handle that receives, can do to receive. `Self` is its class.
+template <class Self, class T, class Platform> class receive_operations {
+public:
+    /// The type of an item.
+    using value_type = T;
+
+    /// Receives the oldest item; from a priority_channel, the greatest.
+    /// Blocks: while there is no item.
+    /// Returns: the item; nothing if the channel is closed and every item was received.
+    /// Memory order: what happens before the send happens before the return.
+    [[nodiscard("it is the item")]] std::optional<T> recv() {
+        std::optional<T> item;
+        recv_to(item, deadline::never());
+        return item;
+    }
+
+    /// Receives as recv() does, unless a stop is requested first.
+    /// Returns: the item, errc::closed or errc::stopped.
+    result<T> recv(typename Platform::stop_token token) { return recv_by(token); }
+
+    /// Receives as recv() does, if there is an item. Never blocks, except while another thread is
+    /// between two steps of its own send.
+    /// Returns: the item; errc::empty; errc::closed if no more items will come.
+    result<T> try_recv() noexcept {
+        std::optional<T> item;
+        return detail::to_received(source().recv(detail::into(item)), item);
+    }
+
+    /// Receives as recv() does, but waits at most `rest`.
+    /// Returns: the item, errc::timeout or errc::closed.
+    template <class R, class P> result<T> try_recv_for(const std::chrono::duration<R, P>& rest) {
+        return recv_by(deadline::after(rest));
+    }
+    /// Receives as recv() does, but waits at most until a point in time.
+    template <class C, class D>
+    result<T> try_recv_until(const std::chrono::time_point<C, D>& when) {
+        return recv_by(deadline::at(when));
+    }
+
+    /// Receives as recv() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is as that of recv().
+    /// Cancellation: if the operation is destroyed after an item was granted to it, the item goes
+    /// to the next waiting receiver, or back into the channel. If that is full or closed, the item
+    /// is destroyed.
+    basic_async_op<std::optional<T>, Platform> async_recv() {
+        auto& from = source();
+        return {typename waits<decltype(from)>::receiving{from},
+                detail::recv_payload<T>(detail::channel_access::keep(self()))};
+    }
+
+    /// Appends up to `max` items to `out`, as long as there are any. Never blocks.
+    /// Returns: the number of items.
+    /// Throws: std::bad_alloc; `out` keeps what it has then, and no other item was taken.
+    std::size_t try_recv_n(std::vector<T>& out, std::size_t max) {
+        return detail::recv_more(source(), out, max);
+    }
+
+    /// Receives as try_recv_n() does, but waits for the first item.
+    /// Blocks: while there is no item.
+    /// Returns: the number of items; 0 if the channel is closed and empty, or if `max` is 0.
+    /// Throws: as try_recv_n(), before it waits or with the first item in `out`.
+    std::size_t recv_n(std::vector<T>& out, std::size_t max) {
+        if (max == 0) {
+            return 0;
+        }
+        detail::make_room(out, 1);
+        const bool any = recv_to(out, deadline::never()) != wait_status::closed;
+        return any ? 1 + try_recv_n(out, max - 1) : 0;
+    }
+
+    /// Receives as recv_n() does, for a coroutine.
+    /// Requires: no other access to `out` from this call until the operation is over.
+    /// Cancellation: as async_recv(), but if the channel is full or closed, the item stays in
+    /// `out`.
+    basic_async_op<std::size_t, Platform> async_recv_n(std::vector<T>& out, std::size_t max) {
+        auto& from = source();
+        detail::make_room(out, 1);
+        return {typename waits<decltype(from)>::receiving_n{from, out, max},
+                detail::recv_n_payload(detail::channel_access::keep(self()))};
+    }
+
+    /// Receives until the channel is closed and empty: for (T v : channel). An iterator has
+    /// received the item that it refers to.
+    class iterator;
+    /// Receives the first item. Blocks: as recv() does.
+    iterator begin() { return iterator(self()); }
+    /// Returns the end of the range.
+    std::default_sentinel_t end() noexcept { return {}; }
+
+    /// Returns an input range that receives without waiting until there is no item:
+    /// for (T& v : channel.try_iter()). An item is valid until the next increment.
+    detail::try_range<Self> try_iter() noexcept { return detail::try_range<Self>(self()); }
+
+protected:
+    receive_operations() = default;                                     ///< For `Self`.
+    receive_operations(const receive_operations&) = default;            ///< For `Self`.
+    receive_operations& operator=(const receive_operations&) = default; ///< For `Self`.
+    ~receive_operations() = default;                                    ///< For `Self`.
+
+private:
+    template <class Source>
+    using waits = detail::item_wait<T, Platform, std::remove_reference_t<Source>>;
+
+    Self& self() noexcept { return static_cast<Self&>(*this); }
+    auto& source() noexcept { return detail::channel_access::core(self()); }
+
+    // What is short is inlined: a function of its own returns a std::optional by way of memory, where
+    // the processor waits for the last store.
+    template <class Out, class Limit> wait_status recv_to(Out& out, const Limit& limit) {
+        const wait_status now = source().recv(detail::into(out));
+        return now != wait_status::waiting ? now : wait_to_recv(out, limit);
+    }
+    template <class Out, class Limit>
+    BIDE_NOINLINE wait_status wait_to_recv(Out& out, const Limit& limit) {
+        auto& from = source();
+        const detail::keep_alive alive = detail::channel_access::keep(self());
+        return waits<decltype(from)>::recv(from, out, limit);
+    }
+    template <class Limit> result<T> recv_by(const Limit& limit) {
+        std::optional<T> item;
+        return detail::to_received(recv_to(item, limit), item);
+    }
+};
+
+/// Receives the items of a channel one after the other.
+template <class Self, class T, class Platform>
+class receive_operations<Self, T, Platform>::iterator {
+public:
+    /// It is an input iterator, of items.
+    using iterator_concept = std::input_iterator_tag;
+    using value_type = T;                   ///< The type of an item.
+    using difference_type = std::ptrdiff_t; ///< Counts items.
+
+    /// Receives the first item.
+    explicit iterator(Self& from) : from_(&from), item_(from.recv()) {}
+
+    /// Returns the item, which the caller may move from.
+    T&& operator*() const noexcept { return std::move(*item_); }
+    /// Receives the next item.
+    iterator& operator++() {
+        item_.reset();
+        if (std::optional<T> next = from_->recv()) {
+            item_.emplace(std::move(*next));
+        }
+        return *this;
+    }
+    void operator++(int) { ++*this; } ///< \overload
+    /// Returns true if the channel is closed and every item was received.
+    friend bool operator==(const iterator& i, std::default_sentinel_t) noexcept {
+        return !i.item_.has_value();
+    }
+
+private:
+    Self* from_;
+    mutable std::optional<T> item_;
+};
 
 /// A bounded first-in-first-out channel for threads and coroutines. The channel never contains more
 /// than `capacity` items. With a capacity of 0, a send lasts until a receiver takes the item. The
@@ -51,9 +407,8 @@ namespace bide::inline BIDE_ABI {
 /// of this channel in one select; its wait is ended at that moment by a time-out or a stop; it is a
 /// coroutine that is destroyed before it resumes.
 template <class T, class Platform, class Stamp>
-class basic_channel
-    : public detail::send_operations<basic_channel<T, Platform, Stamp>, T, Platform>,
-      public detail::receive_operations<basic_channel<T, Platform, Stamp>, T, Platform> {
+class basic_channel : public send_operations<basic_channel<T, Platform, Stamp>, T, Platform>,
+                      public receive_operations<basic_channel<T, Platform, Stamp>, T, Platform> {
 public:
     /// The type of an item.
     using value_type = T;
@@ -99,11 +454,8 @@ public:
     bool is_full() const noexcept { return core_.is_full(); }
 
 private:
-    friend detail::send_operations<basic_channel, T, Platform>;
-    friend detail::receive_operations<basic_channel, T, Platform>;
-
-    auto& source() noexcept { return core_; }
-    detail::keep_alive hold() noexcept { return {}; } // the caller keeps the channel
+    friend detail::channel_access;
+    auto& core() noexcept { return core_; }
 
     detail::basic_channel_core<T, Platform, Stamp> core_;
 };

@@ -13,10 +13,9 @@
 // step on the count of its side copies or drops a handle. The last handle of a side closes the
 // channel before it releases the memory.
 
+#include <bide/channel/channel.hpp>
 #include <bide/channel/detail/channel_core.hpp>
 #include <bide/channel/detail/item_wait.hpp>
-#include <bide/channel/detail/receive_operations.hpp>
-#include <bide/channel/detail/send_operations.hpp>
 #include <bide/channel/detail/unbounded_core.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -115,8 +114,17 @@ template <class T, class Platform, class Core> Core& shared_core<T, Platform, Co
     return *never_destroyed;
 }
 
-// What senders and receivers have in common.
-template <class T, class Platform, class Core, side Which> class channel_handle {
+template <class Sender, class Receiver> struct handle_maker {
+    template <class... Args> static std::pair<Sender, Receiver> make(Args... args) {
+        auto* const both = new typename Sender::shared(std::move(args)...);
+        return {Sender(both), Receiver(both)};
+    }
+};
+
+} // namespace detail
+
+/// What senders and receivers have in common.
+template <class T, class Platform, class Core, detail::side Which> class channel_handle {
 public:
     /// Adds a handle to the same channel.
     channel_handle(const channel_handle& other) noexcept : to_(other.to_) {
@@ -160,33 +168,31 @@ public:
 
     /// Returns true if both handles belong to one channel, on any side. Returns false if either was
     /// moved from.
-    template <side Other>
+    template <detail::side Other>
     bool same_channel(const channel_handle<T, Platform, Core, Other>& other) const noexcept {
         return to_ != nullptr && to_ == other.to_;
     }
 
 protected:
-    using shared = shared_core<T, Platform, Core>;
+    /// The memory of the channel.
+    using shared = detail::shared_core<T, Platform, Core>;
 
+    /// Constructs a handle of a channel; of a closed one if `to` is nullptr.
     explicit channel_handle(shared* to) noexcept : to_(to) {}
 
+    /// Returns the channel.
     Core& core() const noexcept { return to_ != nullptr ? to_->core : shared::closed(); }
-    keep_alive keep() const noexcept { return to_ != nullptr ? to_->hold() : keep_alive(); }
+    /// Keeps the memory of the channel.
+    detail::keep_alive keep() const noexcept {
+        return to_ != nullptr ? to_->hold() : detail::keep_alive();
+    }
 
 private:
-    template <class, class, class, side> friend class channel_handle;
+    friend detail::channel_access;
+    template <class, class, class, detail::side> friend class channel_handle;
 
     shared* to_; // nullptr: moved from
 };
-
-template <class Sender, class Receiver> struct handle_maker {
-    template <class... Args> static std::pair<Sender, Receiver> make(Args... args) {
-        auto* const both = new typename Sender::shared(std::move(args)...);
-        return {Sender(both), Receiver(both)};
-    }
-};
-
-} // namespace detail
 
 /// A handle that sends into a channel.
 /// A copy is one more sender. If the last sender is dropped, the channel is closed: the receivers
@@ -201,9 +207,9 @@ template <class Sender, class Receiver> struct handle_maker {
 ///
 /// No operation is const, as in the channel itself: the owner of a const sender sends by a copy of it.
 template <class T, class Platform, class Core>
-class basic_sender : public detail::channel_handle<T, Platform, Core, detail::side::sending>,
-                     public detail::send_operations<basic_sender<T, Platform, Core>, T, Platform> {
-    using handle = detail::channel_handle<T, Platform, Core, detail::side::sending>;
+class basic_sender : public channel_handle<T, Platform, Core, detail::side::sending>,
+                     public send_operations<basic_sender<T, Platform, Core>, T, Platform> {
+    using handle = channel_handle<T, Platform, Core, detail::side::sending>;
 
 public:
     /// The type of an item.
@@ -211,21 +217,16 @@ public:
 
 private:
     template <class, class> friend struct detail::handle_maker;
-    friend detail::send_operations<basic_sender, T, Platform>;
-
     using handle::handle;
-    Core& source() noexcept { return this->core(); }
-    detail::keep_alive hold() noexcept { return this->keep(); }
 };
 
 /// A handle that receives from a channel. It has the rules of a sender, with one difference. If the
 /// last receiver is dropped, the channel is closed and its items are destroyed; waiting senders get
 /// their items back.
 template <class T, class Platform, class Core>
-class basic_receiver
-    : public detail::channel_handle<T, Platform, Core, detail::side::receiving>,
-      public detail::receive_operations<basic_receiver<T, Platform, Core>, T, Platform> {
-    using handle = detail::channel_handle<T, Platform, Core, detail::side::receiving>;
+class basic_receiver : public channel_handle<T, Platform, Core, detail::side::receiving>,
+                       public receive_operations<basic_receiver<T, Platform, Core>, T, Platform> {
+    using handle = channel_handle<T, Platform, Core, detail::side::receiving>;
 
 public:
     /// The type of an item.
@@ -233,11 +234,7 @@ public:
 
 private:
     template <class, class> friend struct detail::handle_maker;
-    friend detail::receive_operations<basic_receiver, T, Platform>;
-
     using handle::handle;
-    Core& source() noexcept { return this->core(); }
-    detail::keep_alive hold() noexcept { return this->keep(); }
 };
 
 /// Makes a channel for at most `capacity` items (channel/channel.hpp).

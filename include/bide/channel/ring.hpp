@@ -27,7 +27,6 @@
 // The positions and the flags of an owner (channel_core.hpp) make a pair [ring.position]: seq_cst
 // steps move both positions, and seq_cst loads read them for a decision on "empty" or "full".
 
-#include <bide/channel/detail/element.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
@@ -36,7 +35,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <new>
 #include <stdexcept>
 #include <type_traits>
@@ -51,7 +49,6 @@ enum class attempt : unsigned char { done, not_now, busy, closed };
 
 /// A bounded lock-free queue of many producers and many consumers, without waiting.
 template <class T, class Platform = native_platform, class Stamp = std::uint64_t> class basic_ring {
-    static_assert(detail::is_element<T>);
     static_assert(std::is_unsigned_v<Stamp>);
 
     struct slot {
@@ -73,7 +70,7 @@ public:
     explicit basic_ring(std::size_t capacity);
 
     /// Frees the memory. Does not destroy items: the owner pops them first.
-    ~basic_ring();
+    ~basic_ring() { delete[] slots_; }
 
     basic_ring(const basic_ring&) = delete;
     basic_ring& operator=(const basic_ring&) = delete;
@@ -272,22 +269,15 @@ basic_ring<T, Platform, Stamp>::basic_ring(std::size_t capacity)
           if (capacity > max_capacity()) {
               BIDE_THROW(std::length_error("bide::channel: capacity too large"));
           }
-          return std::allocator<slot>().allocate(capacity == 0 ? 1 : capacity);
+          return new slot[capacity == 0 ? 1 : capacity];
       }()),
       capacity_(capacity), mark_(std::bit_ceil(static_cast<Stamp>(capacity + 1))),
       lap_(capacity == 0 ? Stamp{0} : static_cast<Stamp>(mark_ * 2)) {
     for (std::size_t i = 0; i < capacity || i == 0; ++i) {
-        ::new (static_cast<void*>(slots_ + i)) slot;
         // Order: relaxed; the ring is published whole. Without a capacity, the stamp never makes
         // the slot ready.
         slots_[i].stamp.store(static_cast<Stamp>(capacity == 0 ? 2 : i), std::memory_order_relaxed);
     }
-}
-
-template <class T, class Platform, class Stamp> basic_ring<T, Platform, Stamp>::~basic_ring() {
-    const std::size_t count = capacity_ == 0 ? 1 : capacity_;
-    std::destroy_n(slots_, count);
-    std::allocator<slot>().deallocate(slots_, count);
 }
 
 template <class T, class Platform, class Stamp>

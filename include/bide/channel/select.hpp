@@ -16,20 +16,19 @@
 /// such a loop never takes it. A case that was made from a null pointer never happens.
 ///
 /// \code
-/// auto s = bide::select(bide::on_recv(orders), bide::on_recv(quit), bide::on_timeout(50ms));
-/// if (s.index() == 0) handle(s.get<0>());
+/// auto s = bide::select(bide::on_recv(orders), bide::on_event(quit), bide::on_timeout(50ms));
+/// if (s.index() == 0) handle(s.get<0>()); // a std::optional<order>, as recv() returns it
 /// \endcode
+///
+/// In a coroutine: `auto s = co_await bide::async_select(...)`.
 ///
 /// A select waits in the queues of all its cases, under the same rules as every other waiter. It
 /// allocates nothing.
 //
 // channel/detail/select_core.hpp has the protocol.
 
-#include <bide/channel/detail/item_wait.hpp>
-#include <bide/channel/detail/select_case.hpp>
-#include <bide/channel/detail/select_cases_only.hpp>
+#include <bide/channel/detail/item_payload.hpp>
 #include <bide/channel/detail/select_core.hpp>
-#include <bide/channel/detail/signal_wait.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -41,7 +40,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <stop_token>
 #include <tuple>
@@ -51,6 +49,185 @@
 
 namespace bide::inline BIDE_ABI {
 
+/// One case of a select. The functions below make it; it is used once. A case without a value has the
+/// result std::monostate.
+template <class Result, class Platform> class basic_select_case {
+    static constexpr bool is_signal = std::is_same_v<Result, std::monostate>;
+    using R = std::conditional_t<is_signal, result<void>, as_result_t<Result>>;
+    using payload = std::conditional_t<is_signal, detail::signal_payload, wait_payload_t<R>>;
+
+public:
+    /// The result of the case.
+    using result_type = Result;
+    /// The platform of its primitive.
+    using platform = Platform;
+
+    /// Constructs a case that never happens.
+    basic_select_case() noexcept = default;
+
+    /// Constructs a case from a wait of a primitive.
+    /// Requires: `what` is not a wait for a time, for a task, or of another select; terminates
+    /// otherwise.
+    basic_select_case(basic_wait<R, Platform>&& what) noexcept
+        : how_(what.ops), target_(what.target), payload_(payload_of(what)) {
+        if (how_->stands_alone) {
+            detail::fatal("select: a wait for a time, for a task, or of another select is not "
+                          "allowed as a case");
+        }
+    }
+
+    /// Constructs a case without a primitive from an operation that has no collect().
+    template <class Op>
+        requires is_signal
+    basic_select_case(const Op& what, detail::signal_payload carried) noexcept
+        : how_(&detail::steps_of<Op, payload, Platform>), target_(what),
+          payload_(std::move(carried)) {}
+
+    /// Moves a case, before its select begins.
+    basic_select_case(basic_select_case&&) noexcept = default;
+    basic_select_case& operator=(basic_select_case&&) = delete;
+
+    // --- For selects
+
+    /// Keeps an object alive as long as the case.
+    void keep(detail::keep_alive what) noexcept { alive_ = std::move(what); }
+
+    /// Fills in the entry of the case. Neither moves after that.
+    void fill(detail::select_entry<Platform>& e) noexcept {
+        e.how = how_;
+        e.target = target_;
+        e.target.carry(payload_);
+        if constexpr (is_signal) {
+            e.is_last = payload_.is_last();
+            e.timeout = payload_.timeout();
+        }
+    }
+
+    /// Returns true if a coroutine that waits for it needs prepare_timers() first.
+    bool needs_timers() const noexcept {
+        if constexpr (is_signal) {
+            return payload_.needs_timers();
+        } else {
+            return false;
+        }
+    }
+
+    /// Returns the result. Requires: the case has happened.
+    Result collect(const detail::select_entry<Platform>& e) {
+        if constexpr (is_signal) {
+            return {};
+        } else {
+            const auto& ops = static_cast<const wait_ops<R, Platform>&>(*how_);
+            if constexpr (detail::is_result<Result>) {
+                return ops.collect(e.target, e.node.outcome());
+            } else {
+                return *ops.collect(e.target, e.node.outcome());
+            }
+        }
+    }
+    /// Undoes a case that has happened and is not collected.
+    void give_back(const detail::select_entry<Platform>& e) noexcept {
+        if (how_ != nullptr && how_->give_back != nullptr) {
+            how_->give_back(e.target, e.node.outcome());
+        }
+    }
+
+private:
+    static payload payload_of([[maybe_unused]] basic_wait<R, Platform>& what) noexcept {
+        if constexpr (is_signal) {
+            return {};
+        } else {
+            return std::move(what.payload);
+        }
+    }
+
+    // nullptr: never happens. Those of a primitive are wait_ops.
+    const wait_steps<Platform>* how_ = nullptr;
+    wait_target target_;
+    [[no_unique_address]] payload payload_{};
+    detail::keep_alive alive_;
+};
+
+/// A case of a select for users.
+template <class Result> using select_case = basic_select_case<Result, native_platform>;
+
+namespace detail {
+
+template <class T, class Platform>
+basic_select_case<T, Platform> case_of(basic_async_op<T, Platform>&& op) noexcept {
+    return std::move(op).as_case();
+}
+
+template <class Platform>
+basic_select_case<std::monostate, Platform>
+signal_of(basic_async_op<void, Platform>&& op) noexcept {
+    return std::move(op).as_case();
+}
+
+// A case that owns its handle. Make makes the case of the handle once the handle stays in place.
+template <class Handle, class Make> class owning_case {
+    using made = decltype(std::declval<const Make&>()(std::declval<Handle&>()));
+    static_assert(std::is_nothrow_move_constructible_v<Handle>,
+                  "bide: a case of a temporary that is not a handle: the channel would be gone "
+                  "before the select begins");
+
+public:
+    using result_type = typename made::result_type;
+    using platform = typename made::platform;
+
+    owning_case(Handle&& of, Make make) noexcept : of_(std::move(of)), make_(make) {}
+
+    void fill(select_entry<platform>& e) noexcept { made_.emplace(make_(of_)).fill(e); }
+    bool needs_timers() const noexcept { return false; }
+    result_type collect(const select_entry<platform>& e) { return made_->collect(e); }
+    void give_back(const select_entry<platform>& e) noexcept { made_->give_back(e); }
+
+private:
+    Handle of_;
+    [[no_unique_address]] Make make_;
+    std::optional<made> made_;
+};
+
+// Makes a case by make(of). Of a pointer, makes the case of what it points to; a null pointer makes a
+// case that never happens. Of a temporary handle, makes a case that owns it.
+template <class Object, class Make> auto case_from(Object&& of, Make make) {
+    if constexpr (std::is_pointer_v<std::remove_cvref_t<Object>>) {
+        return of != nullptr ? make(*of) : decltype(make(*of))();
+    } else if constexpr (std::is_lvalue_reference_v<Object>) {
+        return make(of);
+    } else {
+        return owning_case<Object, Make>(std::move(of), std::move(make));
+    }
+}
+
+// The item type of a channel that is given by reference or pointer.
+template <class Channel>
+using sent_through = typename std::remove_pointer_t<std::remove_cvref_t<Channel>>::value_type;
+
+// True if on_send() takes a T from such an argument. 0 and nullptr do not count as pointers.
+template <class T, class Argument>
+inline constexpr bool is_sent_from =
+    std::is_convertible_v<Argument, T&> ||
+    (std::is_convertible_v<Argument, T*> && !std::is_null_pointer_v<std::remove_cvref_t<Argument>>);
+
+// Returns where the item of such an argument is.
+template <class T, class Argument> T* sent_from(Argument&& value) noexcept {
+    if constexpr (std::is_convertible_v<Argument, T&>) {
+        T& item = std::forward<Argument>(value);
+        return __builtin_addressof(item);
+    } else {
+        return std::forward<Argument>(value);
+    }
+}
+
+template <class C>
+concept case_of_select = requires {
+    typename C::result_type;
+    typename C::platform;
+};
+
+} // namespace detail
+
 // ---- Cases
 //
 // Each function takes an object, or a pointer to one; nullptr means a case that never happens. If
@@ -59,137 +236,108 @@ namespace bide::inline BIDE_ABI {
 
 /// Makes a case that receives as recv() does, from each type that has async_recv().
 /// The result is empty if the channel is closed and no item is left.
-template <class Channel> auto on_recv(Channel& from) { return detail::case_of(from.async_recv()); }
-/// \overload
-template <class Channel> auto on_recv(Channel* from) {
-    using none = detail::case_type_t<decltype(from->async_recv())>;
-    return from != nullptr ? on_recv(*from) : none();
-}
-/// \overload
-template <class Handle>
-    requires detail::is_temporary<Handle>
-auto on_recv(Handle&& from) {
-    auto make = [](Handle& h) { return on_recv(h); };
-    return detail::owning_case<Handle, decltype(make)>(std::move(from), make);
+template <class Channel> auto on_recv(Channel&& from) {
+    return detail::case_from(std::forward<Channel>(from),
+                             [](auto& c) { return detail::case_of(c.async_recv()); });
 }
 
-/// Makes a case that sends as send() does.
-/// Requires: `value` exists until the select returns. The value is moved from only if this case is
-/// chosen and its result is not an error.
-template <class Channel> auto on_send(Channel& to, typename Channel::value_type& value) {
-    auto made = detail::case_of(to.async_send_from(value));
-    made.keep(detail::keep_alive::of(to));
-    return made;
-}
-/// \overload
-template <class Channel> auto on_send(Channel* to, typename Channel::value_type& value) {
-    using none = detail::case_type_t<decltype(to->async_send_from(value))>;
-    return to != nullptr ? on_send(*to, value) : none();
-}
-
-/// \overload
-/// If `value` is nullptr, the case never happens.
-template <class Channel> auto on_send(Channel& to, typename Channel::value_type* value) {
-    using none = detail::case_type_t<decltype(to.async_send_from(*value))>;
-    return value != nullptr ? on_send(to, *value) : none();
-}
-
-/// \overload
-template <class Handle>
-    requires detail::is_temporary<Handle>
-auto on_send(Handle&& to, typename Handle::value_type* value) {
-    auto make = [value](Handle& h) { return on_send(h, value); };
-    return detail::owning_case<Handle, decltype(make)>(std::move(to), make);
-}
-/// \overload
-template <class Handle>
-    requires detail::is_temporary<Handle>
-auto on_send(Handle&& to, typename Handle::value_type& value) {
-    return on_send(std::move(to), std::addressof(value));
-}
-
-/// \overload
-/// Rejects what an item cannot be moved from: a temporary, a constant, 0, nullptr.
-template <class Channel, class Argument>
-    requires(!detail::is_sent_from<detail::sent_through<Channel>, Argument>)
-auto on_send(Channel&&, Argument&&) {
-    static_assert(detail::is_sent_from<detail::sent_through<Channel>, Argument>,
+/// Makes a case that sends `value`, an lvalue or a pointer to one, as send() does. If the pointer is
+/// nullptr, the case never happens.
+/// Requires: the value exists until the select returns. It is moved from only if this case is chosen
+/// and its result is not an error.
+template <class Channel, class Argument> auto on_send(Channel&& to, Argument&& value) {
+    using T = detail::sent_through<Channel>;
+    static_assert(detail::is_sent_from<T, Argument>,
                   "bide: on_send takes an lvalue, which outlives the select and is moved from if "
                   "this case is chosen, or a pointer to one");
+    if constexpr (detail::is_sent_from<T, Argument>) {
+        T* const item = detail::sent_from<T>(std::forward<Argument>(value));
+        return detail::case_from(std::forward<Channel>(to), [item](auto& c) {
+            using made = decltype(detail::case_of(c.async_send_from(*item)));
+            if (item == nullptr) {
+                return made();
+            }
+            made sends(detail::case_of(c.async_send_from(*item)));
+            sends.keep(detail::channel_access::keep(c));
+            return sends;
+        });
+    }
 }
 
 /// Makes a case that acquires n permits of a semaphore (1 by default), or an object of an object_pool.
 /// Throws: as acquire(). The callables of an object_pool throw in the select that has chosen the case.
-template <class From, class... Count> auto on_acquire(From& from, Count... n) {
-    return detail::case_of(from.async_acquire(n...).as_result());
-}
-/// \overload
-template <class From, class... Count> auto on_acquire(From* from, Count... n) {
-    using none = detail::case_type_t<decltype(from->async_acquire(n...).as_result())>;
-    return from != nullptr ? on_acquire(*from, n...) : none();
+template <class From, class... Count> auto on_acquire(From&& from, Count... n) {
+    return detail::case_from(std::forward<From>(from), [n...](auto& f) {
+        return detail::case_of(f.async_acquire(n...).as_result());
+    });
 }
 
 /// Makes a case that locks as lock() does, for each type that has async_lock(): a mutex of this
 /// process, a synchronized_value, a keyed_mutex with its key. The result is the value of
 /// async_lock(). If the case is not chosen, the mutex is not locked.
-template <class Mutex, class... Key> auto on_lock(Mutex& what, const Key&... key) {
-    return detail::case_of(what.async_lock(key...));
-}
-/// \overload
-template <class Mutex> auto on_lock(Mutex* what) {
-    return what != nullptr ? on_lock(*what) : decltype(on_lock(*what))();
+template <class Mutex, class... Key> auto on_lock(Mutex&& what, const Key&... key) {
+    return detail::case_from(std::forward<Mutex>(what),
+                             [&key...](auto& m) { return detail::case_of(m.async_lock(key...)); });
 }
 
 /// Makes a case that locks as lock_shared() does; otherwise as on_lock().
-template <class Mutex> auto on_lock_shared(Mutex& what) {
-    return detail::case_of(what.async_lock_shared());
-}
-/// \overload
-template <class Mutex> auto on_lock_shared(Mutex* what) {
-    return what != nullptr ? on_lock_shared(*what) : decltype(on_lock_shared(*what))();
+template <class Mutex> auto on_lock_shared(Mutex&& what) {
+    return detail::case_from(std::forward<Mutex>(what),
+                             [](auto& m) { return detail::case_of(m.async_lock_shared()); });
 }
 
 /// Makes a case that waits for an event to be set, for a latch to be zero, or for the end of the
 /// phase of a barrier, with the token of an arrival.
-template <class Event, class... Token> auto on_event(Event& what, const Token&... at) {
-    return detail::signal_case(what.async_wait(at...).as_case());
-}
-/// \overload
-template <class Event> auto on_event(Event* what) {
-    return what != nullptr ? on_event(*what) : decltype(on_event(*what))();
+template <class Event, class... Token> auto on_event(Event&& what, const Token&... at) {
+    return detail::case_from(std::forward<Event>(what),
+                             [&at...](auto& e) { return detail::signal_of(e.async_wait(at...)); });
 }
 
 /// Makes a case for a time-out. It happens when `rest` has passed since the begin of the select and
 /// no other case can happen.
 template <class R, class P>
 select_case<std::monostate> on_timeout(const std::chrono::duration<R, P>& rest) {
-    return detail::timeout_case<native_platform>(detail::select_timeout(rest));
+    return {detail::signal_wait<native_platform>(),
+            {detail::signal_payload::kind::timeout, detail::select_timeout(rest)}};
 }
 /// Makes a case for a time-out at a point in time; otherwise as on_timeout(rest).
 template <class C, class D>
 select_case<std::monostate> on_timeout(const std::chrono::time_point<C, D>& when) {
-    return detail::timeout_case<native_platform>(detail::select_timeout(deadline::at(when)));
+    return {detail::signal_wait<native_platform>(),
+            {detail::signal_payload::kind::timeout, detail::select_timeout(deadline::at(when))}};
 }
 
 /// Makes a case that is ready once a point in time, on any clock, has passed.
 template <class C, class D>
 select_case<std::monostate> on_deadline(const std::chrono::time_point<C, D>& when) {
-    return detail::deadline_case<native_platform>(detail::select_timeout(deadline::at(when)));
+    return {detail::signal_wait<native_platform>(),
+            {detail::signal_payload::kind::deadline, detail::select_timeout(deadline::at(when))}};
 }
 
 /// Makes a case that is ready once a stop is requested. A coroutine does not resume on the thread
 /// that requests the stop.
 inline select_case<std::monostate> on_stop(std::stop_token token) {
-    return detail::stop_case<native_platform>(std::move(token));
+    return {detail::signal_wait<native_platform>(), detail::signal_payload(std::move(token))};
 }
 
 // ---- Results
+
+namespace detail {
+
+template <class C> struct result_of_case { // of what select() refuses
+    using type = std::monostate;
+};
+template <case_of_select C> struct result_of_case<C> {
+    using type = typename C::result_type;
+};
+
+} // namespace detail
 
 /// The case that was chosen, and its result.
 template <class... Cases> class [[nodiscard]] selected {
 public:
     /// One alternative for each case.
-    using results = std::variant<typename Cases::result_type...>;
+    using results = std::variant<typename detail::result_of_case<Cases>::type...>;
 
     /// Constructs the result of case I from `args`.
     template <std::size_t I, class... Args>
@@ -201,8 +349,7 @@ public:
 
     /// Returns the result of case I.
     /// Requires: I == index(); terminates otherwise.
-    template <std::size_t I>
-    typename std::tuple_element_t<I, std::tuple<Cases...>>::result_type& get() noexcept {
+    template <std::size_t I> std::variant_alternative_t<I, results>& get() noexcept {
         auto* const r = std::get_if<I>(&result_);
         if (r == nullptr) {
             detail::fatal("selected: asked for the result of a case that was not chosen");
@@ -244,16 +391,17 @@ public:
     bool cancel(wait_status why) noexcept { return core_.cancel(why); }
 
     // Blocks the thread, after try_all().
-    void wait(bool may_wait) noexcept {
-        thread_select<platform>::wait(core_, at(), count, order_, may_wait);
-    }
+    void wait(bool may_wait) noexcept { core_.wait(at(), count, order_, may_wait); }
 
     // After the wait: the result of the chosen case as an Out; none() if the wait was ended.
     template <class Out, class OnNone> Out collect(OnNone&& none) {
         return collect_from<Out, 0>(core_.finish(at(), count), none);
     }
     void give_back() noexcept {
-        with(core_.finish(at(), count), [](auto, auto& one, auto& entry) { one.give_back(entry); });
+        const std::size_t happened = core_.finish(at(), count);
+        [&]<std::size_t... I>(std::index_sequence<I...>) {
+            ((I == happened ? std::get<I>(cases_).give_back(entries_[I]) : void()), ...);
+        }(std::index_sequence_for<Cases...>());
     }
 
 private:
@@ -274,14 +422,6 @@ private:
         } else {
             return none();
         }
-    }
-    template <class F> void with(std::size_t happened, F&& f) {
-        [&]<std::size_t... I>(std::index_sequence<I...>) {
-            ((I == happened
-                  ? f(std::integral_constant<std::size_t, I>(), std::get<I>(cases_), entries_[I])
-                  : void()),
-             ...);
-        }(std::index_sequence_for<Cases...>());
     }
 
     std::tuple<Cases...> cases_;
@@ -323,23 +463,30 @@ template <class... Cases> struct select_wait {
             [what]() noexcept -> outcome { return unexpected{errc_of(what)}; });
     }
     void give_back(wait_status, frame& of) const noexcept { of.give_back(); }
-
-    static basic_async_op<selected<Cases...>, platform> make(bool biased, Cases&... cases) {
-        if ((cases.needs_timers() || ...)) {
-            prepare_timers<platform>();
-        }
-        return {std::in_place, select_wait(), biased, cases...};
-    }
 };
 
-template <class Out, class OnNone, class... Cases>
-Out select_now(bool may_wait, bool biased, OnNone&& none, Cases&... cases) {
+// Refuses what is no case, with one message.
+template <class... Cases> constexpr bool are_cases() noexcept {
+    constexpr bool all = (case_of_select<Cases> && ...);
+    static_assert(all,
+                  "bide: a select takes cases, such as on_recv(channel), on_acquire(semaphore) "
+                  "and on_event(event), not operations such as channel.async_recv()");
     static_assert(sizeof...(Cases) > 0, "bide: a select needs a case");
-    select_frame<Cases...> frame(biased, cases...);
-    if (!frame.try_all()) {
-        frame.wait(may_wait);
+    return all && sizeof...(Cases) > 0;
+}
+
+template <class Out, class OnNone, class... Cases>
+Out select_now([[maybe_unused]] bool may_wait, [[maybe_unused]] bool biased, OnNone&& none,
+               Cases&... cases) {
+    if constexpr (are_cases<Cases...>()) {
+        select_frame<Cases...> frame(biased, cases...);
+        if (!frame.try_all()) {
+            frame.wait(may_wait);
+        }
+        return frame.template collect<Out>(none);
+    } else {
+        return none();
     }
-    return frame.template collect<Out>(none);
 }
 
 template <class... Cases> selected<Cases...> select_waiting(bool biased, Cases&... cases) {
@@ -353,6 +500,20 @@ std::optional<selected<Cases...>> select_trying(bool biased, Cases&... cases) {
     using out = std::optional<selected<Cases...>>;
     const auto nothing = []() noexcept { return out(); };
     return select_now<out>(false, biased, nothing, cases...);
+}
+
+template <class... Cases> auto select_later(bool biased, Cases&... cases) {
+    if constexpr (are_cases<Cases...>()) {
+        using platform = typename select_frame<Cases...>::platform;
+        if ((cases.needs_timers() || ...)) {
+            prepare_timers<platform>();
+        }
+        return basic_async_op<selected<Cases...>, platform>(std::in_place, select_wait<Cases...>(),
+                                                            biased, cases...);
+    } else { // lets the rest of the statement compile
+        using refused = async_op<selected<select_case<std::monostate>>>;
+        return []() -> refused { fatal("select of what is no case"); }();
+    }
 }
 
 } // namespace detail
@@ -388,11 +549,11 @@ template <class... Cases> std::optional<selected<Cases...>> try_select_biased(Ca
 /// Throws: std::system_error if there is a time-out, a deadline or a stop among the cases and the
 /// service thread of bide cannot be started.
 template <class... Cases> auto async_select(Cases... cases) {
-    return detail::select_wait<Cases...>::make(false, cases...);
+    return detail::select_later(false, cases...);
 }
 /// Waits as async_select() does, but if several cases are ready, chooses the first of them.
 template <class... Cases> auto async_select_biased(Cases... cases) {
-    return detail::select_wait<Cases...>::make(true, cases...);
+    return detail::select_later(true, cases...);
 }
 
 } // namespace bide::inline BIDE_ABI

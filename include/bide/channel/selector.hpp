@@ -235,7 +235,7 @@ template <class Platform> bool basic_selector<Platform>::try_all() noexcept {
 
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::run(bool may_wait) {
     if (!try_all()) {
-        detail::thread_select<Platform>::wait(*core_, at(), slots_.size(), order_.data(), may_wait);
+        core_->wait(at(), slots_.size(), order_.data(), may_wait);
     }
     return finish();
 }

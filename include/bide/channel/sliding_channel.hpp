@@ -5,11 +5,9 @@
 /// \file
 /// A channel that keeps the latest items: a send to a full one takes the place of the oldest item.
 
+#include <bide/channel/channel.hpp>
 #include <bide/channel/detail/item_wait.hpp>
-#include <bide/channel/detail/item_window.hpp>
 #include <bide/channel/detail/locked_core.hpp>
-#include <bide/channel/detail/receive_operations.hpp>
-#include <bide/channel/detail/send_operations.hpp>
 #include <bide/channel/handles.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -24,6 +22,60 @@
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// The items of a sliding channel: Items of locked_core.hpp. The latest `capacity` items, in an array
+// whose end is followed by its begin.
+template <class T, class Platform> class basic_item_window {
+    static_assert(is_element<T>);
+
+public:
+    using value_type = T;
+    using displaced = std::optional<T>;
+    static constexpr const char* name = "sliding_channel";
+    static constexpr bool send_waits = false;
+
+    explicit basic_item_window(std::size_t capacity)
+        : items_(capacity, "bide::sliding_channel: capacity too large") {}
+
+    std::size_t capacity() const noexcept { return items_.capacity(); }
+    std::size_t size() const noexcept { return size_; }
+    bool empty() const noexcept { return size() == 0; }
+
+    // If there is no room, the oldest item goes to `out`.
+    void put(T& item, displaced& out) noexcept {
+        if (size() == capacity()) {
+            auto away = [&out](T& oldest) noexcept { out.emplace(std::move(oldest)); };
+            take(away);
+        }
+        items_.construct(wrapped(first_ + size_), std::move(item));
+        size_ = size_ + 1;
+    }
+    // An item that comes back is the oldest. If there is no room, it is the one to be displaced.
+    bool put_back(T& item) noexcept {
+        const bool room = size() != capacity();
+        if (room) {
+            first_ = wrapped(first_ + capacity() - 1);
+            items_.construct(first_, std::move(item));
+            size_ = size_ + 1;
+        }
+        return room;
+    }
+    template <class Put> void take(Put& put) noexcept {
+        put(items_[first_]);
+        items_.destroy(first_);
+        first_ = wrapped(first_ + 1);
+        size_ = size_ - 1;
+    }
+
+private:
+    std::size_t wrapped(std::size_t i) const noexcept {
+        return i < capacity() ? i : i - capacity();
+    }
+
+    item_array<T> items_;
+    typename Platform::template var<std::size_t> first_{0};
+    typename Platform::template var<std::size_t> size_{0};
+};
 
 // Throws: std::invalid_argument if it is 0.
 inline std::size_t capacity_to_slide(std::size_t capacity) {
@@ -60,8 +112,8 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// items in one call.
 template <class T, class Platform>
 class basic_sliding_channel
-    : public detail::send_operations<basic_sliding_channel<T, Platform>, T, Platform>,
-      public detail::receive_operations<basic_sliding_channel<T, Platform>, T, Platform> {
+    : public send_operations<basic_sliding_channel<T, Platform>, T, Platform>,
+      public receive_operations<basic_sliding_channel<T, Platform>, T, Platform> {
 public:
     /// The type of an item.
     using value_type = T;
@@ -110,11 +162,8 @@ public:
     static constexpr bool is_full() noexcept { return false; }
 
 private:
-    friend detail::send_operations<basic_sliding_channel, T, Platform>;
-    friend detail::receive_operations<basic_sliding_channel, T, Platform>;
-
-    auto& source() noexcept { return core_; }
-    detail::keep_alive hold() noexcept { return {}; } // the caller keeps the channel
+    friend detail::channel_access;
+    auto& core() noexcept { return core_; }
 
     detail::basic_sliding_core<T, Platform> core_;
 };

@@ -4,8 +4,7 @@
 
 /// \file
 /// A channel without a capacity.
-#include <bide/channel/detail/receive_operations.hpp>
-#include <bide/channel/detail/send_operations.hpp>
+#include <bide/channel/channel.hpp>
 #include <bide/channel/detail/unbounded_core.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -38,8 +37,8 @@ namespace bide::inline BIDE_ABI {
 /// returned.
 template <class T, class Platform>
 class basic_unbounded_channel
-    : public detail::send_operations<basic_unbounded_channel<T, Platform>, T, Platform>,
-      public detail::receive_operations<basic_unbounded_channel<T, Platform>, T, Platform> {
+    : public send_operations<basic_unbounded_channel<T, Platform>, T, Platform>,
+      public receive_operations<basic_unbounded_channel<T, Platform>, T, Platform> {
 public:
     /// The type of an item.
     using value_type = T;
@@ -75,11 +74,8 @@ public:
     static constexpr bool is_full() noexcept { return false; }
 
 private:
-    friend detail::send_operations<basic_unbounded_channel, T, Platform>;
-    friend detail::receive_operations<basic_unbounded_channel, T, Platform>;
-
-    auto& source() noexcept { return core_; }
-    detail::keep_alive hold() noexcept { return {}; } // the caller keeps the channel
+    friend detail::channel_access;
+    auto& core() noexcept { return core_; }
 
     detail::basic_unbounded_core<T, Platform> core_;
 };

@@ -5,9 +5,19 @@
 /// \file
 /// A value that changes, and receivers that wait for a change: a configuration, a progress, a
 /// state. Only the latest version is kept.
+///
+/// \code
+/// bide::watch<int> level(1);
+/// std::jthread reader([seen = level.subscribe()]() mutable {
+///     while (seen.changed()) std::printf("%d\n", seen.get()); // until closed
+/// });
+/// level.send(2);
+/// level.modify([](int& l) { ++l; });
+/// level.close();
+/// \endcode
+///
+/// In a coroutine: `co_await seen.async_changed()`.
 
-#include <bide/channel/detail/shared_value.hpp>
-#include <bide/channel/detail/subscription.hpp>
 #include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>

@@ -5,9 +5,7 @@
 /// \file
 /// Runs tasks and returns their outcomes one by one, in the order in which the tasks end.
 
-#include <bide/channel/detail/item_wait.hpp> // with signal_wait.hpp, specialises the payload of
-#include <bide/channel/detail/select_case.hpp>
-#include <bide/channel/detail/signal_wait.hpp> // async_op<T>, so that it has one definition
+#include <bide/channel/select.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

@@ -16,8 +16,7 @@
 /// while (auto t = co_await text.next()) { ... }
 /// \endcode
 
-#include <bide/channel/detail/item_wait.hpp>   // with signal_wait.hpp, specialises the payload of
-#include <bide/channel/detail/signal_wait.hpp> // async_op<T>, so that it has one definition
+#include <bide/channel/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>

@@ -5,7 +5,7 @@
 /// \file
 /// A periodic timer for coroutines.
 
-#include <bide/channel/detail/item_wait.hpp> // specialises the payload of async_op<std::uint64_t>
+#include <bide/channel/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

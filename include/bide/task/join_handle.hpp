@@ -5,8 +5,7 @@
 /// \file
 /// A handle to a spawned task, which waits for its outcome.
 
-#include <bide/channel/detail/item_wait.hpp> // specialise the payload of async_op<T>, so that each
-#include <bide/channel/detail/signal_wait.hpp> // async_op<T> has one definition in the program
+#include <bide/channel/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>

@@ -55,14 +55,16 @@
 // With a capacity of 0 the ring is always full and always empty, so all items go past it, and each
 // waiter that enters its queue settles. To settle then means to pair the two queues.
 
-#include <bide/channel/detail/channel_waiters.hpp>
+#include <bide/channel/detail/brief_lock.hpp>
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -75,12 +77,13 @@ namespace bide::inline BIDE_ABI {
 namespace detail {
 
 template <class T, class Platform, class Stamp> class basic_channel_core {
-    using waiter_set = basic_channel_waiters<T, Platform, Stamp>;
+    static_assert(is_element<T>);
 
 public:
     static constexpr const char* waited_for = "channel";
 
-    using node = typename waiter_set::node;
+    // A node carries the T to send, or the receiver's destination.
+    using node = basic_waiter<Platform>;
 
     explicit basic_channel_core(std::size_t capacity) : ring_(capacity) {}
     ~basic_channel_core();
@@ -95,7 +98,7 @@ public:
     wait_status send(T& value) noexcept {
         std::size_t sent = 0;
         auto make = [&value]() noexcept -> T& { return value; };
-        return !waiters_.any(side::receiving) && push(make, one(), sent) == attempt::done
+        return !any(side::receiving) && transfer<side::sending>(make, one(), sent) == attempt::done
                    ? wait_status::granted
                    : send_again(value);
     }
@@ -103,14 +106,19 @@ public:
     // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept {
         std::size_t received = 0;
-        const attempt a = pop(put, one(), received);
+        const attempt a = transfer<side::receiving>(put, one(), received);
         return a == attempt::done ? wait_status::granted : recv_again(put, a);
     }
 
     // Send or receive up to `most` items in as few steps as possible, and return the number of
     // items. make(i) makes item i.
-    template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept;
-    template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
+    template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept {
+        auto next = [&make, i = std::size_t{0}]() mutable noexcept -> T& { return make(i++); };
+        return transfer_n<side::sending>(next, most);
+    }
+    template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept {
+        return transfer_n<side::receiving>(put, most);
+    }
 
     // Queues `w` on a side and returns waiting, or settles `w` and returns its status.
     wait_status enqueue(node& w, side which) noexcept;
@@ -118,7 +126,10 @@ public:
     // Cancels the wait of `w`. Returns false if it is decided, or if `w` is not queued yet; then a
     // later enqueue() refuses it with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept {
-        return waiters_.cancel(w, which, why);
+        lock::acquire(word_);
+        const bool ended = queue_of(which).withdraw(w, why);
+        unlock();
+        return ended;
     }
 
     // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else behind
@@ -126,7 +137,7 @@ public:
     bool pass_on(T& item) noexcept;
 
     // Fails every later send. Returns true if this call closed it.
-    bool close() noexcept { return waiters_.close(ring_); }
+    bool close() noexcept;
     bool is_closed() const noexcept { return ring_.is_closed(); }
 
     std::size_t capacity() const noexcept { return ring_.capacity(); }
@@ -153,19 +164,53 @@ public:
     }
 
 private:
-    using ring = typename waiter_set::ring;
+    using ring = basic_ring<T, Platform, Stamp>;
     using claim = typename ring::claim;
     using one = typename ring::one;
+    using lock = brief_lock<Platform>;
+    using word = typename lock::word;
+    using wait_queue = basic_waiter_queue<Platform>;
+    using wake_list = basic_wake_list<Platform>;
+
+    // The waits that were decided under the lock. They are published after it is released. `self`
+    // is the node of an enqueue() that has not returned; it gets `self_status`.
+    struct outcomes {
+        node* self = nullptr;
+        wait_status self_status = wait_status::waiting;
+        wake_list granted;
+        wake_list closed;
+
+        void push(node& w, wait_status what) noexcept {
+            if (&w == self) {
+                self_status = what;
+            } else {
+                (what == wait_status::granted ? granted : closed).push(w);
+            }
+        }
+        void publish() noexcept {
+            wake_list::publish(granted, wait_status::granted, closed, wait_status::closed);
+        }
+    };
 
     static constexpr std::size_t small_capacity = 8;
     static constexpr int yields = 8;
 
-    // Make one attempt at the ring, for `most` items, and set how many items it moved. They call
-    // make() or put() before they acquire the lock.
-    template <class Make, class Count>
-    attempt push(Make& make, Count most, std::size_t& sent) noexcept;
-    template <class Put, class Count>
-    attempt pop(Put& put, Count most, std::size_t& received) noexcept;
+    // Makes one attempt at the ring for `most` items, and sets how many it moved. Calls move(),
+    // which is make() of a sender or put(T&) of a receiver, before it acquires the lock.
+    template <side Which, class Move, class Count>
+    attempt transfer(Move& move, Count most, std::size_t& moved) noexcept;
+    template <side Which, class Move> std::size_t transfer_n(Move& move, std::size_t most) noexcept;
+
+    // Moves an item into an empty place, or out of a full one.
+    template <side Which, class Move> static void move_one(Move& move, void* place) noexcept {
+        if constexpr (Which == side::sending) {
+            ::new (place) T(std::move(move()));
+        } else {
+            T& item = *std::launder(static_cast<T*>(place));
+            move(item);
+            item.~T();
+        }
+    }
 
     BIDE_NOINLINE wait_status send_again(T& value) noexcept;
     template <class Put> BIDE_NOINLINE wait_status recv_again(Put& put, attempt last) noexcept;
@@ -179,18 +224,64 @@ private:
         return last;
     }
 
-    // Publishes what was claimed. If the other side has waiters, under the lock, and settles.
-    BIDE_INLINE void end(const claim& c, bool awaited) noexcept;
+    // Publishes claimed slots under the lock, and settles: the other side has waiters.
+    BIDE_NOINLINE void end_and_settle(claim c) noexcept;
 
     std::optional<wait_status> attempt_for(node& w, side which) noexcept;
 
+    // Returns true if there are waiters on that side.
+    // Order: seq_cst [ring.position]; after a position was moved. Acquire [brief_lock.release]; if
+    // the flag was lowered, the caller sees the positions that were moved for the waiters. A thread
+    // that reads the ring after it found no waiter (pass_on) sees what the last waiter took or put
+    // in.
+    bool any(side which) const noexcept {
+        return (word_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
+    }
+
+    // Moves an item past the ring by move(node&), if the other side has a waiter. If `behind_ring`
+    // is true, only if the ring is empty: its items go first.
+    template <class Move> bool meet(side other, Move& move, bool behind_ring = false) noexcept;
+
+    // Acquires the lock to queue a waiter. If a wait on that side need not queue, returns false
+    // without the lock. The caller then tries the ring again.
+    bool lock_to_wait(side which) noexcept;
+
+    // ---- Requires: the lock
+
+    void settle(outcomes& out) noexcept;
+    bool serve(node& w, side which, outcomes& out) noexcept;
+    void pair(outcomes& out) noexcept;
+    bool match(node& sender, node& receiver, outcomes& out) noexcept;
+    void finish(node& w, side which, wait_status what, outcomes& out) noexcept {
+        w.commit();
+        queue_of(which).remove(w);
+        out.push(w, what);
+    }
+    // Releases the lock and updates the flags in one step.
+    void unlock() noexcept {
+        lock::release(word_, (senders_.empty() ? 0 : flag_of(side::sending)) |
+                                 (receivers_.empty() ? 0 : flag_of(side::receiving)));
+    }
+
+    static constexpr word flag_of(side which) noexcept { return which == side::sending ? 2 : 4; }
+    wait_queue& queue_of(side which) noexcept {
+        return which == side::sending ? senders_ : receivers_;
+    }
+
     ring ring_;
-    waiter_set waiters_;
+    // The flags, and the lock. Every operation reads it. While nothing waits, it does not change.
+    alignas(cache_line_pair) typename lock::atomic word_{0};
+    wait_queue senders_;   // under the lock
+    wait_queue receivers_; // under the lock
 };
 
 template <class T, class Platform, class Stamp>
 basic_channel_core<T, Platform, Stamp>::~basic_channel_core() {
-    waiters_.require_none(this);
+    lock::acquire(word_); // every operation that publishes under the lock has released it
+    if (!senders_.empty() || !receivers_.empty()) {
+        (senders_.empty() ? receivers_ : senders_).fatal_destroyed("channel", this);
+    }
+    unlock(); // the destructors of items may use the channel
     ring_.close();
     // Each item is destroyed after it was taken out.
     while (recv([](T& received) noexcept { [[maybe_unused]] const T last(std::move(received)); }) ==
@@ -199,84 +290,45 @@ basic_channel_core<T, Platform, Stamp>::~basic_channel_core() {
 }
 
 template <class T, class Platform, class Stamp>
-template <class Make, class Count>
-attempt basic_channel_core<T, Platform, Stamp>::push(Make& make, Count most,
-                                                     std::size_t& sent) noexcept {
+template <side Which, class Move, class Count>
+attempt basic_channel_core<T, Platform, Stamp>::transfer(Move& move, Count most,
+                                                         std::size_t& moved) noexcept {
     claim c;
-    if (const attempt a = ring_.begin_push(c, most); a != attempt::done) {
+    const attempt a = Which == side::sending ? ring_.begin_push(c, most) : ring_.begin_pop(c, most);
+    if (a != attempt::done) {
         return a;
     }
-    const bool awaited = waiters_.any(side::receiving);
+    const bool awaited = any(Which == side::sending ? side::receiving : side::sending);
     if constexpr (std::is_same_v<Count, one>) {
-        ::new (ring_.place(c)) T(std::move(make()));
-        end(c, awaited);
+        move_one<Which>(move, ring_.place(c));
+        if (!awaited) {
+            ring_.end(c);
+        }
     } else {
-        sent = c.size();
+        moved = c.size();
         auto slot = ring_.cells(c);
         for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
-            ::new (slot.place()) T(std::move(make()));
+            move_one<Which>(move, slot.place());
             if (!awaited) {
                 slot.end();
             }
         }
-        if (awaited) {
-            waiters_.end_and_settle(ring_, c);
-        }
     }
-    return attempt::done;
-}
-
-template <class T, class Platform, class Stamp>
-template <class Put, class Count>
-attempt basic_channel_core<T, Platform, Stamp>::pop(Put& put, Count most,
-                                                    std::size_t& received) noexcept {
-    claim c;
-    if (const attempt a = ring_.begin_pop(c, most); a != attempt::done) {
-        return a;
-    }
-    const bool awaited = waiters_.any(side::sending);
-    if constexpr (std::is_same_v<Count, one>) {
-        T& item = ring_.item(c);
-        put(item);
-        item.~T();
-        end(c, awaited);
-    } else {
-        received = c.size();
-        auto slot = ring_.cells(c);
-        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
-            T& item = slot.item();
-            put(item);
-            item.~T();
-            if (!awaited) {
-                slot.end();
-            }
-        }
-        if (awaited) {
-            waiters_.end_and_settle(ring_, c);
-        }
-    }
-    return attempt::done;
-}
-
-template <class T, class Platform, class Stamp>
-BIDE_INLINE void basic_channel_core<T, Platform, Stamp>::end(const claim& c,
-                                                             bool awaited) noexcept {
     if (awaited) {
-        waiters_.end_and_settle(ring_, c);
-    } else {
-        ring_.end(c);
+        end_and_settle(c);
     }
+    return attempt::done;
 }
 
 template <class T, class Platform, class Stamp>
 BIDE_NOINLINE wait_status basic_channel_core<T, Platform, Stamp>::send_again(T& value) noexcept {
     auto give = [&value](node& receiver) noexcept { deliver(value, receiver); };
-    if (!is_closed() && waiters_.meet(side::receiving, give, &ring_)) {
+    if (!is_closed() && meet(side::receiving, give, true)) {
         return wait_status::granted;
     }
     std::size_t sent = 0;
     auto make = [&value]() noexcept -> T& { return value; };
-    switch (persist([&]() noexcept { return push(make, one(), sent); })) {
+    switch (persist([&]() noexcept { return transfer<side::sending>(make, one(), sent); })) {
     case attempt::done: return wait_status::granted;
     case attempt::closed: return wait_status::closed;
     default: return wait_status::waiting;
@@ -288,57 +340,44 @@ template <class Put>
 BIDE_NOINLINE wait_status
 basic_channel_core<T, Platform, Stamp>::recv_again(Put& put, attempt last) noexcept {
     std::size_t received = 0;
-    switch (persist([&]() noexcept { return pop(put, one(), received); }, last)) {
+    switch (
+        persist([&]() noexcept { return transfer<side::receiving>(put, one(), received); }, last)) {
     case attempt::done: return wait_status::granted;
     case attempt::closed: return wait_status::closed;
     default: break;
     }
     auto take = [&put](node& sender) noexcept { put(item_of<T>(sender)); };
-    return capacity() == 0 && waiters_.meet(side::sending, take) ? wait_status::granted
-                                                                 : wait_status::waiting;
+    return capacity() == 0 && meet(side::sending, take) ? wait_status::granted
+                                                        : wait_status::waiting;
 }
 
 template <class T, class Platform, class Stamp>
-template <class Make>
-std::size_t basic_channel_core<T, Platform, Stamp>::send_n(Make&& make, std::size_t most) noexcept {
+template <side Which, class Move>
+std::size_t basic_channel_core<T, Platform, Stamp>::transfer_n(Move& move,
+                                                               std::size_t most) noexcept {
     std::size_t all = 0;
-    while (all < most) {
+    for (bool done = true; all < most;) {
         const std::size_t rest = most - all < capacity() ? most - all : capacity();
-        std::size_t sent = 0;
-        if (rest == 0) {
-            if (send(make(all)) != wait_status::granted) {
-                break;
-            }
-            sent = 1;
-        } else if (auto next = [&make, i = all]() mutable noexcept -> T& { return make(i++); };
-                   persist([&]() noexcept { return push(next, rest, sent); }) != attempt::done) {
+        std::size_t moved = 1;
+        if (rest != 0) {
+            auto step = [&]() noexcept { return transfer<Which>(move, rest, moved); };
+            done = persist(step) == attempt::done;
+        } else if constexpr (Which == side::sending) {
+            done = send(move()) == wait_status::granted;
+        } else {
+            done = recv(move) == wait_status::granted;
+        }
+        if (!done) {
             break;
         }
-        all += sent;
-    }
-    return all;
-}
-
-template <class T, class Platform, class Stamp>
-template <class Put>
-std::size_t basic_channel_core<T, Platform, Stamp>::recv_n(Put&& put, std::size_t most) noexcept {
-    std::size_t all = 0;
-    while (all < most) {
-        const std::size_t rest = most - all < capacity() ? most - all : capacity();
-        std::size_t received = 1;
-        if (rest == 0 ? recv(put) != wait_status::granted : persist([&]() noexcept {
-                                                                return pop(put, rest, received);
-                                                            }) != attempt::done) {
-            break;
-        }
-        all += received;
+        all += moved;
     }
     return all;
 }
 
 template <class T, class Platform, class Stamp>
 wait_status basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which) noexcept {
-    while (!waiters_.lock_to_wait(ring_, which)) {
+    while (!lock_to_wait(which)) {
         if (const auto what = attempt_for(w, which)) {
             return *what;
         }
@@ -347,7 +386,38 @@ wait_status basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which)
              which == side::sending ? ring_.push_is_busy() : ring_.pop_is_busy(); again()) {
         }
     }
-    return waiters_.queue(ring_, w, which);
+    if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
+        unlock();
+        w.settle(forbidden);
+        return forbidden;
+    }
+    queue_of(which).push(w);
+    if (capacity() != 0 && !is_closed()) {
+        // A position that moves from here on is followed by a look at the flag, and settled.
+        unlock();
+        return wait_status::waiting;
+    }
+    outcomes out;
+    out.self = &w;
+    settle(out);
+    unlock();
+    out.publish();
+    if (out.self_status != wait_status::waiting) {
+        w.settle(out.self_status);
+    }
+    return out.self_status;
+}
+
+template <class T, class Platform, class Stamp>
+bool basic_channel_core<T, Platform, Stamp>::lock_to_wait(side which) noexcept {
+    // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads positions.
+    lock::acquire_with(word_, flag_of(which));
+    // Behind other waiters, the flag is up since an instant at which the ring had nothing for them.
+    if (!queue_of(which).empty() || (which == side::sending ? ring_.is_full() : ring_.is_empty())) {
+        return true;
+    }
+    unlock();
+    return false;
 }
 
 // Attempts to complete the wait at the ring. Returns nothing if that fails.
@@ -366,7 +436,8 @@ basic_channel_core<T, Platform, Stamp>::attempt_for(node& w, side which) noexcep
         w.commit();
         deliver(received, w);
     };
-    switch (which == side::sending ? push(make, one(), count) : pop(put, one(), count)) {
+    switch (which == side::sending ? transfer<side::sending>(make, one(), count)
+                                   : transfer<side::receiving>(put, one(), count)) {
     case attempt::done: w.settle(wait_status::granted); return wait_status::granted;
     case attempt::closed:
         w.commit();
@@ -377,10 +448,156 @@ basic_channel_core<T, Platform, Stamp>::attempt_for(node& w, side which) noexcep
 }
 
 template <class T, class Platform, class Stamp>
+BIDE_NOINLINE void basic_channel_core<T, Platform, Stamp>::end_and_settle(claim c) noexcept {
+    outcomes out;
+    lock::acquire(word_);
+    auto slot = ring_.cells(c);
+    for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
+        slot.end();
+    }
+    settle(out);
+    unlock();
+    out.publish();
+}
+
+template <class T, class Platform, class Stamp>
+template <class Move>
+bool basic_channel_core<T, Platform, Stamp>::meet(side other, Move& move,
+                                                  bool behind_ring) noexcept {
+    if (!any(other)) {
+        return false;
+    }
+    outcomes out;
+    lock::acquire(word_);
+    wait_queue& waiting = queue_of(other);
+    bool met = false;
+    const bool may = !behind_ring || ring_.is_empty();
+    while (may && !met && !waiting.empty()) {
+        node& w = waiting.front();
+        met = w.claim();
+        if (met) {
+            move(w);
+            finish(w, other, wait_status::granted, out);
+        } else {
+            waiting.remove(w);
+        }
+    }
+    unlock();
+    out.publish();
+    return met;
+}
+
+// All under the lock: a waiter that learns of the close may destroy the channel.
+template <class T, class Platform, class Stamp>
+bool basic_channel_core<T, Platform, Stamp>::close() noexcept {
+    outcomes out;
+    lock::acquire(word_);
+    const bool first = ring_.close();
+    settle(out);
+    unlock();
+    out.publish();
+    return first;
+}
+
+template <class T, class Platform, class Stamp>
+void basic_channel_core<T, Platform, Stamp>::settle(outcomes& out) noexcept {
+    bool again = true;
+    while (again) {
+        again = false;
+        while (!receivers_.empty() && serve(receivers_.front(), side::receiving, out)) {
+            again = true;
+        }
+        while (!senders_.empty() && serve(senders_.front(), side::sending, out)) {
+            again = true;
+        }
+    }
+    if (capacity() == 0) {
+        pair(out);
+    }
+}
+
+// Moves an item between the ring and the first waiter of a queue. Returns false if it cannot.
+template <class T, class Platform, class Stamp>
+bool basic_channel_core<T, Platform, Stamp>::serve(node& w, side which, outcomes& out) noexcept {
+    if (!w.claim()) { // its choice selected another wait
+        queue_of(which).remove(w);
+        return true;
+    }
+    claim c;
+    const bool sends = which == side::sending;
+    const attempt a = sends ? ring_.begin_push(c, one()) : ring_.begin_pop(c, one());
+    if (a == attempt::not_now || a == attempt::busy) {
+        w.abandon();
+        return false;
+    }
+    if (a == attempt::done) {
+        if (sends) {
+            ::new (ring_.place(c)) T(std::move(item_of<T>(w)));
+        } else {
+            T& item = ring_.item(c);
+            deliver(item, w);
+            item.~T();
+        }
+        ring_.end(c);
+    }
+    finish(w, which, a == attempt::done ? wait_status::granted : wait_status::closed, out);
+    return true;
+}
+
+// With a capacity of 0: pairs each sender with the first receiver that it may meet.
+template <class T, class Platform, class Stamp>
+void basic_channel_core<T, Platform, Stamp>::pair(outcomes& out) noexcept {
+    node* next_sender = nullptr;
+    for (node* s = senders_.empty() ? nullptr : &senders_.front();
+         s != nullptr && !receivers_.empty(); s = next_sender) {
+        next_sender = senders_.after(*s);
+        node* next_receiver = nullptr;
+        for (node* r = receivers_.empty() ? nullptr : &receivers_.front(); r != nullptr;
+             r = next_receiver) {
+            next_receiver = receivers_.after(*r);
+            if (!match(*s, *r, out)) {
+                break;
+            }
+        }
+    }
+}
+
+// Passes the item of a waiting sender to a waiting receiver. If one of the two has lost its choice
+// to another case, takes that one out of its queue instead. Returns false if the sender left its
+// queue, in either way.
+template <class T, class Platform, class Stamp>
+bool basic_channel_core<T, Platform, Stamp>::match(node& sender, node& receiver,
+                                                   outcomes& out) noexcept {
+    const auto* const mine = sender.choice();
+    const auto* const yours = receiver.choice();
+    if (mine != nullptr && mine == yours) {
+        return true; // two cases of one select do not meet
+    }
+    const bool sender_first =
+        reinterpret_cast<std::uintptr_t>(mine) < reinterpret_cast<std::uintptr_t>(yours);
+    node& first = sender_first ? sender : receiver;
+    node& second = sender_first ? receiver : sender;
+    const bool first_open = first.claim();
+    const bool second_open = first_open && second.claim();
+    if (second_open) {
+        deliver(item_of<T>(sender), receiver);
+        finish(sender, side::sending, wait_status::granted, out);
+        finish(receiver, side::receiving, wait_status::granted, out);
+        return false;
+    }
+    if (first_open) {
+        first.abandon();
+    }
+    node& gone = first_open ? second : first;
+    (&gone == &sender ? senders_ : receivers_).remove(gone);
+    return &gone != &sender;
+}
+
+template <class T, class Platform, class Stamp>
 bool basic_channel_core<T, Platform, Stamp>::pass_on(T& item) noexcept {
     // First a waiting receiver: it may wait while the ring is full of items that are not published.
     auto give = [&item](node& receiver) noexcept { deliver(item, receiver); };
-    return waiters_.meet(side::receiving, give) || send(item) == wait_status::granted;
+    return meet(side::receiving, give) || send(item) == wait_status::granted;
 }
 
 } // namespace detail

@@ -15,7 +15,7 @@
 //   bool yield_before_wait(try_again)         before a thread queues: true if try_again() was true
 //   int64_t spin_budget_ns()      how long a queued thread yields before it sleeps; 0: as park()
 
-#include <bide/channel/detail/element.hpp>
+#include <bide/channel/detail/item_payload.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -25,12 +25,13 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <new>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -44,28 +45,45 @@ template <class T> struct send_error {
 
 namespace detail {
 
+// The requirements on the items of any channel; if one is missing, a message says which. The
+// destructor is checked first: if it may throw, std::is_nothrow_move_constructible is false as
+// well.
+//
+// Nothing else is required. So an item is constructed in place by direct initialisation and never
+// assigned, and its address is taken by __builtin_addressof(). An item of any alignment is aligned
+// inside a channel.
+template <class T> constexpr bool check_element() noexcept {
+    static_assert(std::is_object_v<T> && !std::is_const_v<T>,
+                  "bide: a channel's elements must be objects that are not const");
+    static_assert(std::is_nothrow_destructible_v<T>,
+                  "bide: a channel's elements must not throw when destroyed");
+    static_assert(std::is_nothrow_move_constructible_v<T>,
+                  "bide: a channel's elements must not throw when moved: declare the move "
+                  "constructor noexcept, or send a std::unique_ptr<T>");
+    return true;
+}
+template <class T> inline constexpr bool is_element = check_element<T>();
+
+// Constructs an item from arguments in parentheses. If the compiler cannot initialise an aggregate
+// by parentheses (clang before 16), an aggregate is constructed with braces.
+template <class T, class... Args>
+concept element_of = std::is_constructible_v<T, Args...> ||
+                     requires(Args&&... args) { T{std::forward<Args>(args)...}; };
+
+template <class T, class... Args> T make_element(Args&&... args) {
+    if constexpr (std::is_constructible_v<T, Args...>) {
+        return T(std::forward<Args>(args)...);
+    } else {
+        return T{std::forward<Args>(args)...};
+    }
+}
+
+// True if a T that braces make in a co_await expression is destroyed twice.
+template <class T>
+inline constexpr bool is_broken_in_braces =
+    BIDE_BRACED_AWAIT_BUG && std::is_aggregate_v<T> && !std::is_trivially_destructible_v<T>;
+
 enum class side : unsigned char { sending, receiving };
-
-// Where a waiting receiver wants its item. `put` moves the item there, under the source's lock.
-struct destination {
-    void (*put)(void* where, void* item) noexcept = nullptr;
-    void* where = nullptr;
-
-    template <class T> explicit destination(std::optional<T>& to) noexcept : where(&to) {
-        put = [](void* out, void* received) noexcept {
-            static_cast<std::optional<T>*>(out)->emplace(std::move(*static_cast<T*>(received)));
-        };
-    }
-    // Requires: the vector has room for one more item.
-    template <class T> explicit destination(std::vector<T>& to) noexcept : where(&to) {
-        put = [](void* out, void* item) noexcept {
-            static_cast<std::vector<T>*>(out)->push_back(std::move(*static_cast<T*>(item)));
-        };
-    }
-    destination() noexcept = default;
-};
-
-template <class Self, class T, class Platform> class send_operations;
 
 // The item of a queued sender, which its node carries.
 template <class T, class Platform> T& item_of(const basic_waiter<Platform>& sender) noexcept {
@@ -76,50 +94,31 @@ template <class T, class Platform> T& item_of(const basic_waiter<Platform>& send
 template <class T, class Platform>
 void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
     const auto& to = receiver.template carried<destination>();
-    to.put(to.where, std::addressof(item));
+    to.put(to.where, __builtin_addressof(item));
 }
 
-// Keeps an object alive; empty, it keeps nothing.
-class keep_alive {
-public:
-    using release = void (*)(void*) noexcept;
-
-    keep_alive() noexcept = default;
-    keep_alive(void* of, release how) noexcept : object_(of), how_(how) {}
-    keep_alive(keep_alive&& other) noexcept
-        : object_(std::exchange(other.object_, nullptr)), how_(other.how_) {}
-    keep_alive& operator=(keep_alive&& other) noexcept {
-        std::swap(object_, other.object_);
-        std::swap(how_, other.how_);
-        return *this;
-    }
-    ~keep_alive() {
-        if (object_ != nullptr) {
-            how_(object_);
+// Takes out the first waiter of a queue that may have an item, moves the item by move(node&), and adds
+// the waiter to `granted`. Returns false if there is no such waiter.
+template <class Platform, class Move>
+bool meet(basic_waiter_queue<Platform>& waiting, Move&& move,
+          basic_wake_list<Platform>& granted) noexcept {
+    while (!waiting.empty()) {
+        auto& w = waiting.pop();
+        if (w.claim()) { // else its choice selected another wait
+            move(w);
+            w.commit();
+            granted.push(w);
+            return true;
         }
     }
+    return false;
+}
+template <class T, class Platform>
+bool hand_over(T& item, basic_waiter_queue<Platform>& receivers,
+               basic_wake_list<Platform>& granted) noexcept {
+    return meet(receivers, [&item](auto& receiver) noexcept { deliver(item, receiver); }, granted);
+}
 
-    // Returns what keeps the channel of these send_operations alive.
-    template <class Self, class T, class Platform>
-    static keep_alive of(send_operations<Self, T, Platform>& operations) noexcept {
-        return operations.hold();
-    }
-
-private:
-    void* object_ = nullptr;
-    release how_ = nullptr;
-};
-
-// What a coroutine's or a select's wait for an item carries: the item, or where it goes.
-template <class T> struct recv_payload {
-    std::optional<T> item;
-    destination to;
-    keep_alive alive;
-
-    recv_payload() noexcept = default;
-    explicit recv_payload(keep_alive kept) noexcept : alive(std::move(kept)) {}
-    recv_payload(recv_payload&& unused) noexcept : alive(std::move(unused.alive)) {}
-};
 template <class T> struct send_payload {
     T value;
     keep_alive alive;
@@ -128,35 +127,14 @@ template <class T> struct send_payload {
     explicit send_payload(keep_alive kept, Args&&... args)
         : value(make_element<T>(std::forward<Args>(args)...)), alive(std::move(kept)) {}
 };
-struct recv_n_payload {
-    destination to;
-    keep_alive alive;
-
-    recv_n_payload() noexcept = default;
-    explicit recv_n_payload(keep_alive kept) noexcept : alive(std::move(kept)) {}
-};
 
 } // namespace detail
 
-template <class T> struct wait_payload<result<std::optional<T>>> {
-    using type = detail::recv_payload<T>;
-};
 template <class T> struct wait_payload<result<void, send_error<T>>> {
     using type = detail::send_payload<T>;
 };
-template <> struct wait_payload<result<std::size_t>> {
-    using type = detail::recv_n_payload;
-};
 
 namespace detail {
-
-// Returns a function that moves an item to `item`.
-template <class T> auto into(std::optional<T>& item) noexcept {
-    return [&item](T& from) noexcept { item.emplace(std::move(from)); };
-}
-template <class T> auto into(std::vector<T>& items) noexcept { // requires room for one more
-    return [&items](T& from) noexcept { items.push_back(std::move(from)); };
-}
 
 // Makes room for `more` items as push_back does, so that many small appends cost linear time.
 template <class T> void make_room(std::vector<T>& out, std::size_t more) {
@@ -209,16 +187,33 @@ template <class T> result<T> to_received(wait_status what, std::optional<T>& ite
 template <class T, class Platform, class Source> class item_wait {
     using node = basic_waiter<Platform>;
 
-    // One side of a source, with the interface that thread_wait needs. Place is a T or a
-    // destination.
-    template <class Place> struct source_side {
-        Source& of;
-        side which;
+    // What the waits on a side of a source have in common.
+    template <side Which> struct wait {
+        Source& source;
+
+        wait(Source& on) noexcept : source(on) {}
+        const auto& primitive() const noexcept { return source; }
+        template <class Again> bool yield_before_wait(Again&& again) const noexcept {
+            return source.yield_before_wait(again);
+        }
+        // `place` is the T to send, or a destination.
+        template <class Place> wait_status queue(node& w, Place& place) const noexcept {
+            w.carry(place);
+            return source.enqueue(w, Which);
+        }
+        bool cancel(node& w, wait_status why) const noexcept {
+            return source.cancel(w, Which, why);
+        }
+    };
+
+    // The wait of a thread, with the interface that thread_wait needs.
+    template <side Which, class Place> struct thread : wait<Which> {
         Place& place;
-        std::int64_t spin_budget_ns = of.spin_budget_ns(); // read now: the source may be gone later
-        const auto& primitive() const noexcept { return of; }
-        wait_status enqueue(node& w) noexcept { return queue(of, w, which, place); }
-        bool cancel(node& w, wait_status why) noexcept { return of.cancel(w, which, why); }
+        std::int64_t spin_budget_ns; // read at the begin: the source may be gone later
+
+        thread(Source& on, Place& its) noexcept
+            : wait<Which>(on), place(its), spin_budget_ns(on.spin_budget_ns()) {}
+        wait_status enqueue(node& w) noexcept { return this->queue(w, place); }
         bool await(node& w, deadline until) noexcept {
             if (spin_budget_ns == 0) {
                 return w.park(until);
@@ -227,70 +222,59 @@ template <class T, class Platform, class Source> class item_wait {
                                                   spin_budget_ns);
             return w.sleep_through(until);
         }
-
-        wait_status block(deadline until) noexcept {
-            return thread_wait<source_side, Platform>::until(*this, 1, until);
-        }
-        wait_status block(const typename Platform::stop_token& token) noexcept {
-            return thread_wait<source_side, Platform>::stoppable(*this, 1, token);
-        }
     };
 
-    static bool is_poll(deadline until) noexcept { return until.is_poll(); }
-    static bool is_poll(const typename Platform::stop_token&) noexcept { return false; }
-
-    template <class Place>
-    static wait_status queue(Source& of, node& w, side which, Place& place) noexcept {
-        w.carry(place);
-        return of.enqueue(w, which);
+    // Blocks the thread. again() tries once more. `limit` is a deadline or a stop token.
+    template <side Which, class Place, class Again, class Limit>
+    static wait_status block(Source& s, Place& place, Again&& again, const Limit& limit) noexcept {
+        constexpr bool may_poll = std::is_same_v<Limit, deadline>;
+        if constexpr (may_poll) {
+            if (limit.is_poll()) {
+                return wait_status::timed_out;
+            }
+        }
+        thread<Which, Place> queue(s, place);
+        wait_status got = wait_status::waiting;
+        if (queue.yield_before_wait(
+                [&]() noexcept { return (got = again()) != wait_status::waiting; })) {
+            return got;
+        }
+        using waits = thread_wait<thread<Which, Place>, Platform>;
+        if constexpr (may_poll) {
+            return waits::until(queue, 1, limit);
+        } else {
+            return waits::stoppable(queue, 1, limit);
+        }
     }
 
 public:
-    // ---- Threads, after a first attempt. `limit` is a deadline or a stop token.
+    // ---- Threads, after a first attempt
 
     // `out` is an empty optional, or a vector with room for one more.
     template <class Out, class Limit>
     static wait_status recv(Source& s, Out& out, const Limit& limit) noexcept {
-        wait_status got = wait_status::waiting;
-        if (!is_poll(limit) && s.yield_before_wait([&]() noexcept {
-                return (got = s.recv(into(out))) != wait_status::waiting;
-            })) {
-            return got;
-        }
         destination to(out);
-        return source_side<destination>{s, side::receiving, to}.block(limit);
+        return block<side::receiving>(s, to, [&]() noexcept { return s.recv(into(out)); }, limit);
     }
-
     template <class Limit>
     static wait_status send(Source& s, T& value, const Limit& limit) noexcept {
-        wait_status got = wait_status::waiting;
-        if (!is_poll(limit) && s.yield_before_wait([&]() noexcept {
-                return (got = s.send(value)) != wait_status::waiting;
-            })) {
-            return got;
-        }
-        return source_side<T>{s, side::sending, value}.block(limit);
+        return block<side::sending>(s, value, [&]() noexcept { return s.send(value); }, limit);
     }
 
     // ---- Operations (core/wait_ops.hpp)
 
     // The value is empty if the channel is closed and no item is left.
-    struct receiving {
+    struct receiving : wait<side::receiving> {
         using payload = recv_payload<T>;
         using received = result<std::optional<T>>;
 
-        Source& from;
-        const auto& primitive() const noexcept { return from; }
-        wait_status try_now(payload& got) const noexcept { return from.recv(into(got.item)); }
-        template <class Again> void yield_before_wait(Again&& again) const noexcept {
-            from.yield_before_wait(again);
+        using wait<side::receiving>::wait;
+        wait_status try_now(payload& got) const noexcept {
+            return this->source.recv(into(got.item));
         }
         wait_status enqueue(node& w, payload& got) const noexcept {
             got.to = destination(got.item);
-            return queue(from, w, side::receiving, got.to);
-        }
-        bool cancel(node& w, wait_status why) const noexcept {
-            return from.cancel(w, side::receiving, why);
+            return this->queue(w, got.to);
         }
         received collect(wait_status what, payload& got) const {
             if (what == wait_status::granted) {
@@ -305,36 +289,31 @@ public:
         }
         void give_back(wait_status what, payload& got) const noexcept {
             if (what == wait_status::granted) {
-                from.pass_on(*got.item);
+                this->source.pass_on(*got.item);
                 got.item.reset();
             }
         }
     };
 
     // Appends up to `max` items to `out`, which has room for one more.
-    struct receiving_n {
+    struct receiving_n : wait<side::receiving> {
         using payload = recv_n_payload;
 
-        Source& from;
         std::vector<T>& out;
         std::size_t max;
-        const auto& primitive() const noexcept { return from; }
+
+        receiving_n(Source& from, std::vector<T>& to, std::size_t most) noexcept
+            : wait<side::receiving>(from), out(to), max(most) {}
         wait_status try_now() const noexcept {
-            return max == 0 ? wait_status::granted : from.recv(into(out));
-        }
-        template <class Again> void yield_before_wait(Again&& again) const noexcept {
-            from.yield_before_wait(again);
+            return max == 0 ? wait_status::granted : this->source.recv(into(out));
         }
         wait_status enqueue(node& w, payload& got) const noexcept {
             got.to = destination(out);
-            return queue(from, w, side::receiving, got.to);
-        }
-        bool cancel(node& w, wait_status why) const noexcept {
-            return from.cancel(w, side::receiving, why);
+            return this->queue(w, got.to);
         }
         result<std::size_t> collect(wait_status what) const {
             if (what == wait_status::granted && max != 0) {
-                return 1 + recv_more(from, out, max - 1);
+                return 1 + recv_more(this->source, out, max - 1);
             }
             if (what == wait_status::granted || what == wait_status::closed) {
                 return std::size_t{0};
@@ -345,27 +324,20 @@ public:
             if (what == wait_status::granted && max != 0) {
                 T item(std::move(out.back())); // a vector<bool> has no reference to it
                 out.pop_back();
-                if (!from.pass_on(item)) {
+                if (!this->source.pass_on(item)) {
                     out.push_back(std::move(item));
                 }
             }
         }
     };
 
-    struct sending {
+    struct sending : wait<side::sending> {
         using payload = send_payload<T>;
 
-        Source& to;
-        const auto& primitive() const noexcept { return to; }
-        wait_status try_now(payload& of) const noexcept { return to.send(of.value); }
-        template <class Again> void yield_before_wait(Again&& again) const noexcept {
-            to.yield_before_wait(again);
-        }
+        using wait<side::sending>::wait;
+        wait_status try_now(payload& of) const noexcept { return this->source.send(of.value); }
         wait_status enqueue(node& w, payload& of) const noexcept {
-            return queue(to, w, side::sending, of.value);
-        }
-        bool cancel(node& w, wait_status why) const noexcept {
-            return to.cancel(w, side::sending, why);
+            return this->queue(w, of.value);
         }
         result<void, send_error<T>> collect(wait_status what, payload& of) const {
             return to_result(what, of.value);
@@ -374,18 +346,12 @@ public:
     };
 
     // Sends `value`, which stays in place unless it is sent.
-    struct sending_from {
-        Source& to;
+    struct sending_from : wait<side::sending> {
         T& value;
-        const auto& primitive() const noexcept { return to; }
-        wait_status try_now() const noexcept { return to.send(value); }
-        template <class Again> void yield_before_wait(Again&& again) const noexcept {
-            to.yield_before_wait(again);
-        }
-        wait_status enqueue(node& w) const noexcept { return queue(to, w, side::sending, value); }
-        bool cancel(node& w, wait_status why) const noexcept {
-            return to.cancel(w, side::sending, why);
-        }
+
+        sending_from(Source& to, T& from) noexcept : wait<side::sending>(to), value(from) {}
+        wait_status try_now() const noexcept { return this->source.send(value); }
+        wait_status enqueue(node& w) const noexcept { return this->queue(w, value); }
         result<void> collect(wait_status what) const {
             require_memory(what);
             return result_of(what);

@@ -28,6 +28,7 @@
 #include <bide/channel/detail/brief_lock.hpp>
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/waiter.hpp>
@@ -35,11 +36,55 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <new>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
+
+// Memory for `capacity` objects, which its owner constructs and destroys. The constructor allocates
+// all of it.
+template <class T> class item_array {
+    struct place {
+        alignas(T) std::byte bytes[sizeof(T)];
+    };
+
+public:
+    // Throws: std::length_error(too_large) if no memory can hold so many objects, std::bad_alloc.
+    item_array(std::size_t capacity, [[maybe_unused]] const char* too_large) : capacity_(capacity) {
+        if (capacity > (std::numeric_limits<std::ptrdiff_t>::max)() / sizeof(place)) {
+            BIDE_THROW(std::length_error(too_large));
+        }
+        places_ = new place[capacity];
+    }
+    ~item_array() { delete[] places_; }
+
+    item_array(const item_array&) = delete;
+    item_array& operator=(const item_array&) = delete;
+
+    std::size_t capacity() const noexcept { return capacity_; }
+
+    template <class... Args> void construct(std::size_t i, Args&&... args) noexcept {
+        ::new (static_cast<void*>(places_[i].bytes)) T(std::forward<Args>(args)...);
+    }
+    T& operator[](std::size_t i) const noexcept {
+        return *std::launder(reinterpret_cast<T*>(places_[i].bytes));
+    }
+    void destroy(std::size_t i) noexcept { (*this)[i].~T(); }
+
+    // Moves object `from` to place `to`, which is free. After that, place `from` is free.
+    void relocate(std::size_t to, std::size_t from) noexcept {
+        construct(to, std::move((*this)[from]));
+        destroy(from);
+    }
+
+private:
+    place* places_ = nullptr;
+    std::size_t capacity_;
+};
 
 template <class Items, class Platform> class basic_locked_core {
     using T = typename Items::value_type;
@@ -138,11 +183,6 @@ private:
             return true;
         }
     }
-    // Takes out the first waiter of a queue that may have an item, and moves the item by
-    // move(node&). Returns false if there is no such waiter.
-    template <class Move>
-    static bool meet(wait_queue& waiting, Move&& move, wake_list& granted) noexcept;
-    bool hand_over(T& item, wake_list& granted) noexcept;
     // Requires: has_room().
     void insert(T& item, displaced& old, wake_list& granted) noexcept;
     // Requires: not empty.
@@ -175,30 +215,9 @@ template <class Items, class Platform> basic_locked_core<Items, Platform>::~basi
 }
 
 template <class Items, class Platform>
-template <class Move>
-bool basic_locked_core<Items, Platform>::meet(wait_queue& waiting, Move&& move,
-                                              wake_list& granted) noexcept {
-    while (!waiting.empty()) {
-        node& w = waiting.pop();
-        if (w.claim()) { // else its choice selected another wait
-            move(w);
-            w.commit();
-            granted.push(w);
-            return true;
-        }
-    }
-    return false;
-}
-
-template <class Items, class Platform>
-bool basic_locked_core<Items, Platform>::hand_over(T& item, wake_list& granted) noexcept {
-    return meet(receivers_, [&item](node& w) noexcept { deliver(item, w); }, granted);
-}
-
-template <class Items, class Platform>
 void basic_locked_core<Items, Platform>::insert(T& item, displaced& old,
                                                 wake_list& granted) noexcept {
-    if (!hand_over(item, granted)) {
+    if (!hand_over(item, receivers_, granted)) {
         items_.put(item, old);
     }
 }
@@ -295,7 +314,8 @@ template <class Items, class Platform>
 bool basic_locked_core<Items, Platform>::pass_on(T& item) noexcept {
     wake_list granted;
     const lock_word seen = lock::acquire(word_);
-    const bool passed = seen != closed && (hand_over(item, granted) || items_.put_back(item));
+    const bool passed =
+        seen != closed && (hand_over(item, receivers_, granted) || items_.put_back(item));
     unlock(seen);
     granted.publish(wait_status::granted);
     return passed;

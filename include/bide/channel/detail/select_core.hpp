@@ -31,14 +31,20 @@
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/timer_queue.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <stop_token>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {
@@ -93,6 +99,28 @@ public:
     bool begin(At at, std::size_t count, const std::size_t* order, node& main,
                bool timers) noexcept;
 
+    // Blocks the thread, after try_all(). On return a case has happened, or the wait was ended: at once
+    // if `may_wait` is false.
+    template <class At>
+    void wait(At at, std::size_t count, const std::size_t* order, bool may_wait) noexcept;
+
+    // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
+    // returns false if the owner has not queued all cases yet; the owner then finds the end by
+    // itself.
+    bool cancel(wait_status why) noexcept;
+
+    // Takes the nodes out of their queues. Returns the case that has happened, or `none`.
+    template <class At> std::size_t finish(At at, std::size_t count) noexcept;
+
+private:
+    static constexpr futex_word begun = 1;
+    static constexpr futex_word told = 2;
+    static constexpr std::int64_t spin_budget_ns = 10'000;
+
+    struct dice {
+        std::uint32_t state = 0;
+    };
+
     // Ends the wait, for its owner. Returns false if a case has happened.
     bool end_by_owner() noexcept {
         if (!this->claim()) {
@@ -109,22 +137,6 @@ public:
         return ended;
     }
 
-    // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
-    // returns false if the owner has not queued all cases yet; the owner then finds the end by
-    // itself.
-    bool cancel(wait_status why) noexcept;
-
-    // Takes the nodes out of their queues. Returns the case that has happened, or `none`.
-    template <class At> std::size_t finish(At at, std::size_t count) noexcept;
-
-private:
-    static constexpr futex_word begun = 1;
-    static constexpr futex_word told = 2;
-
-    struct dice {
-        std::uint32_t state = 0;
-    };
-
     // Returns a random number from 0 to n - 1; 0 in a model.
     static std::size_t any_below(std::size_t n) noexcept;
 
@@ -139,6 +151,9 @@ private:
         const futex_word before = self.progress_.fetch_or(told, std::memory_order_acq_rel);
         return (before & begun) != 0 ? main : nullptr;
     }
+
+    // Waits until a case has happened. Returns false if a time-out or a deadline ended the wait.
+    template <class At> bool park(At at, std::size_t count, node& main) noexcept;
 
     node* main_ = nullptr;
     wait_status ended_ = wait_status::granted; // why the wait was ended
@@ -257,59 +272,148 @@ std::size_t basic_select_core<Platform>::finish(At at, std::size_t count) noexce
     return happened;
 }
 
-// A thread's wait for a select, after try_all() found nothing.
-template <class Platform> struct thread_select {
-    using core = basic_select_core<Platform>;
-    using node = basic_waiter<Platform>;
+template <class Platform>
+template <class At>
+void basic_select_core<Platform>::wait(At at, std::size_t count, const std::size_t* order,
+                                       bool may_wait) noexcept {
+    node main;
+    BIDE_CHECKED(const noted_wait<Platform> noted(&main, {nullptr, "a select"}, true);)
+    if (begin(at, count, order, main, false)) {
+        return;
+    }
+    if (may_wait ? park(at, count, main) : !end_by_owner()) {
+        main.sleep_through(deadline::never()); // it is complete, or about to be published
+    }
+}
 
-    // On return a case has happened, or the wait was ended.
-    template <class At>
-    static void wait(core& c, At at, std::size_t count, const std::size_t* order,
-                     bool may_wait) noexcept {
-        node main;
-        BIDE_CHECKED(const noted_wait<Platform> noted(&main, {nullptr, "a select"}, true);)
-        if (c.begin(at, count, order, main, false)) {
-            return;
+// Time-outs and deadlines may be on several clocks. The wait sleeps until the earliest of them, or
+// until the time at which one of their clocks has to be read again (core/deadline.hpp), and then
+// checks all of them.
+template <class Platform>
+template <class At>
+bool basic_select_core<Platform>::park(At at, std::size_t count, node& main) noexcept {
+    basic_spin<Platform>::spin_then_yield([&main]() noexcept { return main.is_complete(); },
+                                          spin_budget_ns);
+    for (;;) {
+        std::size_t first = none;
+        std::int64_t when = (std::numeric_limits<std::int64_t>::max)();
+        std::int64_t look = when;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (at(i).timeout == nullptr) {
+                continue;
+            }
+            const std::int64_t its = at(i).until.steady_ns();
+            const std::int64_t next = at(i).until.next_check_ns(its);
+            look = next < look ? next : look;
+            if (its < when) {
+                first = i;
+                when = its;
+            }
         }
-        if (may_wait ? park(c, at, count, main) : !c.end_by_owner()) {
-            main.sleep_through(deadline::never()); // it is complete, or about to be published
+        if (main.sleep_through(deadline::at_ns(look))) {
+            return true;
+        }
+        if (look == when && !at(first).until.is_early()) {
+            return !end_by_owner(at(first));
+        }
+    }
+}
+
+// ---- The cases without a primitive: a time-out, a deadline and a stop
+
+// Ends the select unless a case has happened. `node` is a basic_waiter<Platform>.
+template <class Platform> void end_by(void* node) noexcept {
+    auto& w = *static_cast<basic_waiter<Platform>*>(node);
+    if (w.claim()) {
+        w.commit();
+        basic_wake_list<Platform>::publish(w, wait_status::granted);
+    }
+}
+
+// A time-out, a deadline or a stop; none for a case of another kind. Moved only before it begins.
+class signal_payload {
+public:
+    enum class kind : unsigned char { none, timeout, deadline, stop };
+
+    signal_payload() noexcept = default;
+    signal_payload(kind timed, select_timeout when) noexcept : kind_(timed), timeout_(when) {}
+    explicit signal_payload(std::stop_token what) noexcept
+        : kind_(kind::stop), stop_(std::move(what)) {}
+    signal_payload(signal_payload&& other) noexcept
+        : kind_(other.kind_), timeout_(other.timeout_), stop_(std::move(other.stop_)) {}
+
+    // Returns true if a coroutine that waits for it needs timers.
+    bool needs_timers() const noexcept { return timeout() != nullptr || stop_.stop_possible(); }
+    bool is_last() const noexcept { return kind_ == kind::timeout; }
+    const select_timeout* timeout() const noexcept {
+        return kind_ == kind::timeout || kind_ == kind::deadline ? &timeout_ : nullptr;
+    }
+
+    // ---- As those of an operation (core/wait_ops.hpp)
+
+    wait_status try_now() const noexcept {
+        const bool ready = kind_ == kind::stop
+                               ? stop_.stop_requested()
+                               : kind_ == kind::deadline && timeout_.from_now().has_passed();
+        return ready ? wait_status::granted : wait_status::waiting;
+    }
+    template <class Platform> wait_status enqueue(basic_waiter<Platform>& w) noexcept {
+        const deadline end = timeout_.from_now(); // never, of a stop
+        if (kind_ == kind::stop ? stop_.stop_requested() : end.has_passed()) {
+            if (!w.claim()) {
+                return wait_status::waiting;
+            }
+            w.commit();
+            w.settle(wait_status::granted);
+            return wait_status::granted;
+        }
+        if (stop_.stop_possible()) {
+            on_stop_.emplace(stop_, on_stop{&w, &stopped<Platform>}); // it may run at once, here
+        } else if (!end.is_never()) {
+            clock_.when = end;
+            clock_.fire = waker(&end_by<Platform>, &w);
+            add_timer<Platform>(clock_);
+        }
+        return wait_status::waiting;
+    }
+    template <class Platform> void cancel() noexcept {
+        on_stop_.reset();
+        if (clock_.fire) {
+            cancel_timer<Platform>(clock_);
+            clock_.fire = {};
         }
     }
 
 private:
-    // Waits until a case has happened. Returns false if a time-out or a deadline ended the wait.
-    // These may be on several clocks. The wait sleeps until the earliest of them, or until the time
-    // at which one of their clocks has to be read again (core/deadline.hpp), and then checks all of
-    // them.
-    template <class At> static bool park(core& c, At at, std::size_t count, node& main) noexcept {
-        basic_spin<Platform>::spin_then_yield([&main]() noexcept { return main.is_complete(); },
-                                              spin_budget_ns);
-        for (;;) {
-            std::size_t first = core::none;
-            std::int64_t when = (std::numeric_limits<std::int64_t>::max)();
-            std::int64_t look = when;
-            for (std::size_t i = 0; i < count; ++i) {
-                if (at(i).timeout == nullptr) {
-                    continue;
-                }
-                const std::int64_t its = at(i).until.steady_ns();
-                const std::int64_t next = at(i).until.next_check_ns(its);
-                look = next < look ? next : look;
-                if (its < when) {
-                    first = i;
-                    when = its;
-                }
-            }
-            if (main.sleep_through(deadline::at_ns(look))) {
-                return true;
-            }
-            if (look == when && !at(first).until.is_early()) {
-                return !c.end_by_owner(at(first));
-            }
-        }
+    struct on_stop {
+        void* node;
+        void (*run)(void*) noexcept;
+        void operator()() const noexcept { run(node); }
+    };
+
+    // What this resumes does not run on the thread that requested the stop.
+    template <class Platform> static void stopped(void* node) noexcept {
+        wake_scope<Platform> away(&service_executor<Platform>);
+        end_by<Platform>(node);
     }
 
-    static constexpr std::int64_t spin_budget_ns = 10'000;
+    kind kind_ = kind::none;
+    select_timeout timeout_;
+    timer clock_;
+    std::stop_token stop_;
+    std::optional<std::stop_callback<on_stop>> on_stop_;
+};
+
+// The operation of these cases, without a result: the select knows that they have happened.
+template <class Platform> struct signal_wait {
+    wait_status try_now(signal_payload& of) const noexcept { return of.try_now(); }
+    wait_status enqueue(basic_waiter<Platform>& w, signal_payload& of) const noexcept {
+        return of.enqueue(w);
+    }
+    bool cancel(basic_waiter<Platform>&, wait_status, signal_payload& of) const noexcept {
+        of.template cancel<Platform>();
+        return true;
+    }
 };
 
 BIDE_COMPILED_TEMPLATE(class basic_select_core<native_platform>)

@@ -17,8 +17,11 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 namespace bide::inline BIDE_ABI {
 namespace detail {
@@ -183,6 +186,152 @@ void basic_versioned_value<Platform>::let_all_go(wake_list& out) noexcept {
         }
     }
 }
+
+// A reader that keeps the versions alive.
+// State is a basic_versioned_value, allocated with new, with a name for its readers.
+template <class State> class subscription {
+public:
+    // Subscribes to every version after the present one.
+    explicit subscription(State& to) noexcept : state_(&to), reader_(0) {
+        to.lock();
+        reader_.seen = to.latest();
+        to.add_reader();
+        to.unlock();
+    }
+
+    // A copy has seen the same versions.
+    subscription(const subscription& other) noexcept
+        : state_(other.state_), reader_(other.reader_.seen) {
+        if (state_ != nullptr) {
+            state_->lock();
+            state_->add_reader();
+            state_->unlock();
+        }
+    }
+    // Requires: `other` does not wait; terminates otherwise.
+    subscription(subscription&& other) noexcept
+        : state_(std::exchange(other.state_, nullptr)), reader_(other.reader_.seen) {
+        if (other.reader_.waits != 0) {
+            fatal(State::reader_name, &other, "moved from while it waits");
+        }
+    }
+    // Requires: *this does not wait; terminates otherwise.
+    subscription& operator=(subscription other) noexcept {
+        std::swap(state_, other.state_);
+        std::swap(reader_.seen, other.reader_.seen);
+        std::swap(reader_.waits, other.reader_.waits);
+        return *this;
+    }
+    // Requires: it does not wait; terminates otherwise.
+    ~subscription() {
+        if (state_ != nullptr) {
+            state_->lock();
+            state_->drop_reader(reader_, State::reader_name);
+            state_->unlock();
+            if (state_->drop_reference()) {
+                delete state_;
+            }
+        }
+    }
+
+    State& state() const noexcept { return *state_; }
+    typename State::reader& reader() noexcept { return reader_; }
+    const typename State::reader& reader() const noexcept { return reader_; }
+
+private:
+    State* state_;
+    typename State::reader reader_;
+};
+
+// The publisher's side: its destructor closes and drops the reference.
+template <class State> class publication {
+public:
+    explicit publication(State* of) noexcept : state_(of) {}
+    publication(const publication&) = delete;
+    publication& operator=(const publication&) = delete;
+    ~publication() {
+        typename State::wake_list told;
+        state_->lock();
+        state_->end(told);
+        state_->unlock();
+        told.publish(wait_status::closed);
+        if (state_->drop_reference()) {
+            delete state_;
+        }
+    }
+
+    State& state() const noexcept { return *state_; }
+
+    bool is_closed() const noexcept {
+        state_->lock();
+        const bool closed = state_->is_closed();
+        state_->unlock();
+        return closed;
+    }
+    std::size_t readers() const noexcept {
+        state_->lock();
+        const std::size_t n = state_->readers();
+        state_->unlock();
+        return n;
+    }
+
+private:
+    State* const state_;
+};
+
+// A counted reference to a value that does not change once it is shared. The last reference
+// destroys the value. So no lock is held while a value is copied or destroyed. (std::shared_ptr
+// does the same, but on atomics that are not the platform's.)
+template <class T, class Platform> class basic_shared_value {
+    static_assert(std::is_copy_constructible_v<T> && std::is_nothrow_destructible_v<T>,
+                  "bide: receivers copy the value: T must be copyable, and its destructor must not "
+                  "throw");
+
+public:
+    basic_shared_value() noexcept = default;
+
+    // Throws: std::bad_alloc, and what the move or copy of T throws.
+    explicit basic_shared_value(T&& from) : cell_(new cell(std::move(from))) {}
+    explicit basic_shared_value(const T& from) : cell_(new cell(from)) {}
+
+    basic_shared_value(const basic_shared_value& other) noexcept : cell_(other.cell_) {
+        if (cell_ != nullptr) {
+            // Order: relaxed; `other` keeps the value meanwhile.
+            cell_->references.fetch_add(1, std::memory_order_relaxed);
+        }
+    }
+    basic_shared_value(basic_shared_value&& other) noexcept
+        : cell_(std::exchange(other.cell_, nullptr)) {}
+    basic_shared_value& operator=(basic_shared_value other) noexcept {
+        swap(other);
+        return *this;
+    }
+    ~basic_shared_value() {
+        // Order: acq_rel; release [shared_value.reference]: this user has read the value; acquire
+        // [shared_value.reference]: so have all users before the value is destroyed.
+        if (cell_ != nullptr && cell_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete cell_;
+        }
+    }
+
+    void swap(basic_shared_value& other) noexcept { std::swap(cell_, other.cell_); }
+
+    explicit operator bool() const noexcept { return cell_ != nullptr; }
+    const T& operator*() const noexcept { return cell_->value; }
+
+    // Requires: there is no other reference to the value.
+    T& sole() noexcept { return cell_->value; }
+
+private:
+    struct cell {
+        explicit cell(T&& from) : value(std::move(from)) {}
+        explicit cell(const T& from) : value(from) {}
+        T value;
+        typename Platform::template atomic<std::size_t> references{1};
+    };
+
+    typename Platform::template var<cell*> cell_{nullptr};
+};
 
 } // namespace detail
 } // namespace bide::inline BIDE_ABI

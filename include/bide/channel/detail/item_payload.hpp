@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_CHANNEL_DETAIL_ITEM_PAYLOAD_HPP
+#define BIDE_CHANNEL_DETAIL_ITEM_PAYLOAD_HPP
+
+// What a coroutine's or a select's wait for an item carries. Each header that makes a basic_async_op
+// of any value type includes it, so that each basic_async_op has one definition in the program.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/wait_ops.hpp>
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace bide::inline BIDE_ABI {
+namespace detail {
+
+// Returns a function that moves an item to `to`.
+template <class T> auto into(std::optional<T>& to) noexcept {
+    return [&to](T& item) noexcept { to.emplace(std::move(item)); };
+}
+template <class T> auto into(std::vector<T>& to) noexcept { // requires room for one more
+    return [&to](T& item) noexcept { to.push_back(std::move(item)); };
+}
+
+// Where a waiting receiver wants its item. `put` moves the item there, under the source's lock.
+struct destination {
+    void (*put)(void* where, void* item) noexcept = nullptr;
+    void* where = nullptr;
+
+    destination() noexcept = default;
+    // `to` is an optional, or a vector with room for one more.
+    template <class Out> explicit destination(Out& to) noexcept : where(&to) {
+        put = [](void* out, void* item) noexcept {
+            into (*static_cast<Out*>(out))(*static_cast<typename Out::value_type*>(item));
+        };
+    }
+};
+
+// Keeps an object alive; empty, it keeps nothing.
+class keep_alive {
+public:
+    using release = void (*)(void*) noexcept;
+
+    keep_alive() noexcept = default;
+    keep_alive(void* of, release how) noexcept : object_(of), how_(how) {}
+    keep_alive(keep_alive&& other) noexcept
+        : object_(std::exchange(other.object_, nullptr)), how_(other.how_) {}
+    keep_alive& operator=(keep_alive&& other) noexcept {
+        std::swap(object_, other.object_);
+        std::swap(how_, other.how_);
+        return *this;
+    }
+    ~keep_alive() {
+        if (object_ != nullptr) {
+            how_(object_);
+        }
+    }
+
+private:
+    void* object_ = nullptr;
+    release how_ = nullptr;
+};
+
+// What the operations need of a channel or handle: its core, which is a Source of item_wait.hpp with
+// send_n(), recv_n() and size(), and what keeps the core alive for an operation that waits. The owner
+// of a channel keeps it; a handle has keep().
+struct channel_access {
+    template <class Self> static auto& core(Self& of) noexcept { return of.core(); }
+    template <class Self> static keep_alive keep(Self& of) noexcept {
+        if constexpr (requires { of.keep(); }) {
+            return of.keep();
+        } else {
+            return {};
+        }
+    }
+};
+
+template <class T> struct recv_payload {
+    std::optional<T> item;
+    destination to;
+    keep_alive alive;
+
+    recv_payload() noexcept = default;
+    explicit recv_payload(keep_alive kept) noexcept : alive(std::move(kept)) {}
+    recv_payload(recv_payload&& unused) noexcept : alive(std::move(unused.alive)) {}
+};
+struct recv_n_payload {
+    destination to;
+    keep_alive alive;
+
+    recv_n_payload() noexcept = default;
+    explicit recv_n_payload(keep_alive kept) noexcept : alive(std::move(kept)) {}
+};
+
+} // namespace detail
+
+template <class T> struct wait_payload<result<std::optional<T>>> {
+    using type = detail::recv_payload<T>;
+};
+template <> struct wait_payload<result<std::size_t>> {
+    using type = detail::recv_n_payload;
+};
+
+} // namespace bide::inline BIDE_ABI
+
+#endif
