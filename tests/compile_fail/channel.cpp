@@ -1,5 +1,6 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/priority_channel.hpp>
+#include <bide/core/async_op.hpp>
 
 void channel_async_recv_is_not_discarded(bide::channel<int>& ch) { // co_await it
     [[maybe_unused]] const auto operation = ch.async_recv();

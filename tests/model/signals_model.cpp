@@ -4,6 +4,7 @@
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/oneshot.hpp>
 #include <bide/channel/watch.hpp>
+#include <bide/core/async_op.hpp>
 #include <model/sync_support.hpp>
 #include <support/contested.hpp>
 #include <support/test.hpp>

@@ -18,7 +18,6 @@
 
 #include <bide/channel/detail/try_range.hpp>
 #include <bide/channel/detail/versioned_value.hpp>
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>

@@ -26,7 +26,6 @@
 #include <bide/channel/detail/channel_core.hpp>
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/try_range.hpp>
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>

@@ -19,7 +19,6 @@
 /// In a coroutine: `co_await seen.async_changed()`.
 
 #include <bide/channel/detail/versioned_value.hpp>
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>

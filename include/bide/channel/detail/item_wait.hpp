@@ -16,7 +16,6 @@
 //   int64_t spin_budget_ns()      how long a queued thread yields before it sleeps; 0: as park()
 
 #include <bide/channel/detail/item_payload.hpp>
-#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -26,6 +25,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
+#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
