@@ -35,7 +35,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -409,9 +408,6 @@ template <class T, class Platform, class Stamp>
 class basic_channel : public send_operations<basic_channel<T, Platform, Stamp>, T, Platform>,
                       public receive_operations<basic_channel<T, Platform, Stamp>, T, Platform> {
 public:
-    /// The type of an item.
-    using value_type = T;
-
     /// Constructs an empty channel. Allocates here and nowhere else.
     /// Throws: std::length_error if no memory can hold `capacity` items, std::bad_alloc.
     explicit basic_channel(std::size_t capacity) : basic_channel(capacity, nullptr) {}

@@ -23,7 +23,6 @@
 #include <bide/fwd.hpp>
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -227,10 +226,6 @@ template <class T, class Platform, class Core>
 class basic_receiver : public channel_handle<T, Platform, Core, detail::side::receiving>,
                        public receive_operations<basic_receiver<T, Platform, Core>, T, Platform> {
     using handle = channel_handle<T, Platform, Core, detail::side::receiving>;
-
-public:
-    /// The type of an item.
-    using value_type = T;
 
 private:
     template <class, class> friend struct detail::handle_maker;

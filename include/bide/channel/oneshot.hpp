@@ -23,7 +23,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
 

@@ -197,8 +197,6 @@ class basic_priority_channel
     : public send_operations<basic_priority_channel<T, Compare, Platform>, T, Platform>,
       public receive_operations<basic_priority_channel<T, Compare, Platform>, T, Platform> {
 public:
-    /// The type of an item.
-    using value_type = T;
     /// The type of the comparison.
     using value_compare = Compare;
 

@@ -115,9 +115,6 @@ class basic_sliding_channel
     : public send_operations<basic_sliding_channel<T, Platform>, T, Platform>,
       public receive_operations<basic_sliding_channel<T, Platform>, T, Platform> {
 public:
-    /// The type of an item.
-    using value_type = T;
-
     /// Constructs an empty channel. Allocates here and nowhere else.
     /// Throws: std::invalid_argument if `capacity` is 0, std::length_error if no memory can hold
     /// `capacity` items, std::bad_alloc.

@@ -40,9 +40,6 @@ class basic_unbounded_channel
     : public send_operations<basic_unbounded_channel<T, Platform>, T, Platform>,
       public receive_operations<basic_unbounded_channel<T, Platform>, T, Platform> {
 public:
-    /// The type of an item.
-    using value_type = T;
-
     /// Constructs an empty channel. The first send allocates.
     basic_unbounded_channel() noexcept = default;
 

@@ -134,7 +134,12 @@ public:
 
     // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else behind
     // all items. Returns false if the channel is full or closed; the item is untouched then.
-    bool pass_on(T& item) noexcept;
+    bool pass_on(T& item) noexcept {
+        // First a waiting receiver: it may wait while the ring is full of items that are not
+        // published.
+        auto give = [&item](node& receiver) noexcept { deliver(item, receiver); };
+        return meet(side::receiving, give) || send(item) == wait_status::granted;
+    }
 
     // Fails every later send. Returns true if this call closed it.
     bool close() noexcept;
@@ -225,9 +230,42 @@ private:
     }
 
     // Publishes claimed slots under the lock, and settles: the other side has waiters.
-    BIDE_NOINLINE void end_and_settle(claim c) noexcept;
+    BIDE_NOINLINE void end_and_settle(claim c) noexcept {
+        outcomes out;
+        lock::acquire(word_);
+        auto slot = ring_.cells(c);
+        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
+            slot.end();
+        }
+        settle(out);
+        unlock();
+        out.publish();
+    }
 
-    std::optional<wait_status> attempt_for(node& w, side which) noexcept;
+    // Attempts to complete the wait at the ring. Returns nothing if that fails.
+    std::optional<wait_status> attempt_for(node& w, side which) noexcept {
+        if (!w.claim()) {
+            return wait_status::waiting; // its choice selected another wait: it need not queue
+        }
+        std::size_t count = 0;
+        auto make = [&w]() noexcept -> T& {
+            w.commit();
+            return item_of<T>(w);
+        };
+        auto put = [&w](T& received) noexcept {
+            w.commit();
+            deliver(received, w);
+        };
+        switch (which == side::sending ? transfer<side::sending>(make, one(), count)
+                                       : transfer<side::receiving>(put, one(), count)) {
+        case attempt::done: w.settle(wait_status::granted); return wait_status::granted;
+        case attempt::closed:
+            w.commit();
+            w.settle(wait_status::closed);
+            return wait_status::closed;
+        default: w.abandon(); return std::nullopt;
+        }
+    }
 
     // Returns true if there are waiters on that side.
     // Order: seq_cst [ring.position]; after a position was moved. Acquire [brief_lock.release]; if
@@ -244,7 +282,19 @@ private:
 
     // Acquires the lock to queue a waiter. If a wait on that side need not queue, returns false
     // without the lock. The caller then tries the ring again.
-    bool lock_to_wait(side which) noexcept;
+    bool lock_to_wait(side which) noexcept {
+        // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
+        // positions.
+        lock::acquire_with(word_, flag_of(which));
+        // Behind other waiters, the flag is up since an instant at which the ring had nothing for
+        // them.
+        if (!queue_of(which).empty() ||
+            (which == side::sending ? ring_.is_full() : ring_.is_empty())) {
+            return true;
+        }
+        unlock();
+        return false;
+    }
 
     // ---- Requires: the lock
 
@@ -409,58 +459,6 @@ wait_status basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which)
 }
 
 template <class T, class Platform, class Stamp>
-bool basic_channel_core<T, Platform, Stamp>::lock_to_wait(side which) noexcept {
-    // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads positions.
-    lock::acquire_with(word_, flag_of(which));
-    // Behind other waiters, the flag is up since an instant at which the ring had nothing for them.
-    if (!queue_of(which).empty() || (which == side::sending ? ring_.is_full() : ring_.is_empty())) {
-        return true;
-    }
-    unlock();
-    return false;
-}
-
-// Attempts to complete the wait at the ring. Returns nothing if that fails.
-template <class T, class Platform, class Stamp>
-std::optional<wait_status>
-basic_channel_core<T, Platform, Stamp>::attempt_for(node& w, side which) noexcept {
-    if (!w.claim()) {
-        return wait_status::waiting; // its choice selected another wait: it need not queue
-    }
-    std::size_t count = 0;
-    auto make = [&w]() noexcept -> T& {
-        w.commit();
-        return item_of<T>(w);
-    };
-    auto put = [&w](T& received) noexcept {
-        w.commit();
-        deliver(received, w);
-    };
-    switch (which == side::sending ? transfer<side::sending>(make, one(), count)
-                                   : transfer<side::receiving>(put, one(), count)) {
-    case attempt::done: w.settle(wait_status::granted); return wait_status::granted;
-    case attempt::closed:
-        w.commit();
-        w.settle(wait_status::closed);
-        return wait_status::closed;
-    default: w.abandon(); return std::nullopt;
-    }
-}
-
-template <class T, class Platform, class Stamp>
-BIDE_NOINLINE void basic_channel_core<T, Platform, Stamp>::end_and_settle(claim c) noexcept {
-    outcomes out;
-    lock::acquire(word_);
-    auto slot = ring_.cells(c);
-    for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
-        slot.end();
-    }
-    settle(out);
-    unlock();
-    out.publish();
-}
-
-template <class T, class Platform, class Stamp>
 template <class Move>
 bool basic_channel_core<T, Platform, Stamp>::meet(side other, Move& move,
                                                   bool behind_ring) noexcept {
@@ -591,13 +589,6 @@ bool basic_channel_core<T, Platform, Stamp>::match(node& sender, node& receiver,
     node& gone = first_open ? second : first;
     (&gone == &sender ? senders_ : receivers_).remove(gone);
     return &gone != &sender;
-}
-
-template <class T, class Platform, class Stamp>
-bool basic_channel_core<T, Platform, Stamp>::pass_on(T& item) noexcept {
-    // First a waiting receiver: it may wait while the ring is full of items that are not published.
-    auto give = [&item](node& receiver) noexcept { deliver(item, receiver); };
-    return meet(side::receiving, give) || send(item) == wait_status::granted;
 }
 
 } // namespace detail

@@ -38,7 +38,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
-#include <type_traits>
 #include <utility>
 
 namespace bide::inline BIDE_ABI {

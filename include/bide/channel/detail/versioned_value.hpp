@@ -14,7 +14,6 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
 #include <atomic>
