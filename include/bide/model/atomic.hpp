@@ -3,7 +3,7 @@
 #define BIDE_MODEL_ATOMIC_HPP
 
 /// \file
-/// Atomics, fences and plain data whose steps are the checker's to order.
+/// Atomics, fences and plain data for bodies. The checker orders their steps.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/ops.hpp>
@@ -53,18 +53,18 @@ constexpr std::memory_order failure_of(std::memory_order success) noexcept {
 
 } // namespace detail
 
-/// Takes the place in the source along: the last two parameters of a function.
+/// The source position of a call, as the last two parameters of a function.
 #define BIDE_MODEL_SITE int line = __builtin_LINE(), const char *file = __builtin_FILE()
 
-/// Is std::atomic of the checker, for integers, bool, enumerations, pointers and other trivially copyable
-/// types of at most eight bytes. It has all operations of std::atomic.
-/// Reports know the place of a call; of an operator they do not.
-/// Requires: used in a body, and made by it.
+/// Is the std::atomic of the checker, for integers, bool, enumerations, pointers and other
+/// trivially copyable types of at most eight bytes. It has all operations of std::atomic. Reports
+/// show the source position of a call, but not that of an operator.
+/// Requires: a body makes and uses it.
 template <class T> class atomic {
     using order = std::memory_order;
     static constexpr order seq_cst = std::memory_order_seq_cst;
 
-    // What is added to one.
+    // The type of the operand that is added to a value.
     template <class U> struct difference {
         using type = U;
     };
@@ -79,14 +79,14 @@ template <class T> class atomic {
 public:
     /// The type of the value.
     using value_type = T;
-    /// The type of what is added.
+    /// The type of the operand of fetch_add() and fetch_sub().
     using difference_type = difference_of_t;
-    /// It is a word of the machine that is modelled.
+    /// Always true: the modelled machine has a word of this size.
     static constexpr bool is_always_lock_free = true;
 
-    /// Makes it with the value T().
+    /// Constructs an atomic with the value T().
     constexpr atomic() noexcept : atomic(T{}) {}
-    /// Makes it with that value.
+    /// Constructs an atomic with the value `initial`.
     constexpr atomic(T initial) noexcept {
         if (!std::is_constant_evaluated()) {
             object_ = detail::ops::make_atomic(detail::to_bits(initial));
@@ -94,7 +94,8 @@ public:
     }
     atomic(const atomic&) = delete;
     atomic& operator=(const atomic&) = delete;
-    /// Ends it. An access that is not ordered before that is a failure.
+    /// Ends the lifetime of the atomic. If an access does not happen before that, the execution
+    /// fails.
     ~atomic() { detail::ops::drop_atomic(object_); }
 
     /// Returns true.
@@ -158,7 +159,8 @@ public:
                                  BIDE_MODEL_SITE) noexcept {
         return compare(expected, desired, o, detail::failure_of(o), false, {file, line});
     }
-    /// As that of std::atomic. It fails for no reason as often as options::weak_failures says.
+    /// As that of std::atomic. It fails spuriously, at most as often as options::weak_failures
+    /// says.
     bool compare_exchange_weak(T& expected, T desired, order success, order failure,
                                BIDE_MODEL_SITE) noexcept {
         return compare(expected, desired, success, failure, true, {file, line});
@@ -169,7 +171,7 @@ public:
         return compare(expected, desired, o, detail::failure_of(o), true, {file, line});
     }
 
-    /// As that of std::atomic: sleeps until it was notified and the value is another.
+    /// As that of std::atomic: sleeps until it was notified and the value differs from `old`.
     void wait(T old, order o = seq_cst, BIDE_MODEL_SITE) const noexcept {
         const detail::ops::site here{file, line};
         while (detail::ops::load(object_, o, here) == detail::to_bits(old)) {
@@ -246,7 +248,7 @@ public:
         return static_cast<T>(fetch_xor(value) ^ value);
     }
 
-    /// Returns its number in this execution.
+    /// Returns the number of the atomic in this execution.
     int object() const noexcept { return object_; }
 
 private:
@@ -273,20 +275,20 @@ private:
     int object_ = -1;
 };
 
-/// Is std::atomic_flag of the checker.
+/// Is the std::atomic_flag of the checker.
 class atomic_flag {
     using order = std::memory_order;
 
 public:
-    /// Sets it. Returns whether it was set.
+    /// Sets the flag. Returns whether it was set before.
     bool test_and_set(order o = order::seq_cst, BIDE_MODEL_SITE) noexcept {
         return set_.exchange(true, o, line, file);
     }
-    /// Returns whether it is set.
+    /// Returns whether the flag is set.
     bool test(order o = order::seq_cst, BIDE_MODEL_SITE) const noexcept {
         return set_.load(o, line, file);
     }
-    /// Clears it.
+    /// Clears the flag.
     void clear(order o = order::seq_cst, BIDE_MODEL_SITE) noexcept {
         set_.store(false, o, line, file);
     }
@@ -303,41 +305,41 @@ private:
     atomic<bool> set_{false};
 };
 
-/// Is plain data whose races are looked for. Reads as a T, is assigned a T.
+/// Is plain data that is checked for data races. It converts to a T, and a T can be assigned to it.
 template <class T> class var {
 public:
-    /// Makes it with the value T(). Counts as a write.
+    /// Constructs it with the value T(). Counts as a write.
     constexpr var() noexcept : var(T{}) {}
-    /// Makes it with that value. Counts as a write.
+    /// Constructs it with the value `initial`. Counts as a write.
     constexpr var(T initial) noexcept : value_(initial) {
         if (!std::is_constant_evaluated()) {
             object_ = detail::ops::make_plain();
             detail::ops::plain_write(object_);
         }
     }
-    /// Reads the other.
+    /// Constructs a copy. Counts as a read of `other`.
     var(const var& other) noexcept : var(static_cast<T>(other)) {}
-    /// Ends it. An access that is not ordered before that is a failure.
+    /// Ends the lifetime. If an access does not happen before that, the execution fails.
     ~var() { detail::ops::drop_plain(object_); }
 
-    /// Reads the other, writes this.
+    /// Assigns a copy. Counts as a read of `other` and a write of this.
     var& operator=(const var& other) noexcept { return *this = static_cast<T>(other); }
-    /// Writes.
+    /// Writes a value.
     var& operator=(T value) noexcept {
         detail::ops::plain_write(object_);
         value_ = value;
         return *this;
     }
-    /// Reads.
+    /// Reads the value.
     operator T() const noexcept {
         detail::ops::plain_read(object_);
         return value_;
     }
-    /// Reads, then writes.
+    /// Adds to the value. Counts as a read and a write.
     template <class U> var& operator+=(const U& other) noexcept {
         return *this = static_cast<T>(static_cast<T>(*this) + other);
     }
-    /// Reads, then writes.
+    /// Subtracts from the value. Counts as a read and a write.
     template <class U> var& operator-=(const U& other) noexcept {
         return *this = static_cast<T>(static_cast<T>(*this) - other);
     }
@@ -345,19 +347,19 @@ public:
     var& operator++() noexcept { return *this += 1; }
     /// Is -= 1.
     var& operator--() noexcept { return *this -= 1; }
-    /// Is += 1. Returns the value before.
+    /// Is += 1. Returns the previous value.
     T operator++(int) noexcept {
         const T before = *this;
         *this = static_cast<T>(before + 1);
         return before;
     }
-    /// Is -= 1. Returns the value before.
+    /// Is -= 1. Returns the previous value.
     T operator--(int) noexcept {
         const T before = *this;
         *this = static_cast<T>(before - 1);
         return before;
     }
-    /// Reads a pointer.
+    /// Reads the value, a pointer.
     T operator->() const noexcept
         requires std::is_pointer_v<T>
     {
@@ -369,7 +371,7 @@ private:
     int object_ = -1;
 };
 
-/// Is std::atomic_thread_fence() of the checker.
+/// Is the std::atomic_thread_fence() of the checker.
 inline void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept {
     detail::ops::fence(o, {file, line});
 }

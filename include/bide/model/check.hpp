@@ -5,9 +5,10 @@
 /// \file
 /// Checks a small concurrent program in every way that C++20 allows it to run.
 ///
-/// A body makes its objects, starts threads, and states what must hold. It is run once for each
-/// execution that is explored, as thread 0. All that it shares with its threads is made in it: of
-/// model::atomic, model::var, and of templates on model::platform, the library's and the user's.
+/// The checked program is called a body. A body makes its objects, starts threads, and states
+/// conditions that must hold. The checker runs the body once for each execution that it explores,
+/// as thread 0. The body makes all objects that its threads share: a model::atomic, a model::var,
+/// or an instance of a template on model::platform, of the library or of the user.
 ///
 /// \code
 /// int main() {
@@ -19,9 +20,9 @@
 /// }
 /// \endcode
 ///
-/// A failure is printed, and ends the program with the status 1; on_failure() changes that. What is
-/// explored, what is found, and the limits: README.md of this room. Link bide::model, which is compiled
-/// from model/source.hpp.
+/// A failure is printed, and ends the program with the status 1; on_failure() changes that.
+/// README.md of this room says what is explored, what is found, and what the limits are. Link
+/// bide::model, which is compiled from model/source.hpp.
 
 #include <bide/core/config.hpp>
 #include <bide/model/platform.hpp>
@@ -38,18 +39,19 @@ namespace bide::inline BIDE_ABI::model {
 
 // ---- Inside a body
 
-/// Is a thread of the model. It is started at once; the destructor joins.
+/// Is a thread of the model. It starts when it is constructed. The destructor joins it.
 class thread {
 public:
     /// Starts a thread that runs `run`.
     explicit thread(std::function<void()> run);
-    /// Takes the other's thread, which counts as joined then: for a std::vector of them.
+    /// Takes the thread of `other` over, so that threads can be in a std::vector.
     thread(thread&& other) noexcept : id_(other.id_), joined_(std::exchange(other.joined_, true)) {}
     thread& operator=(thread&&) = delete;
-    /// Joins.
+    /// Joins the thread.
     ~thread() { join(); }
 
-    /// Waits for its end, unless it was joined. What the thread did happens before the return.
+    /// Waits for the end of the thread, if it was not joined. What the thread did happens before
+    /// the return.
     void join() noexcept;
 
 private:
@@ -60,32 +62,32 @@ private:
 /// Starts a thread that is not joined and may sleep for ever.
 void daemon(std::function<void()> run);
 
-/// Fails the execution unless `holds`. See BIDE_MODEL_REQUIRE.
+/// Fails the execution if `holds` is false. See BIDE_MODEL_REQUIRE.
 void require(bool holds, const char* what, BIDE_MODEL_SITE) noexcept;
 
-/// Fails the execution unless the expression is true.
+/// Fails the execution if the expression is false.
 #define BIDE_MODEL_REQUIRE(...) ::bide::model::require(static_cast<bool>(__VA_ARGS__), #__VA_ARGS__)
 
-/// Returns a number from 0 to n - 1; each is explored.
+/// Returns a number from 0 to n - 1. Each number is explored.
 int choose(int n) noexcept;
 
-/// Leaves out the executions in which it does not hold.
+/// Leaves out the executions in which `holds` is false.
 void assume(bool holds) noexcept;
 
-/// Adds to what outcomes() returns for this execution.
+/// Adds a text to the outcome of this execution, for outcomes().
 void record(std::string outcome);
 
-/// Names the service of the library's time-outs and stops in this execution: a
-/// bide::basic_timer_service<model::platform> whose run() is some daemon's.
+/// Sets the service for the library's time-outs and stops in this execution. It is a
+/// bide::basic_timer_service<model::platform>, and a daemon of the body calls its run().
 void use_service(void* timer_service) noexcept;
 
 /// Names an atomic in reports.
-/// Requires: the text lives to the end of the exploration.
+/// Requires: the text exists until the end of the exploration.
 template <class T> void name(const atomic<T>& object, const char* text) noexcept {
     detail::ops::name(object.object(), text);
 }
 
-// ---- Around it
+// ---- Outside of a body
 
 /// Says how to explore.
 struct options {
@@ -96,40 +98,43 @@ struct options {
         bounded,    ///< Every schedule with at most `preemptions`, and every choice in it.
         pct,        ///< `runs` random schedules of bug depth `depth`.
     };
-    /// The way.
+    /// The method of the exploration.
     method how = method::exhaustive;
-    /// Of method::bounded.
+    /// For method::bounded: the maximum number of preemptions.
     int preemptions = 2;
-    /// Of method::pct: a mistake that needs this many ordered steps is found with a known probability.
+    /// For method::pct: a bug that needs this many ordered steps is found with a known probability.
     int depth = 3;
-    /// Of method::pct.
+    /// For method::pct: the number of executions.
     std::uint64_t runs = 20'000;
-    /// Of method::pct.
+    /// For method::pct: the seed of the random choices.
     std::uint64_t seed = 1;
 
-    /// How often a sleep of each thread may end for no reason.
+    /// How many sleeps of each thread may end spuriously.
     int spurious = 0;
-    /// How often a timed sleep of each thread may time out. At 0, no thread may rely on a time-out.
+    /// How many timed sleeps of each thread may time out. If it is 0, no thread may rely on a
+    /// time-out.
     int timeouts = 0;
-    /// How often a compare_exchange_weak of each thread may fail for no reason.
+    /// How many calls of compare_exchange_weak by each thread may fail spuriously.
     int weak_failures = 0;
-    /// How often the clock of each thread may be a millisecond later.
+    /// How many times the clock of each thread may jump by a millisecond.
     int clock_jumps = 0;
 
-    /// Processes that explore, of method::exhaustive; 0: one for each processor. They are started by fork(),
-    /// and only for a long exploration. BIDE_MODEL_JOBS in the environment comes before this.
+    /// For method::exhaustive: the number of processes that explore; 0 means one for each
+    /// processor. They are started by fork(), and only for a long exploration. BIDE_MODEL_JOBS in
+    /// the environment has precedence.
     unsigned jobs = 1;
-    /// More executions are a failure: the model is too large.
+    /// The maximum number of executions. If there are more, the model is too large: a failure.
     std::uint64_t max_executions = 20'000'000;
-    /// More bytes of branches that are still to be taken are a failure: the model is too large.
+    /// The maximum size of the unexplored branches in bytes. If it is exceeded, the model is too
+    /// large.
     std::size_t max_memory = std::size_t{4} << 30;
-    /// More steps of one execution are a livelock.
+    /// The maximum number of steps of an execution. If there are more, it is a livelock: a failure.
     int max_steps = 2'000;
-    /// Counts executions that had been explored before; takes memory for each.
+    /// Counts executions that were explored before; this takes memory for each execution.
     bool count_duplicates = false;
 };
 
-/// Says what is wrong.
+/// The kinds of failures.
 enum class failure {
     none,         ///< Nothing.
     assertion,    ///< A BIDE_MODEL_REQUIRE does not hold.
@@ -143,75 +148,80 @@ enum class failure {
     not_repeated, ///< The body did not do the same again, or the path is not one of it.
     empty,        ///< No execution came to its end.
 };
-/// Writes it as words.
+/// Writes a failure as text.
 std::ostream& operator<<(std::ostream&, failure);
 
-/// Says what an exploration came to.
+/// The result of an exploration.
 struct verdict {
-    /// The first failure, which ended it.
+    /// The first failure, which has ended the exploration.
     failure what = failure::none;
-    /// One line on it.
+    /// Describes the failure in one line.
     std::string message;
-    /// The interleaving, a step a line, for programs.
+    /// The interleaving for programs, with one step in each line.
     std::string trace;
-    /// The interleaving for readers, a column for each thread, with the lines of the source; then, which
-    /// synchronisation is missing, as far as the graph of the execution says it.
+    /// The interleaving for readers, with a column for each thread and with lines of the source. It
+    /// also says which synchronisation is missing, as far as the graph of the execution shows that.
     std::string report;
-    /// The way to it, for replay() and BIDE_MODEL_REPLAY.
+    /// The decisions that lead to the failure, for replay() and BIDE_MODEL_REPLAY.
     std::string path;
-    /// Executions that came to their end.
+    /// The number of executions that were completed.
     std::uint64_t executions = 0;
-    /// Executions that were begun and left, because they could not be completed.
+    /// The number of executions that were begun but could not be completed.
     std::uint64_t pruned = 0;
     /// See options::count_duplicates.
     std::uint64_t duplicates = 0;
-    /// The time that it took.
+    /// The duration of the exploration.
     double seconds = 0;
 };
 
-/// Is the program that is checked.
+/// The type of the program that is checked.
 using body = std::function<void()>;
 
-/// Explores. The first failure ends the exploration.
+/// Explores a body. The first failure ends the exploration.
 verdict explore(const options& how, const body& run);
 
-/// Runs the execution of that path alone.
+/// Runs only the execution of `path`.
 verdict replay(const std::string& path, const options& how, const body& run);
 
-/// Returns the graph of the execution that failed, as a text for the program dot: a cluster for each thread;
-/// program order, reads-from, modification order, and what synchronises.
+/// Returns the graph of the execution that failed, as a text for the program dot. It has a cluster
+/// for each thread, and edges for program order, reads-from, modification order and
+/// synchronisation.
 std::string to_dot(const verdict& found, const options& how, const body& run);
 
-/// Explores again with stronger memory orders, for at most that long. Returns which of them leave no
-/// failure, or that none does, as text; empty if there was not the time, or if no order can matter.
+/// Explores again with stronger memory orders, for a limited time. Returns, as text, which of these
+/// orders leave no failure, or that none does. Returns an empty text if the time was too short, or
+/// if no order can matter.
 std::string stronger_orders(const verdict& found, const options& how, const body& run,
                             double seconds = 5);
 
-/// Explores, and prints under that name what was explored. If there is a failure, prints its report, what
-/// stronger_orders() returns, and how to replay it, and calls the function of on_failure(). With
-/// BIDE_MODEL_DOT=file in the environment, writes to_dot() there. With BIDE_MODEL_MUTANTS in the
-/// environment, explores once more for each memory order, which is weakened then.
+/// Explores a body, and prints the counts under `name`. If there is a failure, prints its report,
+/// the text of stronger_orders(), and how to replay it, and calls the function of on_failure().
+/// With BIDE_MODEL_DOT=file in the environment, writes to_dot() to that file. With
+/// BIDE_MODEL_MUTANTS in the environment, explores once more for each memory order, with that order
+/// weakened.
 void check(std::string_view name, const options& how, const body& run);
 /// \overload
 inline void check(std::string_view name, const body& run) { check(name, {}, run); }
 
-/// Explores, and prints what was explored. Unless that failure is found, prints what was, and calls the
-/// function of on_failure().
+/// Explores a body, and prints the counts. If the failure `expected` is not found, prints the
+/// actual result, and calls the function of on_failure().
 verdict find(std::string_view name, failure expected, const options& how, const body& run);
 /// \overload
 inline verdict find(std::string_view name, failure expected, const body& run) {
     return find(name, expected, {}, run);
 }
 
-/// Returns what the executions recorded, all different texts, in order, separated by spaces.
+/// Returns the outcomes that the executions recorded, each text once, in order, separated by
+/// spaces.
 std::string outcomes(const options& how, const body& run);
 
-/// Is called with a verdict that is not the expected one.
+/// The type of a function that is called with an unexpected verdict.
 using failure_handler = void (*)(const verdict& found);
 
-/// Sets what happens after an unexpected verdict was printed; nullptr is the default, which ends the
-/// program with the status 1. A test framework's handler fails the test, and may throw.
-/// Returns: the previous one.
+/// Sets the function that is called after an unexpected verdict was printed. nullptr stands for the
+/// default, which ends the program with the status 1. The handler of a test framework fails the
+/// test, and may throw.
+/// Returns: the previous handler.
 failure_handler on_failure(failure_handler handler) noexcept;
 
 } // namespace bide::inline BIDE_ABI::model

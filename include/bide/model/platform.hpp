@@ -3,8 +3,8 @@
 #define BIDE_MODEL_PLATFORM_HPP
 
 /// \file
-/// The model checker's place in the seam of core/platform.hpp: instantiate the library's templates with
-/// model::platform, and every step that they take is the checker's to order.
+/// The platform of the model checker (core/platform.hpp). If a template of the library is
+/// instantiated with model::platform, the checker orders every step of it.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -23,12 +23,12 @@ template <class Platform> class basic_timer_service;
 
 namespace bide::inline BIDE_ABI::model {
 
-/// Is a platform of the library (core/platform.hpp) whose executions are explored. LockLooks: how often a
-/// held lock_bits is read before its waiter sleeps.
+/// Is a platform of the library (core/platform.hpp) whose executions are explored. LockLooks is the
+/// number of times that a waiter reads a held lock_bits before it sleeps.
 template <int LockLooks> struct basic_platform {
     /// Says that executions are explored and not run.
     static constexpr bool model = true;
-    /// Counts the reads of a held lock before its waiter sleeps.
+    /// The number of times that a waiter reads a held lock before it sleeps.
     static constexpr int lock_looks = LockLooks;
 
     /// Names the atomic type.
@@ -58,27 +58,27 @@ template <int LockLooks> struct basic_platform {
         return true;
     }
 
-    /// Goes on when something that was read may have changed: a loop around it has no other end than
-    /// that.
+    /// Waits until a value that the thread has read may have changed. A loop around this call must
+    /// end only by such a change.
     static void pause() noexcept { detail::ops::pause(); }
     /// Is pause().
     static void yield() noexcept { detail::ops::pause(); }
     /// Does nothing.
     static void prefetch(const void*) noexcept {}
-    /// Returns the time of this thread, in nanoseconds: see options::clock_jumps.
+    /// Returns the time of this thread in nanoseconds. options::clock_jumps says how it advances.
     static std::int64_t now() noexcept { return detail::ops::now(); }
     /// Returns false.
     static bool single_cpu() noexcept { return false; }
 
-    /// Sleeps while `word` holds `expected`. Returns false if it has timed out. Of a 64-bit word only the low
-    /// half is sure to be compared (core/futex.hpp).
+    /// Sleeps while `word` holds `expected`. Returns false after a time-out. Of a 64-bit word, only
+    /// the low half is guaranteed to be compared (core/futex.hpp).
     template <class Word>
     static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until,
                            BIDE_MODEL_SITE) noexcept {
         return detail::ops::futex_wait(word.object(), &word, detail::to_bits(expected), 4, until,
                                        {file, line});
     }
-    /// Wakes at most `count` threads that sleep on `word`; any of them.
+    /// Wakes at most `count` of the threads that sleep on `word`, in any choice.
     template <class Word>
     static void futex_wake(const atomic<Word>* word, int count, BIDE_MODEL_SITE) noexcept {
         detail::ops::futex_wake(word, count, {file, line});
@@ -93,7 +93,8 @@ template <int LockLooks> struct basic_platform {
     /// Is local().
     template <class T> static T& near_local() noexcept { return local<T>(); }
 
-    /// Returns the one that the body named by use_service() (model/check.hpp); nullptr if there is none.
+    /// Returns the service that the body has set by use_service() (model/check.hpp); nullptr if
+    /// there is none.
     static bide::basic_timer_service<basic_platform>* timer_service() noexcept {
         return static_cast<bide::basic_timer_service<basic_platform>*>(detail::ops::service());
     }
@@ -105,11 +106,12 @@ template <int LockLooks> struct basic_platform {
     }
 };
 
-/// Waiters of the library's inner locks sleep at once: every step of the code is explored.
+/// A platform on which waiters of the library's inner locks sleep at once, so that every step of
+/// the code is explored.
 using platform = basic_platform<0>;
 
-/// They wait for the lock without sleeping. How they sleep is lock_bits' own protocol, with a model of its
-/// own; where that is left out of a larger one, there are orders of magnitude less executions.
+/// A platform on which waiters of the library's inner locks never sleep. The sleep of lock_bits has
+/// a separate model. Without it, a larger model has fewer executions by orders of magnitude.
 using platform_without_lock_sleep = basic_platform<std::numeric_limits<int>::max()>;
 
 } // namespace bide::inline BIDE_ABI::model

@@ -6,7 +6,7 @@
 /// The definitions of the model checker, for one file of a program.
 ///
 /// The CMake target bide::model compiles this file once. It replaces the global operators new and
-/// delete of the program: the memory of a body is counted, and an execution that is left half way
+/// delete of the program. So the memory of a body is counted, and an execution that is abandoned
 /// leaks nothing.
 
 #include <bide/model/impl/body.hpp>

@@ -3,8 +3,9 @@
 #define BIDE_MODEL_STANDARD_HPP
 
 /// \file
-/// The standard library's locks and condition variables for bodies, with its names: a class that takes them
-/// from its platform can be checked as it is. The platform itself has stop tokens (model/stop_token.hpp).
+/// A mutex and a condition_variable for bodies. They have the same interfaces as those of std. So a
+/// class that gets these types from its platform can be checked unchanged. The platform of bide has
+/// stop tokens, too (model/stop_token.hpp).
 ///
 /// \code
 /// struct checked : bide::model::platform {
@@ -17,8 +18,8 @@
 /// };
 /// \endcode
 ///
-/// Thread-local state: platform::local<T>(). Threads in a deadlock of these locks are reported to spin for
-/// ever.
+/// For thread-local state, use platform::local<T>(). A deadlock of these locks is reported as
+/// threads that spin for ever.
 
 #include <bide/core/config.hpp>
 #include <bide/model/platform.hpp>
@@ -32,29 +33,30 @@
 
 namespace bide::inline BIDE_ABI::model {
 
-/// Is std::mutex of the checker. Which of the waiting threads is next is open.
+/// Is the std::mutex of the checker. Any of the waiting threads may be the next holder.
 class mutex {
 public:
-    /// Makes it, not locked.
+    /// Constructs a mutex that is not locked.
     mutex() noexcept : held_(detail::ops::make_atomic(0)) {}
     mutex(const mutex&) = delete;
     mutex& operator=(const mutex&) = delete;
-    /// Ends it. An access that is not ordered before that is a failure.
+    /// Ends the lifetime of the mutex. If an access does not happen before that, the execution
+    /// fails.
     ~mutex() { detail::ops::drop_atomic(held_); }
 
-    /// Locks. Blocks: while another thread has the lock.
+    /// Locks the mutex. Blocks: while another thread has it.
     void lock(BIDE_MODEL_SITE) noexcept {
         while (!try_lock(line, file)) {
             detail::ops::pause();
         }
     }
-    /// Locks if it is free.
+    /// Locks the mutex if it is free. Returns true if the caller locked it.
     bool try_lock(BIDE_MODEL_SITE) noexcept {
         detail::ops::bits held = 0;
         return detail::ops::compare_exchange(held_, held, 1, std::memory_order_acquire,
                                              std::memory_order_relaxed, false, {file, line, true});
     }
-    /// Unlocks.
+    /// Unlocks the mutex.
     void unlock(BIDE_MODEL_SITE) noexcept {
         detail::ops::store(held_, 0, std::memory_order_release, {file, line, true});
     }
@@ -63,13 +65,14 @@ private:
     int held_;
 };
 
-/// Is std::condition_variable of the checker, for any lock. A wait ends for no reason as often as
-/// options::spurious says, and times out as often as options::timeouts says.
+/// Is the std::condition_variable of the checker. It accepts any lock. A wait ends spuriously at
+/// most as often as options::spurious says, and times out at most as often as options::timeouts
+/// says.
 class condition_variable {
 public:
     /// Unlocks, waits for a notification, and locks again.
     template <class Lock> void wait(Lock& lock, BIDE_MODEL_SITE) { sleep(lock, never, line, file); }
-    /// Waits until `holds()`.
+    /// Waits until `holds()` returns true.
     template <class Lock, class Predicate>
         requires std::predicate<Predicate&>
     void wait(Lock& lock, Predicate holds, BIDE_MODEL_SITE) {
@@ -83,7 +86,8 @@ public:
         const bool in_time = sleep(lock, until(rest), line, file);
         return in_time ? std::cv_status::no_timeout : std::cv_status::timeout;
     }
-    /// Waits at most for `rest` until `holds()`. Returns: what it says in the end.
+    /// Waits at most for `rest` until `holds()` returns true. Returns: the last result of
+    /// `holds()`.
     template <class Lock, class Rep, class Period, class Predicate>
         requires std::predicate<Predicate&>
     bool wait_for(Lock& lock, std::chrono::duration<Rep, Period> rest, Predicate holds,
@@ -96,9 +100,9 @@ public:
         }
         return true;
     }
-    /// Wakes one of those that wait, if any do.
+    /// Wakes one waiter, if there is one.
     void notify_one(BIDE_MODEL_SITE) noexcept { notify(1, line, file); }
-    /// Wakes all that wait.
+    /// Wakes all waiters.
     void notify_all(BIDE_MODEL_SITE) noexcept {
         notify((std::numeric_limits<int>::max)(), line, file);
     }
@@ -106,7 +110,7 @@ public:
 private:
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
-    // Of none left: the time that is now, as the checker sees it.
+    // If `rest` is not positive, returns the present time of the checker.
     template <class Rep, class Period>
     static std::int64_t until(std::chrono::duration<Rep, Period> rest) {
         using nanoseconds = std::chrono::nanoseconds;
@@ -120,7 +124,7 @@ private:
                    ? never
                    : now + std::chrono::duration_cast<nanoseconds>(rest).count();
     }
-    // It synchronises nothing: the lock does.
+    // The sleep synchronises nothing; the lock does.
     template <class Lock> bool sleep(Lock& lock, std::int64_t end, int line, const char* file) {
         const std::uint32_t before = changes_.load(std::memory_order_relaxed, line, file);
         lock.unlock();

@@ -3,8 +3,9 @@
 #define BIDE_MODEL_STOP_TOKEN_HPP
 
 /// \file
-/// The standard library's stop tokens for bodies, with its names. model::platform has them, so operations
-/// of the library that take a stop token can be checked with them.
+/// stop_source, stop_token and stop_callback for bodies. They have the same interfaces as those of
+/// std. model::platform names them, so operations of the library that take a stop token can be
+/// checked.
 
 #include <bide/core/config.hpp>
 #include <bide/model/atomic.hpp>
@@ -21,13 +22,14 @@ namespace bide::inline BIDE_ABI::model {
 
 namespace detail {
 
-// What a stop source, its tokens and its callbacks share.
+// The state that a stop source, its tokens and its callbacks share.
 //
-// A thread changes the list of callbacks right after a step on `list_`, and goes on from one step to the
-// next without a switch. So the list is plain memory, and each change of it is one step. The orders are the
-// weakest that have what the standard promises: a registration happens before its call, a request before
-// what learns of it, a call before the end of the destruction of its callback. That references are counted
-// right is the standard library's business: it takes no steps.
+// A thread changes the list of callbacks right after a step on `list_`, and no other thread runs
+// until its next step. So the list is plain memory, and each change of it belongs to one step. The
+// orders are the weakest that keep the promises of the standard. These are: a registration happens
+// before the call of its callback; a request happens before each step that sees the request; a call
+// happens before the return of the destructor of its callback. Reference counts are not modelled:
+// they take no steps.
 class stop_state {
 public:
     class callback {
@@ -86,7 +88,7 @@ public:
         return true;
     }
 
-    // Returns false if a stop was requested before.
+    // Adds a callback. Returns false if a stop was requested before.
     bool add(callback& c, ops::site s) noexcept {
         step(std::memory_order_release, s);
         if (is_late_) {
@@ -97,7 +99,7 @@ public:
         return true;
     }
 
-    // It does not run any more when this returns, unless this thread runs it.
+    // Removes a callback. When it returns, the callback does not run, except on this thread.
     void remove(callback& c, ops::site s) noexcept {
         step(std::memory_order_relaxed, s);
         if (c.number_ == 0) {
@@ -128,7 +130,7 @@ private:
     callback* first_ = nullptr;
 };
 
-// Owns a reference, or none.
+// Owns a reference to a stop_state, or none.
 class stop_reference {
 public:
     stop_reference() noexcept = default;
@@ -160,7 +162,7 @@ private:
 
 } // namespace detail
 
-/// Is std::stop_token of the checker.
+/// Is the std::stop_token of the checker.
 class stop_token {
 public:
     /// Makes a token that is never stopped.
@@ -169,11 +171,11 @@ public:
     bool stop_requested(BIDE_MODEL_SITE) const noexcept {
         return state_.requested({file, line, true});
     }
-    /// Returns whether it belongs to a source.
+    /// Returns whether the token belongs to a source.
     bool stop_possible() const noexcept { return state_.get() != nullptr; }
-    /// Exchanges the sources.
+    /// Exchanges two tokens.
     void swap(stop_token& other) noexcept { std::swap(state_, other.state_); }
-    /// Returns whether both belong to the same source, or to none.
+    /// Returns whether both tokens belong to the same source, or to none.
     bool operator==(const stop_token&) const noexcept = default;
 
 private:
@@ -184,17 +186,17 @@ private:
     detail::stop_reference state_;
 };
 
-/// Is std::stop_source of the checker.
+/// Is the std::stop_source of the checker.
 class stop_source {
 public:
-    /// Makes a source of its own. Allocates.
+    /// Makes a source with its own state. Allocates.
     stop_source() : state_(new detail::stop_state) {}
-    /// Makes a source that requests nothing.
+    /// Makes a source without a state, which cannot request a stop.
     explicit stop_source(std::nostopstate_t) noexcept {}
     /// Returns a token of this source.
     stop_token get_token() const noexcept { return stop_token(state_); }
     /// Requests a stop: runs the callbacks, on this thread.
-    /// Returns: whether it is the first request.
+    /// Returns: true if it is the first request.
     bool request_stop(BIDE_MODEL_SITE) noexcept {
         return state_.get() != nullptr && state_.get()->request({file, line, true});
     }
@@ -202,7 +204,7 @@ public:
     bool stop_requested(BIDE_MODEL_SITE) const noexcept {
         return state_.requested({file, line, true});
     }
-    /// Returns whether it can request a stop.
+    /// Returns whether the source can request a stop.
     bool stop_possible() const noexcept { return state_.get() != nullptr; }
     /// Exchanges what they stop.
     void swap(stop_source& other) noexcept { std::swap(state_, other.state_); }

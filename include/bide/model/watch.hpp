@@ -3,12 +3,13 @@
 #define BIDE_MODEL_WATCH_HPP
 
 /// \file
-/// Makes the checker see plain memory that is no model::var. For one file of a program whose bodies are
-/// compiled with -fsanitize=thread, and which is linked without it: the functions that the compiler calls at
-/// each access are those of this file then, and the runtime of ThreadSanitizer is not there.
+/// Makes the checker see accesses to plain memory that is not a model::var. One file of the program
+/// includes this header. The bodies are compiled with -fsanitize=thread, and the program is linked
+/// without that option. So the functions that the compiler calls at each access are those of this
+/// header, and not those of ThreadSanitizer.
 ///
-/// bide_add_model(... WATCH) does both. This file itself is compiled without that option. An access by
-/// functions that were compiled without it is not seen.
+/// bide_add_model(... WATCH) sets these options. The file that includes this header is compiled
+/// without -fsanitize=thread. Accesses by functions that were compiled without it are not seen.
 
 #include <bide/model/impl/watch.hpp>
 

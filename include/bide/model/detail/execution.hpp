@@ -2,9 +2,9 @@
 #ifndef BIDE_MODEL_DETAIL_EXECUTION_HPP
 #define BIDE_MODEL_DETAIL_EXECUTION_HPP
 
-// One execution: the body and its threads on fibers, step by step. Before each step a thread says
-// what it wants to do; a search says which thread goes on, and which of the possible outcomes its
-// step has.
+// One execution: the body and its threads on fibers, step by step. Before each step, a thread
+// announces the step. A search then decides which thread continues, and which of the possible
+// outcomes its step has.
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
@@ -108,8 +108,8 @@ struct model_thread {
 
 class execution;
 
-// The numbers of threads: the n-th that a thread starts has the same number in all executions of an
-// exploration, in whatever process.
+// The numbers of threads. The n-th thread that a given thread starts has the same number in all
+// executions of an exploration, also in other processes.
 class thread_names {
 public:
     // The number of the n-th thread that `parent` starts; max_threads: there are too many.
@@ -136,15 +136,16 @@ public:
     virtual bool begin() = 0;
     // Which thread goes on; -1: none can.
     virtual int thread(execution& x) = 0;
-    // Sets `to` to the outcome of the step of `thread` if that is known already; the others are not looked
-    // for then.
+    // If the outcome of the step of `thread` is known already, sets `to` to it and returns true.
+    // Then the other outcomes are not computed.
     virtual bool knows(execution&, int /*thread*/, outcome& /*to*/) { return false; }
     // Which of the outcomes of its step; -1: leave this execution.
     virtual int choose(execution& x, int thread, const std::vector<outcome>& all) = 0;
     // A step was done: the event with that number.
     virtual void done(execution&, int /*event*/) {}
-    // An exclusive write cannot follow what was read, so the execution will be left. Returns whether the
-    // other threads go on before that.
+    // Called if an exclusive write of `thread` cannot be placed directly behind the store that was
+    // read, so that the execution will be abandoned. Returns true if the other threads continue
+    // before that.
     virtual bool stuck(execution&, int /*thread*/) { return false; }
     // All threads did what they could; `complete`: none was left out.
     virtual void end(execution&, bool /*complete*/) {}

@@ -2,21 +2,21 @@
 #ifndef BIDE_MODEL_DETAIL_EXHAUSTIVE_HPP
 #define BIDE_MODEL_DETAIL_EXHAUSTIVE_HPP
 
-// Every execution graph once (Kokologiannakis, Marmanis, Gladstein, Vafeiadis, "Truly Stateless,
-// Optimal Dynamic Partial Order Reduction", POPL 2022).
+// Explores every execution graph once (Kokologiannakis, Marmanis, Gladstein, Vafeiadis, "Truly
+// Stateless, Optimal Dynamic Partial Order Reduction", POPL 2022).
 //
-// Executions that differ only in the order of independent steps are one graph: what each read reads
-// from, and the modification orders. A graph is built step by step, always by the first thread that
-// can go on. A read may read any store that is there already; each is a branch. What it would read
-// from a store that is not there yet is found when that store is added: the store *revisits* the
-// read. The new branch keeps what was added before the read and what the store depends on, drops
-// everything else, lets the read read from the store, and goes on from there. So that a graph is
-// not reached from two sides, a revisit happens only where everything that it drops, and the read,
-// is as the search would add it first: reads of the newest store, stores at the end ("maximally
-// added").
+// Executions that differ only in the order of independent steps have the same graph. The graph says
+// from which store each read reads, and contains the modification orders. A graph is built step by
+// step, always by the first thread that can continue. A read may read any store that is in the
+// graph already; each choice is a branch. If a store is added later, it *revisits* the earlier
+// reads that could read from it. The new branch keeps the events that were added before the read,
+// and the events that the store depends on. It drops all other events, lets the read read from the
+// store, and continues. So that no graph is reached in two ways, a revisit is made only if the read
+// and all dropped events are "maximally added": as the search would add them first, with reads of
+// the newest store and stores at the end.
 //
-// Nothing is remembered but the branches still to be taken, each a list of steps. A branch is run
-// from the beginning, since stacks cannot be copied.
+// Only the unexplored branches are stored, each as a list of steps. A branch is run from the
+// beginning of the body, because stacks cannot be copied.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -40,8 +40,8 @@ public:
         explored_ = 1;
     }
     std::size_t branches() const noexcept { return work_.size(); }
-    // The branches that are still to be taken, those first that lead to more, and at most that many of them;
-    // for add_branches() of another search of the same body.
+    // Returns the unexplored branches as text, for add_branches() of another search of the same
+    // body. Those that probably lead to more branches come first. There are at most `most`.
     std::string branch_text(std::size_t most) const;
     // The same, and takes them out.
     std::string take_branches(std::size_t most);

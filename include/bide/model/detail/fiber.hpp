@@ -24,8 +24,8 @@ public:
     fiber(const fiber&) = delete;
     fiber& operator=(const fiber&) = delete;
 
-    // The next switch to this fiber calls run(context), which must not return. What was on its
-    // stack before is forgotten, destructors and all.
+    // The next switch to this fiber calls run(context), which must not return. The previous
+    // contents of its stack are dropped, without running destructors.
     using function = void (*)(void*);
     void restart(function run, void* context);
 
@@ -52,8 +52,8 @@ private:
     static std::byte* map();
 
     std::unique_ptr<std::byte[], unmap> stack_;
-    // What the C++ runtime keeps for each thread of the system: the exceptions that are handled, and how many
-    // are on their way.
+    // The state of exceptions that the C++ runtime keeps for each system thread: the exceptions
+    // that are being handled, and the number of uncaught exceptions.
     struct exceptions {
         void* handled = nullptr;
         unsigned on_their_way = 0;

@@ -30,8 +30,8 @@ inline std::size_t index(int i) noexcept { return static_cast<std::size_t>(i); }
 using step_count = std::uint16_t;
 inline constexpr int most_steps = 60'000;
 
-// An event by its place: the index-th step of a thread, from 1. The same in every execution in
-// which the thread came there.
+// Identifies an event: it is the index-th step of a thread, counted from 1. The event has the same
+// identifier in every execution in which the thread makes that step.
 struct event_id {
     std::uint8_t thread = initial_thread;
     step_count index = 0;

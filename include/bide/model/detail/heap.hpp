@@ -2,10 +2,10 @@
 #ifndef BIDE_MODEL_DETAIL_HEAP_HPP
 #define BIDE_MODEL_DETAIL_HEAP_HPP
 
-// Memory that a model allocates by `new`: each thread of the model has a region of its own, which
-// is taken from its beginning in every execution, so that an execution that is left half way leaks
-// nothing, and a thread that does the same finds the same addresses. Nothing is handed out twice
-// in an execution.
+// Memory that a model allocates by `new`. Each thread of the model has its own region, which is
+// used from its beginning in every execution. So an execution that is abandoned leaks nothing, and
+// a thread that does the same gets the same addresses. No memory is given out twice in an
+// execution.
 
 #include <bide/core/config.hpp>
 #include <cstddef>

@@ -7,15 +7,15 @@
 //
 //   happens-before      vector clocks; a message carries the clock that an acquire of it joins
 //                       (its release sequence: the store and the read-modify-writes upon it)
-//   coherence           a load reads nothing older than what happens before it wrote or read; a
-//                       store is placed after that
+//   coherence           a load reads no store older than one that was written or read by a step
+//                       which happens before it; a store is placed after that one
 //   seq_cst             seq_cst.hpp
 //   fences              a relaxed store carries the clock of the last release fence; what relaxed
 //                       loads saw is joined by the next acquire fence
-//   race, lifetime      accesses that happens-before does not order
+//   race, lifetime      accesses that are not ordered by happens-before
 //
-// A step is added when everything that it depends on (program order, reads-from) is there, so every
-// execution without a cycle of those can be built, in whatever modification order.
+// A step is added when all steps that it depends on (program order, reads-from) were added. So
+// every execution without a cycle of these dependencies can be built, with any modification order.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/graph.hpp>
@@ -69,8 +69,8 @@ struct plain {
     std::array<step_count, max_threads> read{};
 };
 
-// Two accesses that are not ordered, or an access to what is destroyed. Each is a step of its thread, or
-// lies directly before that step.
+// Two accesses that are not ordered, or an access to a destroyed object. Each access is a step of
+// its thread, or lies directly before that step.
 struct clash {
     enum class access : std::uint8_t { read, write, make, destroy, use };
     bool plain = false;
@@ -142,8 +142,9 @@ public:
     // Messages after which a store may be placed, newest first.
     void places(int o, const clock& known, std::vector<int>& out) const;
 
-    // What C++20's order S says to a read of `m`, which knows `hb` then; to a write behind `m`, whose
-    // first half is `node` (-1: it has none).
+    // may_read() returns true if the order S of C++20 allows a read of `m` after which the reader's
+    // clock is `hb`. may_write() returns true if S allows a write behind `m`. `node` is the first
+    // half of a read-modify-write, or -1.
     bool may_read(int o, int m, order with, const view& v, const clock& hb) {
         return may(access::read, o, m, with, v, hb, -1);
     }

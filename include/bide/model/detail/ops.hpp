@@ -2,9 +2,9 @@
 #ifndef BIDE_MODEL_DETAIL_OPS_HPP
 #define BIDE_MODEL_DETAIL_OPS_HPP
 
-// What code under the checker may do to the modelled machine: the calls that model::platform is
-// made of. Each of them but the plain ones is a step of the calling thread: it hands over to the
-// checker, which decides what happens next and when this thread goes on.
+// The operations of the modelled machine. model::platform consists of calls of these. Each of them,
+// except the accesses of plain data, is a step of the calling thread: control goes to the checker,
+// which decides what happens next and when this thread continues.
 
 #include <atomic>
 #include <bide/core/config.hpp>

@@ -2,8 +2,8 @@
 #ifndef BIDE_MODEL_DETAIL_REPORT_HPP
 #define BIDE_MODEL_DETAIL_REPORT_HPP
 
-// What is said of an execution that failed: its steps in an order that a reader can follow, as columns
-// and as a drawing, and what its graph says about the cause.
+// The report of an execution that failed: its steps in an order that a reader can follow, as
+// columns and as a drawing, and the cause, as far as the graph shows it.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -26,24 +26,27 @@ inline bool is_join(const event& e) {
     return e.what == event::kind::local && std::strcmp(e.text, "joins") == 0;
 }
 
-// That line of the source, without the blanks around it; empty if the file cannot be read.
+// Returns the line of the source, without blanks around it. If the file cannot be read, returns an
+// empty text.
 const std::string& source_text(site s);
 
-// The events of an execution, in an order that agrees with what each thread did, what each read read from,
-// and the modification orders. If there is one in which each read reads the newest value, it is that one,
-// and the execution is sequentially consistent. Parts of what the machine does in one step stay together.
+// The events of an execution in one order. The order agrees with program order, reads-from and the
+// modification orders. If there is such an order in which each read reads the newest value, it is
+// that one, and the execution is sequentially consistent. Events that are parts of one step of the
+// machine stay together.
 class step_order {
 public:
     explicit step_order(execution& x);
 
     const std::vector<int>& events() const noexcept { return events_; }
-    // Of an event.
+    // Returns the place of an event in the order.
     int place(int event) const { return places_[index(event)]; }
     // The place of the first event of the same step of the machine.
     int number(int event) const { return place(part_of_[index(event)]); }
     bool sequentially_consistent() const noexcept { return consistent_; }
-    // The write that is newer than what this event read, or is behind what it wrote, and comes before
-    // it in this order; -1: none.
+    // Returns a write that comes before this event in the order, although it is newer than the
+    // value that this event read, or stands behind the value that it wrote in the modification
+    // order. Returns -1 if there is none.
     int newer_than(int event) const;
 
 private:
@@ -57,7 +60,8 @@ private:
     bool consistent_ = false;
 };
 
-// What the objects are called: by model::name(), or as the source calls them where they are used.
+// The names of the objects: those of model::name(), or the names in the source where the objects
+// are used.
 class object_names {
 public:
     explicit object_names(execution& x);
@@ -67,29 +71,30 @@ private:
     std::vector<std::string> names_;
 };
 
-// A column for each thread, a step below the other.
+// Returns the interleaving as text: a column for each thread, and a line for each step.
 std::string interleaving(execution& x, const step_order& steps, const object_names& names);
 
-// The missing edge: sentences that follow from the graph of the execution.
+// Returns sentences that name the missing synchronisation, as far as the graph shows it.
 std::string cause(execution& x, const step_order& steps, const object_names& names);
 
-// The graph, for the program dot.
+// Returns the graph as a text for the program dot.
 std::string drawing(execution& x, const step_order& steps, const object_names& names);
 
-// Breaks lines that are longer than that, at blanks; what follows is indented.
+// Breaks lines that are longer than `width` at blanks, and indents the new lines.
 std::string wrapped(const std::string& text, std::size_t width, std::size_t indent);
 
-// All that the graph says.
+// Returns the whole report of an execution.
 std::string report_of(execution& x);
 
-// The execution that a sequentially consistent machine has, too, fails by what its steps do: no order of
-// an atomic would exclude it.
+// Returns true if stronger memory orders could exclude the execution. If the execution is
+// sequentially consistent, no order of an atomic would exclude it.
 bool orders_matter(execution& x);
 
-// Explores with those orders changed.
+// The type of a function that explores with changed orders.
 using exploring = std::function<failure(const weakening*)>;
 
-// Which stronger orders leave no failure, as a sentence; empty if that was not decided.
+// Returns a sentence that names the stronger orders which leave no failure; empty if that was not
+// decided.
 std::string stronger_orders(execution& x, const std::vector<weakening>& seen,
                             const exploring& explore);
 

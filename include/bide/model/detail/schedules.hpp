@@ -2,7 +2,8 @@
 #ifndef BIDE_MODEL_DETAIL_SCHEDULES_HPP
 #define BIDE_MODEL_DETAIL_SCHEDULES_HPP
 
-// Searches that order all steps: every schedule, those with few preemptions, random ones, and one.
+// The searches that decide the order of all steps: all schedules, schedules with few preemptions,
+// random schedules, and a given one.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -14,9 +15,9 @@
 
 namespace bide::inline BIDE_ABI::model::detail {
 
-// Depth first over all decisions: which thread, which outcome. With a bound on preemptions
-// (Musuvathi and Qadeer, "Iterative Context Bounding", PLDI 2007), a thread that can go on does,
-// but for that many times.
+// A depth-first search over all decisions. A decision chooses the thread of the next step, or the
+// outcome of a step. With a bound on preemptions (Musuvathi and Qadeer, "Iterative Context
+// Bounding", PLDI 2007), a thread that can continue is switched at most `bound_` times.
 class depth_first final : public search {
 public:
     static constexpr int no_bound = -1;
@@ -39,10 +40,11 @@ private:
     std::vector<int> ready_;
 };
 
-// Random priorities; at depth - 1 random steps the thread that would run gets one below all those, a
-// different one at each (Burckhardt, Kothari, Musuvathi, Nagarakatte, "A Randomized Scheduler with
-// Probabilistic Guarantees of Finding Bugs", ASPLOS 2010, whose guarantee is for schedules: which store
-// is read is chosen at random besides, the newest most of the time).
+// Threads have random priorities. At depth - 1 random steps, the thread that would run gets a new
+// priority below all others (Burckhardt, Kothari, Musuvathi, Nagarakatte, "A Randomized Scheduler
+// with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010). The guarantee of the paper holds
+// for schedules. Here the store that a load reads is also chosen at random, most of the time the
+// newest one.
 class pct final : public search {
 public:
     pct(int depth, std::uint64_t runs, std::uint64_t seed)

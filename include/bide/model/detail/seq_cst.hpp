@@ -2,13 +2,13 @@
 #ifndef BIDE_MODEL_DETAIL_SEQ_CST_HPP
 #define BIDE_MODEL_DETAIL_SEQ_CST_HPP
 
-// The single total order S of the seq_cst operations, as what is known of it: an order may still be
-// found as long as the edges that C++20 asks for ([atomics.order] p4) make no cycle. S need not
-// agree with the order in which the checker happens to run things, nor with happens-before (P0668).
+// The single total order S of the seq_cst operations. Only the edges that C++20 requires
+// ([atomics.order] p4) are stored. An order S exists as long as these edges have no cycle. S need
+// not agree with the order in which the checker runs the steps, nor with happens-before (P0668).
 //
-// Operations of one thread are in S as they are in the thread. So what comes before one of them is a number
-// of operations of each thread, and what comes after it begins with one of each: clocks, as for
-// happens-before.
+// Operations of one thread have the same order in S as in the thread. So the operations before a
+// given one are, for each thread, its first k operations. The operations after it are, for each
+// thread, those from some operation on. So both are stored as clocks, as for happens-before.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/graph.hpp>
@@ -29,7 +29,7 @@ public:
         bool leads = false; // something that was added before it comes after it
         clock until;        // how many of each thread come before it; of its own thread, itself too
 
-        // In its thread, from 1.
+        // Returns the number of the node within its thread, counted from 1.
         step_count number() const noexcept { return until.seen[id.thread]; }
     };
 
@@ -57,8 +57,8 @@ public:
         bool any_ = false;
     };
 
-    // What an operation adds to S: all up to `before` come before `node`; that and all up to `fences` come
-    // before all from `after` on.
+    // The edges that an operation adds to S. All nodes up to `before` come before `node`. `node`,
+    // and all nodes up to `fences`, come before all nodes from `after` on.
     struct edges {
         int node = -1; // the operation's; -1: it has none, and `before` does not matter
         clock before;
@@ -77,7 +77,7 @@ public:
     bool has_fences() const noexcept { return has_fences_; }
     const std::vector<node>& nodes() const noexcept { return nodes_; }
     const clock& until(int n) const noexcept { return nodes_[index(n)].until; }
-    // Of each thread, in its order.
+    // Returns the nodes of a thread, in the order of the thread.
     const std::vector<int>& of_thread(int t) const noexcept { return of_thread_[index(t)]; }
 
     int add(event_id id, bool fence) {
@@ -93,7 +93,7 @@ public:
         has_fences_ = has_fences_ || fence;
         return mine.back();
     }
-    // A read-modify-write is one operation, whose place in its thread is its second half's.
+    // A read-modify-write is one operation. Its place in its thread is that of its second half.
     void move(int n, event_id to) { nodes_[index(n)].id = to; }
     // Takes back the last add().
     void drop_last() {
@@ -101,8 +101,9 @@ public:
         nodes_.pop_back();
     }
 
-    // Each new edge leads to `node` or to one of `after`. So a circle of them leads from `node` to one of
-    // `before`, or from one of `after` to where an edge begins.
+    // Returns true if the new edges make no cycle. Each new edge leads to `node` or to a node of
+    // `after`. So a cycle would need an old path from `node` to a node of `before`, or from a node
+    // of `after` to the beginning of a new edge.
     bool allows(const edges& e) const {
         clock begins = e.fences;
         if (e.node >= 0) {

@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_IMPL_BODY_HPP
 #define BIDE_MODEL_IMPL_BODY_HPP
 
-// What a body calls: threads, requirements, choices.
+// The functions that a body calls: threads, requirements, choices.
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>

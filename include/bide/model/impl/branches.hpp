@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_IMPL_BRANCHES_HPP
 #define BIDE_MODEL_IMPL_BRANCHES_HPP
 
-// Branches that are still to be taken, as bytes: for another process, or a later one on this machine.
+// The unexplored branches as bytes, for another process or for a later one on this machine.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/exhaustive.hpp>
@@ -25,7 +25,7 @@ template <class T> void append(std::string& out, const T& value) {
     out.append(bytes, sizeof value);
 }
 
-// Takes a T from the front; false: there is none.
+// Takes a T from the front of `from`. If there is none, returns false.
 template <class T> bool extract(std::string_view& from, T& to) {
     if (from.size() < sizeof to) {
         return false;

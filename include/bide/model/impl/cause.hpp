@@ -2,12 +2,13 @@
 #ifndef BIDE_MODEL_IMPL_CAUSE_HPP
 #define BIDE_MODEL_IMPL_CAUSE_HPP
 
-// Why an execution could happen: what its graph says, and no more.
+// Explains how an execution could happen, only from its graph.
 //
-// Two accesses are not ordered, or a read reads an old value, because the writer's step does not happen
-// before the reader's. If the reader has read something that the writer wrote later, directly or through
-// other threads, then one of these reads did not synchronise: its write is no release, or the read is no
-// acquire. The first such read on the shortest way is named.
+// Two accesses are not ordered, or a read reads an old value, because the step of the writer does
+// not happen before the step of the reader. The reader may have read a value that the writer wrote
+// later, directly or through other threads. Then one of the reads on that path did not synchronise:
+// its write is not a release, or the read is not an acquire. The first such read on the shortest
+// path is named.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/report.hpp>
@@ -28,7 +29,7 @@ public:
     std::string print();
 
 private:
-    // A reads-from edge on the way from one step to another.
+    // A reads-from edge of the path from one step to another.
     struct edge {
         int write = -1;
         int read = -1;
@@ -79,7 +80,8 @@ inline std::string causes::called(int number) const {
     return what + (e.where.file == nullptr ? ")" : ", " + text(e.where) + ")");
 }
 
-// The step before it in its thread, or the one that started the thread; -1: none.
+// Returns the previous step of the thread. For the first step, returns the step that started the
+// thread; -1 if there is none.
 inline int causes::predecessor(const event& e) const {
     if (e.id.index > 1) {
         return memory_.index_of(before(e.id));
@@ -92,8 +94,8 @@ inline int causes::predecessor(const event& e) const {
     return -1;
 }
 
-// The way with the fewest reads from `from`, or a later step of its thread, to the step `to`. Empty: there
-// is none, or none with a read.
+// Returns the path with the fewest reads from `from`, or from a later step of its thread, to the
+// step `to`. If there is no path with a read, returns an empty one.
 inline std::vector<causes::edge> causes::way(event_id from, int to) const {
     constexpr int far = std::numeric_limits<int>::max();
     constexpr int wake = 1'000; // orders nothing: the last resort
@@ -157,7 +159,7 @@ inline bool causes::fenced(const edge& e) const {
     });
 }
 
-// `carried`: the write passes on what is to be known, so that the read is at fault.
+// `carried` is true if the write passes the needed knowledge on, so that the read is at fault.
 inline std::string causes::unsynchronised(const edge& e, bool carried) const {
     const event& read = memory_.events[index(e.read)];
     const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
@@ -172,7 +174,7 @@ inline std::string causes::unsynchronised(const edge& e, bool carried) const {
                       : "the write is no release and the read is no acquire.");
 }
 
-// Why `from` does not happen before `to`, which is a step, or the next one of its thread.
+// Explains why `from` does not happen before `to`. `to` is a step, or the next step of its thread.
 inline std::string causes::missing(event_id from, event_id to) const {
     if (to.is_initial() || from.is_initial()) {
         return {};
@@ -234,7 +236,8 @@ inline int causes::event_at(event_id id) const {
     return -1;
 }
 
-// Each of two threads writes, then reads what the other wrote, and misses it.
+// Each of two threads writes, then reads the object that the other one wrote, and misses that
+// write.
 inline std::string causes::store_buffer(int read, int newer) const {
     const event& r = memory_.events[index(read)];
     const event& w = memory_.events[index(newer)];

@@ -73,7 +73,7 @@ const char* text(options::method m) {
     return "?";
 }
 
-// BIDE_MODEL_JOBS comes before the options.
+// BIDE_MODEL_JOBS has precedence over the options.
 [[maybe_unused]] unsigned wanted_jobs(const options& o) {
     const char* const text = std::getenv("BIDE_MODEL_JOBS");
     const unsigned jobs =
@@ -101,12 +101,13 @@ struct exploration {
     thread_names* names = nullptr;            // those of another part of the same exploration
     std::function<void(execution&)> failed{}; // is called with the execution that failed
 
-    // `goes_on` is asked after each execution; false: the rest is left.
+    // Calls `goes_on` after each execution. If it returns false, the exploration ends.
     verdict with(search& s, const std::function<bool(const verdict&)>& goes_on = {}) const {
         if (execution* const outer = execution::current(); outer != nullptr) {
             outer->fail_now(failure::terminated, "a body explores another one");
         }
-        // There is one heap for bodies. An exploration may follow from what another one has found.
+        // Bodies share one heap. An exploration may run inside of another one, to explain its
+        // failure.
         static std::recursive_mutex one_at_a_time;
         const std::lock_guard lock(one_at_a_time);
         verdict v;
@@ -159,7 +160,7 @@ struct exploration {
         return v;
     }
 
-    // The execution of a path.
+    // Runs the execution of a path.
     verdict with(one_path& s) const {
         exploration e = *this;
         e.names = &s.names;
@@ -179,7 +180,7 @@ struct exploration {
         return with(*search_for(how));
     }
 
-    // Under that name in the folder of BIDE_MODEL_STATE, if there is one.
+    // Uses the file with that name in the folder of BIDE_MODEL_STATE, if there is such a folder.
     verdict named(std::string_view name) const {
         saved_state state(name, how, run);
         const bool is_saved = state.is_wanted() && seen == nullptr && !how.count_duplicates &&
@@ -187,7 +188,8 @@ struct exploration {
         return is_saved ? with(state) : (*this)();
     }
 
-    // Goes on with what another run of the program has left, and leaves the rest to the next if it stops.
+    // Continues an exploration that another run of the program has left. If it stops early, saves
+    // the rest for the next run.
     verdict with(saved_state& state) const {
         verdict before;
         exhaustive s(false);
@@ -212,7 +214,7 @@ struct exploration {
     }
 
 #if BIDE_MODEL_FORKS
-    // By several processes, if it is long.
+    // Explores by several processes, if the exploration is long.
     verdict by(unsigned jobs) const {
         constexpr std::uint64_t brief = 1'000; // executions that are not worth a fork
         const auto begin = std::chrono::steady_clock::now();

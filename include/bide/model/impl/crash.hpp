@@ -2,8 +2,9 @@
 #ifndef BIDE_MODEL_IMPL_CRASH_HPP
 #define BIDE_MODEL_IMPL_CRASH_HPP
 
-// A body that crashes, in an assert() for instance, ends its execution and not the program: the failure is
-// reported as any other. The handler lets the thread go on in crashed(), at the upper end of its stack.
+// If a body crashes, for instance in an assert(), only its execution ends, and not the program. The
+// failure is reported as any other. The signal handler lets the thread continue in crashed(), at
+// the upper end of its stack.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -39,7 +40,7 @@ namespace {
 
 #if BIDE_MODEL_CATCHES_CRASHES
 
-// While one lives, crashes of bodies are failures.
+// While an object of this class exists, crashes of bodies are failures.
 class crash_guard {
     static constexpr std::array<int, 5> signals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     using actions = std::array<struct sigaction, signals.size()>;
@@ -70,7 +71,8 @@ private:
     static void handle(int signal, siginfo_t* info, void* context) {
         execution* const x = execution::current();
         if (x == nullptr || !heap::in_body()) {
-            // No body's: what was there before takes it, when the instruction is tried again.
+            // The crash is not in a body. Restores the previous handlers, which handle it when the
+            // instruction is repeated.
             for (crash_guard* guard = innermost; guard != nullptr; guard = guard->outer_) {
                 guard->restore();
             }

@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_IMPL_DRAWING_HPP
 #define BIDE_MODEL_IMPL_DRAWING_HPP
 
-// The graph of an execution in the language of dot.
+// Draws the graph of an execution in the language of dot.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/report.hpp>

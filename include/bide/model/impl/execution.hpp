@@ -20,7 +20,7 @@ namespace {
 
 thread_local execution* running = nullptr; // whose body's code runs now
 
-// Of the exception that is being handled, if it has a text.
+// Returns the text of the exception that is being handled, if it has one.
 std::string exception_text() {
     std::string out;
 #if BIDE_EXCEPTIONS
@@ -186,7 +186,7 @@ bits execution::step(const request& r) {
     return t.result;
 }
 
-// The same thread goes on most of the time: without a change of stacks.
+// Most of the time, the same thread continues. Then no switch of stacks is needed.
 bool execution::steps_here(model_thread& t) {
     if (starting_ > 0) {
         return false; // the thread that started it has yet to say what it wants next
@@ -303,7 +303,8 @@ order execution::weakened(order o, int slot, site where) {
 
 // ---- Which threads can go on
 
-// Something newer than a paused thread has seen is there. In a schedule it goes on then.
+// Returns true if there is a newer value than the paused thread has seen. In a schedule, the thread
+// then continues.
 bool execution::may_look_again(const model_thread& t) const {
     return std::any_of(t.looked.begin(), t.looked.end(), [&](const auto& l) {
         const auto newer = memory_.behind(l.first, l.second);
@@ -312,7 +313,7 @@ bool execution::may_look_again(const model_thread& t) const {
     });
 }
 
-// The message in its queue that says that it was taken out; -1: none yet.
+// Returns the message in the queue by which the thread was taken out; -1 if there is none yet.
 int execution::woken_by(const model_thread& t) const {
     const auto& all = memory_.at(t.wants.object).messages;
     const auto mine = std::find(all.begin(), all.end(), t.wants.from);

@@ -57,8 +57,9 @@ int exhaustive::thread(execution& x) {
     return first;
 }
 
-// Thread `t` pauses, and what it read last was old when it read it. A write to come cannot revisit that read,
-// nor another one without dropping that, as it is not maximal. So the thread never goes on.
+// Returns true if thread `t` pauses, and its last read read an old value at that time. That read is
+// not maximally added. So no later write can revisit it, nor revisit an earlier read, because that
+// would drop it. So the thread would never continue.
 bool exhaustive::waits_in_vain(execution& x, int t) const {
     const auto& looked = x.thread(t).looked;
     if (!x.thread(t).started || looked.empty()) {
@@ -79,7 +80,8 @@ bool exhaustive::waits_in_vain(execution& x, int t) const {
     });
 }
 
-// In a part of the script that was executed before, with more around it: what was possible then still is.
+// In a part of the script that was executed before with more events around it, the recorded outcome
+// is still possible.
 bool exhaustive::knows(execution& x, int t, outcome& to) {
     if (at_ >= now_.known || now_.steps[at_].any) {
         return false;
@@ -138,8 +140,8 @@ int exhaustive::choose(execution& x, int t, const std::vector<outcome>& all) {
     return static_cast<int>(pick);
 }
 
-// The branch that goes on from here with `last`, and with the rest of the script where there is
-// one.
+// Stores a branch: the steps so far, then `last`, and then the rest of the script if `with_rest` is
+// true.
 void exhaustive::push(const step& last, bool with_rest) {
     script s;
     s.steps.reserve(with_rest ? now_.steps.size() : taken_.size() + 1);
@@ -171,9 +173,11 @@ void exhaustive::done(execution& x, int number) {
     ++at_;
 }
 
-// An exclusive write behind a store that has another one behind it. It may still revisit that one's
-// read: then it is first. Between its halves a thread may have read something else (the word that it
-// would sleep on): then the others go on, for a store that is still to be added may be read there.
+// Called for the write half of a read-modify-write if another exclusive write already stands behind
+// the same store. This write may still revisit the read of the other one, and then comes first.
+// Between the two halves, the thread may have read another object (the word that it would sleep
+// on). In this case the other threads continue, because that read may read a store that is added
+// later.
 bool exhaustive::stuck(execution& x, int t) {
     if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
         return false;
@@ -183,7 +187,8 @@ bool exhaustive::stuck(execution& x, int t) {
     return !x.mem().of({static_cast<std::uint8_t>(t), knows.steps}).exclusive;
 }
 
-// Thread `t` is about to add a write: which reads may read from it?
+// Thread `t` is about to add a write. Finds the reads that may read from it, and stores a branch
+// for each.
 void exhaustive::revisit(execution& x, int t) {
     memory& m = x.mem();
     const model_thread& writer = x.thread(t);
@@ -222,7 +227,8 @@ void exhaustive::revisit(execution& x, int t) {
     }
 }
 
-// Is `e` as it would be added first to a graph of what was there before it and of `kept`?
+// Returns true if `e` is maximally added: as the search would add it first to the events before it
+// and those of `kept`.
 bool exhaustive::is_maximal(const memory& m, const event& e, const clock& kept) const {
     if (e.what == event::kind::choice) {
         return e.pick == 0;
@@ -249,7 +255,7 @@ bool exhaustive::is_maximal(const memory& m, const event& e, const clock& kept) 
                         [&](int later) { return previous(m.events[index(m.msg(later).event)]); });
 }
 
-// What is not dropped, in its order, then the write, then the read of it.
+// Stores a branch with the kept events in their order, then the write, then the read of the write.
 void exhaustive::push_revisit(const memory& m, const event& read, const step& write) {
     script branch;
     auto& s = branch.steps;
@@ -261,7 +267,7 @@ void exhaustive::push_revisit(const memory& m, const event& read, const step& wr
         const event& e = m.events[i];
         step kept = taken_[i];
         if (e.what == event::kind::write) {
-            // The closest store before it that is kept and added by then.
+            // The nearest earlier store that is kept and was added before.
             const auto& all = m.at(e.object).messages;
             auto at = std::find(all.begin(), all.end(), e.message);
             while (at != all.begin()) {

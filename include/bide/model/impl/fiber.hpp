@@ -23,9 +23,10 @@
 #define BIDE_MODEL_MAPS 0
 #endif
 
-// bide_model_switch(save, load): pushes what the calling convention lets a callee keep, leaves the stack
-// pointer in *save, takes up the one in `load`, pops and returns there. A fresh stack is laid out
-// as if it had been left at bide_model_start, whose argument lies in a register that is kept.
+// bide_model_switch(save, load): pushes the callee-saved registers, stores the stack pointer in
+// *save, sets the stack pointer to `load`, pops the registers and returns. A new stack is laid out
+// as if it had been left at bide_model_start. The argument of bide_model_start is in a callee-saved
+// register.
 #if defined(__x86_64__)
 asm(R"(
 .text
@@ -179,7 +180,7 @@ void fiber::switch_to(fiber& other) noexcept {
 
 #if BIDE_MODEL_MAPS
 
-// What lies below a stack: as much as a function's frame may have.
+// The size of the guard area below a stack. The frame of one function may have this size.
 constexpr std::size_t guard_size = 1024 * 1024;
 
 std::byte* fiber::map() {

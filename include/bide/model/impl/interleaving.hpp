@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_IMPL_INTERLEAVING_HPP
 #define BIDE_MODEL_IMPL_INTERLEAVING_HPP
 
-// The steps of an execution as columns, one for each thread.
+// Shows the steps of an execution in columns, one for each thread.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/line.hpp>
@@ -121,7 +121,7 @@ inline void columns::note_old(cell& c, int number_of_event) const {
                  : "goes before " + number(newer) + " in the modification order";
 }
 
-// The step of the machine that begins at that place.
+// Shows the step of the machine that begins at place `at`.
 inline void columns::step(std::size_t& at) {
     const auto& all = order_.events();
     std::vector<int> parts{all[at]};
@@ -166,7 +166,7 @@ inline void columns::step(std::size_t& at) {
     }
 }
 
-// Where accesses that are no steps lie, and where it failed.
+// Marks the accesses that are not steps, and the place of the failure.
 inline void columns::mark_failure() {
     constexpr std::array<const char*, 5> verbs = {"reads", "writes", "makes", "destroys", "uses"};
     const clash& c = memory_.found();
@@ -253,7 +253,7 @@ inline void columns::wrap(std::vector<std::string>& out, std::string_view line,
     }
 }
 
-// The text from the left, cut if need be; the place at the right end.
+// Aligns the text to the left, cut if necessary, and the source position to the right.
 inline std::string columns::beside(std::string text, const std::string& place) const {
     const std::size_t taken = place.empty() ? 0 : place.size() + 1;
     const std::size_t room = width_ - std::min(width_, taken);

@@ -2,11 +2,12 @@
 #ifndef BIDE_MODEL_IMPL_JOBS_HPP
 #define BIDE_MODEL_IMPL_JOBS_HPP
 
-// An exploration by several processes. Branches are independent of each other, so any process takes any of
-// them: the first one explores until there are enough, starts the others by fork(), and passes branches from
-// those that have some to those that have none. A message is a letter, a length, and bytes:
+// An exploration by several processes. Branches are independent of each other, so any process can
+// explore any branch. The first process explores until there are enough branches, and starts the
+// other processes by fork(). Then it passes branches from processes that have some to processes
+// that have none. A message is a letter, a length, and bytes:
 //
-//   from a process   n  it has no branches left     g  it gives branches
+//   from a process   n  it has no branch left       g  it gives branches
 //                    r  it has found a failure
 //   to a process     w  branches
 
@@ -46,7 +47,7 @@ namespace {
 
 #if BIDE_MODEL_FORKS
 
-// What all the processes see.
+// The counts that all processes share.
 struct shared_counts {
     std::atomic<int> hungry{0}; // processes without branches
     std::atomic<std::uint64_t> executions{0};
@@ -151,10 +152,11 @@ verdict verdict_of(std::string_view bytes) {
     return v;
 }
 
-// Explores as exploration::with() does, until the function says false.
+// The type of a function that explores as exploration::with() does, until its argument returns
+// false.
 using explores = std::function<verdict(exhaustive&, const std::function<bool(const verdict&)>&)>;
 
-// One of the processes. Never returns.
+// Runs as one of the processes. Never returns.
 [[noreturn]] void work(int parent, shared_counts& all, const explores& explore) {
     constexpr std::uint64_t between = 256; // executions from one look at the others to the next
     for (;;) {
@@ -193,7 +195,7 @@ using explores = std::function<verdict(exhaustive&, const std::function<bool(con
     }
 }
 
-// The processes, as the first one sees them.
+// The other processes, as the first process uses them.
 class work_force {
     struct process {
         pid_t id = -1;
@@ -217,7 +219,7 @@ public:
         }
     }
 
-    // Returns false if it cannot be started.
+    // Starts the process. Returns false if it cannot be started.
     bool start(shared_counts& counts, const explores& explore) {
         int ends[2];
         if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {
@@ -243,8 +245,8 @@ public:
 
     bool empty() const noexcept { return all_.empty(); }
 
-    // Passes branches on until all are explored, or there is a failure. `look` is called now and then and
-    // returns false to end it.
+    // Passes branches on until all branches are explored or there is a failure. `look` is called
+    // from time to time. If it returns false, the exploration ends.
     verdict run(exhaustive& first, const std::function<bool()>& look) {
         const std::size_t share = first.branches() / all_.size() + 1;
         while (first.branches() != 0) {
@@ -293,7 +295,8 @@ private:
         return v;
     }
 
-    // Gives those that wait what there is. Returns false if all wait, and there is nothing.
+    // Gives the available branches to processes that wait. Returns false if all processes wait and
+    // there is no branch.
     bool pass_on() {
         bool all_wait = true;
         for (process& p : all_) {

@@ -66,13 +66,13 @@ int memory::make_plain(const view& v) {
     return made;
 }
 
-// What a thread does between two steps counts with the later one: a thread that has seen the earlier one only
-// has not seen it.
+// An access of a thread between two of its steps belongs to the later step. So another thread that
+// has seen only the earlier step has not seen that access.
 namespace {
 
 bool known(event_id e, const view& v) { return e.thread == v.thread || v.hb.covers(e); }
 
-// The first thread whose last access v does not know of.
+// Returns the first thread whose last access `v` does not know.
 int unknown(const std::array<step_count, max_threads>& accesses, const view& v) {
     for (int t = 0; t < max_threads; ++t) {
         if (t != v.thread && accesses[index(t)] > v.hb.seen[index(t)]) {
@@ -84,8 +84,9 @@ int unknown(const std::array<step_count, max_threads>& accesses, const view& v) 
 
 std::string by(int thread) { return "T" + std::to_string(thread); }
 
-// The checker's own: the templates of std::string may be those of a body that is watched, whose accesses
-// would be looked at here.
+// heap::leave: this code belongs to the checker. The linker may share the instances of std::string
+// with a body that is compiled with -fsanitize=thread, and the accesses here must not count as
+// accesses of the body.
 std::string race(const char* first, int a, const char* second, int b) {
     const heap::leave guard;
     return std::string("data race: ") + first + by(a) + second + by(b);

@@ -21,7 +21,7 @@ bits mask(unsigned width) {
     return width >= sizeof(bits) ? ~bits{0} : (bits{1} << (8 * width)) - 1;
 }
 
-// Of two floats, or of two doubles.
+// Returns the sum of two floats or two doubles.
 bits sum_of_reals(bits a, bits b, unsigned width) {
     if (width == sizeof(float)) {
         const auto real = [](bits of) {
@@ -210,13 +210,14 @@ void plain_write(int object) noexcept {
 
 // ---- Futex
 //
-// The kernel's queue for an address is an object of its own that waits and wakes modify in one
-// order. A wait looks at the word with the queue held: it may see an old value, but not one that is
-// older than what a waker before it in that order knew. Neither side synchronises with the other.
+// The kernel's queue for an address is modelled as an object. Waits and wakes modify it in one
+// order. A wait reads the word while it holds the queue. It may read an old value, but not a value
+// that is older than one known to a waker before it in that order. Waits and wakes do not
+// synchronise with each other.
 
 namespace {
 
-// The first half of what modifies the queue of an address.
+// The first half of an operation that modifies the queue of an address.
 request to_enter(execution& x, const void* address, site s, const char* text) {
     request r = request_of(request::kind::read, s);
     r.object = x.queue_of(address);
@@ -250,7 +251,8 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     const bool sleeps = ((x.step(look) ^ expected) & mask(width)) == 0;
     t.message = entered;
     if (!sleeps) {
-        // The queue is as it was, but this, too, has its place in the order of its holders.
+        // The queue is unchanged, but this operation, too, has its place in the order of the
+        // holders of the queue.
         write_half(x, queue, line, order::relaxed, true, s, "futex_wait: goes on");
         return true;
     }
@@ -296,7 +298,7 @@ void futex_wake(const void* address, int count, site s) noexcept {
     const int queue = enter.object;
     bits line = x.step(enter);
     for (; count > 0 && line != 0; --count) {
-        // Which of them is the system's business.
+        // The system may wake any of the sleepers.
         const int asleep = sleepers(line);
         const int which = asleep > count ? x.choose(asleep, s, "futex_wake: which?") : 0;
         line = without(line, static_cast<int>((line >> (4 * which)) & 15) - 1);

@@ -2,14 +2,15 @@
 #ifndef BIDE_MODEL_IMPL_PATH_HPP
 #define BIDE_MODEL_IMPL_PATH_HPP
 
-// The way to an execution as a text. "g" or "s" (a search of graphs or of schedules); where threads start
-// threads, of T1, T2 and so on which thread started them, and as its which one ("0.0,0.1,2.0;": T3 is the
-// first of T2); then its steps:
+// The path to an execution, as text. It begins with "g" or "s" (a search of graphs or of
+// schedules). If threads other than thread 0 start threads, then for T1, T2 and so on the starting
+// thread follows, and the number of the start in that thread ("0.0,0.1,2.0;": T3 is the first
+// thread that T2 started). Then the steps follow:
 //
-//   2      thread 2 makes a step, whose outcome is the first of those that are possible
-//   2*3    three of them
-//   2:1    the outcome with the number 1
-//   2<0.4  it reads, or writes behind, what the fourth step of thread 0 wrote; 2<i: the initial value
+//   2      thread 2 makes a step with the first of the possible outcomes
+//   2*3    three such steps
+//   2:1    a step with the outcome number 1
+//   2<0.4  a read of the store of the fourth step of thread 0, or a write behind it; 2<i: the initial value
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -27,7 +28,7 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 namespace {
 
-// The steps of a graph, of which the first outcome of each goes without saying.
+// The steps of a path of a search of graphs. The first outcome of a step is not written.
 std::vector<std::string> steps_of(const memory& m) {
     std::vector<std::string> out;
     for (std::size_t i = 0; i < m.events.size(); ++i) {
@@ -61,7 +62,7 @@ int thread_names::number(int parent, int n) noexcept {
         (static_cast<std::uint32_t>(parent) << 16 | static_cast<std::uint32_t>(n)) + 1;
     for (int t = 1; t < max_threads; ++t) {
         std::uint32_t is = 0;
-        // Order: relaxed; the number is all that the processes tell each other by it.
+        // Order: relaxed; the processes pass only this number to each other.
         if (all_[index(t)].compare_exchange_strong(is, name, std::memory_order_relaxed) ||
             is == name) {
             return t;

@@ -2,8 +2,8 @@
 #ifndef BIDE_MODEL_IMPL_PROGRESS_HPP
 #define BIDE_MODEL_IMPL_PROGRESS_HPP
 
-// What a long exploration says of itself on stderr. BIDE_MODEL_PROGRESS is the number of seconds from one
-// line to the next; without it nothing is said.
+// Reports the progress of a long exploration on stderr. BIDE_MODEL_PROGRESS is the number of
+// seconds between two lines. If it is not set, nothing is written.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -22,14 +22,14 @@ class progress {
     using seconds = std::chrono::duration<double>;
 
 public:
-    // After an execution.
+    // Called after each execution.
     void count(const search& s) {
         if (every_ > 0 && ++executions_ % 256 == 0) {
             say(executions_, s);
         }
     }
 
-    // So many executions there were so far.
+    // Writes a line. `executions` is the number of executions so far.
     void say(std::uint64_t executions, const search& s) {
         if (every_ <= 0) {
             return;

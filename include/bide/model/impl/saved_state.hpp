@@ -2,8 +2,9 @@
 #ifndef BIDE_MODEL_IMPL_SAVED_STATE_HPP
 #define BIDE_MODEL_IMPL_SAVED_STATE_HPP
 
-// An exploration that another run of the program goes on with: BIDE_MODEL_STATE names a folder, which has a
-// file for each exploration that was not finished. A file of another build of the program is ignored.
+// Saves an unfinished exploration, so that another run of the program can continue it.
+// BIDE_MODEL_STATE names a folder, which has a file for each unfinished exploration. A file of
+// another build of the program is ignored.
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
@@ -60,7 +61,7 @@ public:
 
     bool is_wanted() const noexcept { return !path_.empty(); }
 
-    // Sets the counts, the names and the branches, if there is such a file. One that was cut is none.
+    // Sets the counts, the names and the branches from the file, if there is a complete one.
     void load(exhaustive& to, verdict& counts, thread_names& names) const {
         std::ifstream in(path_, std::ios::binary);
         const std::string all{std::istreambuf_iterator<char>(in), {}};
@@ -87,7 +88,7 @@ public:
         }
     }
 
-    // Counts an execution; saves now and then.
+    // Counts an execution, and saves the state from time to time.
     void look(const exhaustive& s, const verdict& counts, const thread_names& names) {
         constexpr std::uint64_t between = 1'024;
         constexpr std::chrono::seconds every{30};
@@ -125,7 +126,8 @@ public:
     }
 
 private:
-    // The same for the same program and body only: bodies repeat themselves in that one.
+    // The head of a file. It is the same only for the same program and the same body, because saved
+    // branches are valid only for these.
     std::string head() const {
         std::error_code error;
         const std::filesystem::path self = "/proc/self/exe";

@@ -12,7 +12,7 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 namespace {
 
-// A thread in the middle of something that is one step of the machine; -1: none.
+// Returns a thread that has begun, but not ended, one step of the machine; -1 if there is none.
 int inside(execution& x) {
     for (int t = 0; t < x.threads(); ++t) {
         if (x.enabled(t) && x.thread(t).wants.inside) {

@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_IMPL_SEQ_CST_HPP
 #define BIDE_MODEL_IMPL_SEQ_CST_HPP
 
-// What the order S says: which reads and places of stores it leaves.
+// The order S: which reads, and which places of stores, it allows.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/memory.hpp>
@@ -25,8 +25,8 @@ void memory::fences_before(const clock& hb, clock& out) const {
     }
 }
 
-// What an operation that is coherence-ordered before something puts before that in S: itself, and
-// the fences that happen before it.
+// If the operation `e` is coherence-ordered before another one, these nodes come before the other
+// one in S: `e` itself, and the fences that happen before `e`. Adds them to `out`.
 void memory::before(const event& e, clock& out) const {
     if (e.node >= 0) {
         out.join(seq_cst_.until(e.node));
@@ -34,7 +34,8 @@ void memory::before(const event& e, clock& out) const {
     fences_before(e.hb, out);
 }
 
-// The other end: itself, and the fences that it happens before.
+// The other end: if an operation is coherence-ordered before `e`, it comes before `e` and before
+// the fences that `e` happens before.
 void memory::after(const event& e, seq_cst_order::firsts& out) const {
     if (e.node >= 0) {
         out.add(seq_cst_.nodes()[index(e.node)]);
@@ -49,9 +50,9 @@ void memory::after(const event& e, seq_cst_order::firsts& out) const {
     }
 }
 
-// `hb` is the thread's clock before the operation's own synchronisation: what happens before
-// something that is sequenced before it. The first step of the way must be program order, too,
-// hence the strict comparison.
+// `hb` is the clock of the thread before the synchronisation of the operation itself. It contains
+// the steps that happen before a step which is sequenced before the operation. The path must also
+// begin with program order, so the comparison is strict.
 void memory::strongly_before(int thread, const clock& hb, edges& out) const {
     for (int t = 0; t < max_threads; ++t) {
         if (t == thread) {
@@ -67,9 +68,10 @@ void memory::strongly_before(int thread, const clock& hb, edges& out) const {
     }
 }
 
-// A read of the message at `position`: the stores up to there and the reads of older ones are
-// coherence-ordered before it, it is before the stores after it and the reads of those. A write
-// behind that message: the same, and the reads of the message are before it.
+// The edges of an access. A read of the message at `position` is coherence-ordered after the stores
+// up to this position and after the reads of older stores. It is coherence-ordered before the later
+// stores and before the reads of these. A write behind that message has the same edges, and is also
+// ordered after the reads of the message.
 void memory::access_edges(access kind, int o, std::size_t position, const clock& hb,
                           edges& out) const {
     const auto& mo = at(o).messages;
@@ -96,7 +98,8 @@ void memory::access_edges(access kind, int o, std::size_t position, const clock&
     fences_before(hb, out.fences);
 }
 
-// A new fence: what is coherence-ordered before something that happens before the fence.
+// A new fence comes after each operation that is coherence-ordered before an operation which
+// happens before the fence.
 void memory::fence_edges(const clock& hb, edges& out) const {
     for (std::size_t o = 0; o < object_count_; ++o) {
         const auto& mo = objects_[o].messages;

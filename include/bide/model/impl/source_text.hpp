@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_IMPL_SOURCE_TEXT_HPP
 #define BIDE_MODEL_IMPL_SOURCE_TEXT_HPP
 
-// The lines of the source, and the names that it gives to objects.
+// The lines of the source, and the names of objects in the source.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/report.hpp>
@@ -38,8 +38,9 @@ const std::string& source_text(site s) {
     return line < at->second.size() ? at->second[line] : none;
 }
 
-// The object of the only operation of that kind in a line of the source: `tail_` of `tail_.store(1)`,
-// `slots` of `slots[i].load()`. Empty if there is none, or there are two.
+// Returns the name of the object on which a line of the source operates: `tail_` for
+// `tail_.store(1)`, `slots` for `slots[i].load()`. Returns an empty text if the line has no
+// operation of the kind of `e`, or more than one.
 inline std::string object_in(std::string_view line, const event& e) {
     constexpr std::array<std::string_view, 9> operations = {
         "store(",     "load(",      "compare_exchange_", "exchange(", "fetch_add(",
@@ -107,7 +108,7 @@ object_names::object_names(execution& x) : names_(index(x.mem().objects())) {
             names_[o] += "(" + number + ")";
         }
     }
-    // A queue is called by the word that its sleepers look at.
+    // A queue has the name of the word on which its threads sleep.
     std::array<int, max_threads> entered{};
     for (const event& e : m.events) {
         if (e.what == event::kind::read && m.at(e.object).queue) {

@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_IMPL_STEP_ORDER_HPP
 #define BIDE_MODEL_IMPL_STEP_ORDER_HPP
 
-// In which order the steps of an execution are shown.
+// The order in which the steps of an execution are shown.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/report.hpp>
@@ -31,7 +31,8 @@ step_order::step_order(execution& x) : memory_(x.mem()) {
     }
 }
 
-// The halves of a read-modify-write, and what a futex call does with its queue held.
+// Joins the halves of each read-modify-write, and the events of a futex call while it holds its
+// queue.
 void step_order::join_parts() {
     const auto is_futex = [](const event& e) { return std::strncmp(e.text, "futex_", 6) == 0; };
     for (std::size_t i = 1; i < memory_.events.size(); ++i) {
@@ -51,8 +52,8 @@ void step_order::join_parts() {
     }
 }
 
-// Orders the steps so that each read comes before the next write of its object. False: there is no such
-// order, some read reads an old value in any order.
+// Orders the steps so that each read comes before the next write of its object. Returns false if
+// there is no such order: in every order, some read reads an old value.
 bool step_order::sort() {
     const std::size_t all = memory_.events.size();
     std::vector<std::vector<int>> after(all); // by the first event of a step
@@ -113,7 +114,7 @@ bool step_order::sort() {
     }
     int thread = -1;
     while (!ready.empty()) {
-        // The same thread goes on while it can.
+        // The same thread continues while it can.
         auto next = std::min_element(ready.begin(), ready.end(), [&](int a, int b) {
             const auto other = [&](int n) { return memory_.events[index(n)].id.thread != thread; };
             return std::pair(other(a), a) < std::pair(other(b), b);

@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_IMPL_STEPS_HPP
 #define BIDE_MODEL_IMPL_STEPS_HPP
 
-// One step of an execution: what may come of it, and doing it.
+// One step of an execution: finds the possible outcomes, and makes the step.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -15,15 +15,15 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 // ---- A step
 
-// It writes what is there already, as the second half of a read-modify-write.
+// Returns true if the second half of a read-modify-write writes the value that is there already.
 bool execution::repeats(const request& r) const {
     return r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value;
 }
 
-// A loop that waits comes to the same read again and again, with the same registers and the same stack, and
-// does nothing in between but read what it has read before, or write what is there already. It will do so
-// until something that it reads changes: it is as if it had called pause(). A loop that counts its rounds
-// differs in the count.
+// Detects a loop that waits. Such a loop comes to the same read again, with the same registers and
+// the same stack. In between it only reads the same values as before, or writes values that are
+// there already. It would do so until a value that it reads changes. So it is treated as if it had
+// called pause(). A loop that counts its rounds is not detected, because the count differs.
 void execution::find_loop(model_thread& t) {
     const request& r = t.wants;
     switch (r.what) {
@@ -57,7 +57,8 @@ void execution::find_loop(model_thread& t) {
     t.looks.clear();
 }
 
-// What it read last of that object says the same: no other value was written in between.
+// Returns true if the thread's last read of the object found the same: no other value was written
+// in between.
 bool execution::saw_same(const model_thread& t, int object, int message) const {
     for (const auto& [o, last] : t.looked) {
         if (o == object) {
@@ -72,7 +73,8 @@ bool execution::saw_same(const model_thread& t, int object, int message) const {
     return true;
 }
 
-// A path says that it goes on: it was found when another thread's writes to its stack came between.
+// Lets a thread continue because a path says so. The loop was detected only because writes of
+// another thread to its stack came in between.
 void execution::undo_pause(int n) {
     model_thread& t = thread(n);
     if (std::exchange(t.looks_again, false)) {
@@ -80,7 +82,7 @@ void execution::undo_pause(int n) {
     }
 }
 
-// Leaves the thread where it is.
+// Makes the step. The thread stays on its stack until it is resumed.
 void execution::perform(int n) {
     model_thread& t = thread(n);
     const bool is_access =

@@ -2,8 +2,8 @@
 #ifndef BIDE_MODEL_IMPL_STRONGER_HPP
 #define BIDE_MODEL_IMPL_STRONGER_HPP
 
-// Which orders are too weak: the body is explored again with stronger ones. That needs no theory of the
-// cause, and what it says is true: with those orders, no execution fails.
+// Finds the memory orders that are too weak: explores the body again with stronger orders. The
+// result is proven by that exploration: with those orders, no execution fails.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/report.hpp>
@@ -46,7 +46,7 @@ private:
 inline order_search::order_search(execution& x, const std::vector<weakening>& seen,
                                   const exploring& explore)
     : explore_(explore) {
-    // The library's root, by the place of this header in it.
+    // The root folder of the library is found from the path of this header.
     constexpr std::string_view here = "model/impl/stronger.hpp";
     std::string_view root = __FILE__;
     root.remove_suffix(std::min(here.size(), root.size()));
@@ -66,13 +66,13 @@ inline order_search::order_search(execution& x, const std::vector<weakening>& se
         }
         all_.push_back(c);
     }
-    // Those of the user are tried first.
+    // The orders in the user's code are tried first.
     std::sort(all_.begin(), all_.end(), [](const candidate& a, const candidate& b) {
         return std::pair(a.is_own, a.place) < std::pair(b.is_own, b.place);
     });
 }
 
-// Stronger orders short of seq_cst, weakest first.
+// Returns the stronger orders below seq_cst, the weakest first.
 inline std::vector<order> order_search::candidate::steps() const {
     std::vector<order> out;
     const order now = change.from;
@@ -124,7 +124,7 @@ inline std::string order_search::one_is_enough() const {
                      out;
 }
 
-// All are seq_cst at first; then each is put back as far as it may be.
+// First all orders are seq_cst. Then each order is weakened as far as possible.
 inline std::string order_search::several_are_needed() {
     std::vector<weakening> chain;
     for (const candidate& c : all_) {

@@ -69,8 +69,8 @@ std::string padded(std::string s, std::size_t width) {
 
 } // namespace
 
-// A line for each step: number, thread, what it did, where. A read says which step wrote what it
-// read, and whether that was the newest.
+// Writes a line for each step: its number, its thread, the operation, and the source position. For
+// a read, the line names the step that wrote the value, and says whether it was the newest one.
 std::string execution::trace() {
     const auto name = [&](int o) {
         const object& x = memory_.at(o);

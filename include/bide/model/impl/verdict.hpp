@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_IMPL_VERDICT_HPP
 #define BIDE_MODEL_IMPL_VERDICT_HPP
 
-// What is printed of an exploration, and what a failure is followed by.
+// Prints the results of an exploration, and explains a failure.
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
@@ -37,7 +37,7 @@ void print(std::string_view name, const options& o, const verdict& v) {
 
 failure_handler handler = &end_program;
 
-// Says what failed and why. BIDE_MODEL_DOT=file: draws it there.
+// Prints what failed and why. With BIDE_MODEL_DOT=file, also writes the graph to that file.
 void explain(const options& o, const verdict& v, const body& run) {
     std::printf("%s\n\n%s", v.message.c_str(), v.report.c_str());
     if (const char* const file = std::getenv("BIDE_MODEL_DOT");
@@ -50,8 +50,8 @@ void explain(const options& o, const verdict& v, const body& run) {
     }
 }
 
-// A failure of the same kind that needs no weak order, if there is one near: that is the mistake then, and
-// it is easier to follow.
+// Looks for a failure of the same kind that needs no weak order, in a limited exploration. If there
+// is one, returns it, because it is easier to follow. Otherwise returns `v`.
 verdict plainest(const verdict& v, const options& o, const body& run) {
     constexpr std::uint64_t times = 100;
     constexpr std::uint64_t at_least = 10'000;
@@ -67,7 +67,7 @@ verdict plainest(const verdict& v, const options& o, const body& run) {
     return found.what == v.what ? found : v;
 }
 
-// Prints it, and explains it if it is not what was expected.
+// Prints a verdict. If it is not the expected one, explains it.
 void report(std::string_view name, const options& o, const verdict& first, failure expected,
             const body& run) {
     print(name, o, first);
@@ -85,7 +85,7 @@ void report(std::string_view name, const options& o, const verdict& first, failu
     handler(v);
 }
 
-// BIDE_MODEL_REPLAY=name|path: nothing else is explored.
+// BIDE_MODEL_REPLAY=name|path: runs only the execution of that path.
 bool replayed(std::string_view name, const options& o, const body& run) {
     const char* const given = std::getenv("BIDE_MODEL_REPLAY");
     if (given == nullptr) {
@@ -157,7 +157,8 @@ std::string stronger_orders(const verdict& found, const options& o, const body& 
 
 namespace {
 
-// One step down; what does not apply to the operation behaves like relaxed there.
+// Returns the next weaker orders. An order that does not apply to the operation behaves like
+// relaxed.
 std::vector<order> weaker(order o) {
     switch (o) {
     case order::seq_cst: return {order::acq_rel};
@@ -169,8 +170,8 @@ std::vector<order> weaker(order o) {
     }
 }
 
-// The mutants that a model has killed, in this program or in one before: a line each in the file that
-// BIDE_MODEL_KILLED names. They are not explored again.
+// The mutants that a model has killed, in this program or in an earlier one. The file that
+// BIDE_MODEL_KILLED names has a line for each. These mutants are not explored again.
 class killed_mutants {
 public:
     killed_mutants() {
@@ -195,7 +196,8 @@ private:
     std::set<std::string> all_;
 };
 
-// A line for each mutant that was not killed before: killed or survived, where, the orders, the model.
+// Explores each mutant that was not killed before. Prints a line for each: killed or survived, the
+// position, the orders, the model.
 void mutate(std::string_view name, const options& o, const body& run,
             const std::vector<weakening>& seen) {
     static killed_mutants killed;

@@ -2,7 +2,8 @@
 #ifndef BIDE_MODEL_IMPL_WATCH_HPP
 #define BIDE_MODEL_IMPL_WATCH_HPP
 
-// The functions that code which was compiled with -fsanitize=thread calls at each access: model/watch.hpp.
+// The functions that code compiled with -fsanitize=thread calls at each access: see
+// model/watch.hpp.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -21,8 +22,8 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 namespace {
 
-// The bytes that were accessed in an execution, each a plain object of its own. No memory that was freed
-// is handed out again in it.
+// The bytes that were accessed in an execution. Each byte is modelled as a plain object. Freed
+// memory is not given out again in the same execution.
 class watched_memory {
 public:
     void access(execution& x, std::uintptr_t byte, bool writes) {
@@ -98,8 +99,9 @@ watched_memory& watched() {
 
 void watch(const void* from, std::size_t size, bool writes) {
     execution* const x = execution::current();
-    // What the checker does has parts in common with the body: templates of the standard library, of which
-    // the linker takes the ones that are watched.
+    // Accesses of the checker itself are not watched. It shares instances of templates of the
+    // standard library with the body, and the linker may take the instances that are compiled with
+    // -fsanitize=thread.
     if (x == nullptr || !heap::in_body()) {
         return;
     }
@@ -126,7 +128,7 @@ void watch_freed(const void* piece, std::size_t size) noexcept {
 
 } // namespace bide::inline BIDE_ABI::model::detail
 
-// What the compilers call; the names are theirs.
+// The functions that compilers call. The compilers define the names.
 extern "C" {
 
 #define BIDE_MODEL_WATCHED(size)                                                                   \
@@ -173,7 +175,8 @@ void* __tsan_memset(void* to, int value, std::size_t size) {
     return std::memset(to, value, size);
 }
 
-// Atomics of the machine: not the checker's, so they are done and not looked at.
+// These operations belong to real atomics, not to those of the checker. They are done without a
+// check.
 void __tsan_atomic_thread_fence(int /*order*/) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int /*order*/) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
