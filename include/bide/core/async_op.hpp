@@ -89,7 +89,8 @@ using wait_limits_t =
     std::conditional_t<is_result<T>, wait_limits<Platform, Stops>,
                        std::conditional_t<may_wait_for_time<T>, wait_deadline, no_limits>>;
 
-// The limits of a wait that is queued. They call end_early() of its owner, an awaiter.
+// The deadline and the stop tokens of a queued wait. They call end_early() of the awaiter that owns
+// them.
 template <class Platform, class Owner, int Stops> class armed_limits {
 public:
     template <class Limits> void arm(Owner& of, const Limits& limits) noexcept {
@@ -108,7 +109,7 @@ public:
         }
     }
 
-    // On return neither the stop callback nor the time-out runs on any thread, or will run.
+    // After this call, neither the stop callback nor the time-out runs on any thread.
     void disarm() noexcept {
         if constexpr (Stops != 0) {
             for (auto& stop : stops_) {
@@ -153,7 +154,7 @@ template <class T> std::optional<T> move_out(std::optional<T>& from) {
     return std::nullopt;
 }
 
-// What has no [[nodiscard]] of its own: the locks of std, and an item in a std::optional.
+// True for types without [[nodiscard]]: the locks of std, and an item in a std::optional.
 template <class T>
 concept lost_unnamed =
     requires(const T& lock) { lock.owns_lock(); } || requires(T& item) { item.reset(); };
@@ -257,7 +258,7 @@ private:
     template <class, class, int> friend class basic_async_op;
     template <class, class> friend class basic_callback_wait;
 
-    // The same wait with other limits.
+    // Constructs the same wait with other limits.
     basic_async_op(const ops& what, const wait_target& target, payload&& carried) noexcept
         : ops_(&what), target_(target), payload_(std::move(carried)) {}
 
@@ -457,12 +458,13 @@ private:
         }
     };
 
-    // The other tasks have run, after the budget was spent.
+    // Called when the other tasks have run, after the budget was spent.
     static void on_turn(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
         me.take_turn(me.wait_.begin_turn());
     }
-    // The wait is granted. It begins anew if the operation does not complete now.
+    // Called when the wait is granted. The wait begins again if the operation does not complete
+    // now.
     static void on_turn_back(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
         me.armed_.disarm();
@@ -480,7 +482,7 @@ private:
         }
     }
 
-    // Tries the operation. A cancelled task does not: it might be granted something.
+    // Tries the operation. A cancelled task does not try, because it might be granted something.
     bool completes_now() noexcept {
         BIDE_CHECKED(const detail::collecting::scope mine(owner_);)
         const bool cancelled = wait_.is_cancelled();
@@ -536,7 +538,8 @@ private:
         return !suspended_ || !wait_.go_behind();
     }
 
-    // The inner job is about to wait for other jobs, so this coroutine waits for it.
+    // Called when the inner job is about to wait for other jobs. This coroutine then waits for the
+    // inner job.
     template <class Promise> void wait_for_inner_job(std::coroutine_handle<Promise> h) noexcept {
         make_wait(h);
         if (!enqueue()) {
@@ -584,7 +587,8 @@ private:
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 
-    // Ends the wait for a stop, a time-out or a cancelled task. What it lets through resumes elsewhere.
+    // Ends the wait because of a stop, a time-out or a cancelled task. Coroutines that this
+    // releases resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later; // one that runs may destroy this coroutine
@@ -599,7 +603,7 @@ private:
         }
     }
 
-    // The coroutine is destroyed at this suspension point.
+    // Called when the coroutine is destroyed at this suspension point.
     BIDE_NOINLINE void abandon() noexcept {
         armed_.disarm();
         wait_.forget(*op_.ops_, op_.target_);

@@ -31,7 +31,8 @@ public:
             ++count_;
         } else {
             const typename Platform::template atomic<futex_word> never_changed{0};
-            // By the platform and not by core/futex.hpp: a short sleep needs no replacement worker.
+            // Sleeps by the platform and not by core/futex.hpp, because a short sleep needs no
+            // replacement worker.
 
             Platform::futex_wait(never_changed, futex_word{0}, Platform::now() + sleep_ns);
         }

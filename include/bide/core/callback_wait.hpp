@@ -229,7 +229,6 @@ template <class T, class Platform> void basic_callback_wait<T, Platform>::give_b
     payload_.reset();
 }
 
-// The waker of the node.
 template <class T, class Platform>
 void basic_callback_wait<T, Platform>::on_complete(void* self) noexcept {
     auto& wait = *static_cast<basic_callback_wait*>(self);
@@ -246,7 +245,7 @@ void basic_callback_wait<T, Platform>::on_complete(void* self) noexcept {
     }
 }
 
-// Waits until the waker has returned, or keeps it from being called.
+// Waits until the waker has returned, or prevents its call.
 template <class T, class Platform> void basic_callback_wait<T, Platform>::end_call() noexcept {
     if (!std::exchange(calls_, false)) {
         return;
@@ -269,7 +268,8 @@ template <class T, class Platform> void basic_callback_wait<T, Platform>::end_ca
     caller_.store(nullptr, std::memory_order_relaxed);
 }
 
-// Ends the wait for a stop or a time-out. What it lets through resumes elsewhere.
+// Ends the wait because of a stop or a time-out. Coroutines that this releases resume on another
+// thread.
 template <class T, class Platform>
 void basic_callback_wait<T, Platform>::end_early(wait_status why) noexcept {
     const wake_scope<Platform> away(&detail::service_executor<Platform>);

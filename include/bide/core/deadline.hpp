@@ -26,7 +26,8 @@ namespace detail {
 // Converts durations of any type to nanoseconds. std::chrono multiplies before it divides, which
 // overflows for a period such as 1/60 of a second. It has no type for a period of 1e18 seconds.
 
-// A count of periods P is count * num * ns / den nanoseconds. No two of these factors cancel.
+// A count of periods P is count * num * ns / den nanoseconds. The fraction num * ns / den is
+// reduced.
 template <class P> struct ns_factors {
     using reduced = std::ratio<1'000'000'000, P::den>;
     static constexpr std::uint64_t num = static_cast<std::uint64_t>(P::num);
@@ -82,7 +83,7 @@ constexpr std::int64_t ns_of_integer(std::uint64_t magnitude, bool negative) noe
                             : static_cast<std::int64_t>(ns.whole + (ns.rest != 0 ? 1 : 0));
 }
 
-// The same, as exact as F is. Returns INT64_MIN if `count` is not a number.
+// The same for a floating-point count, as exact as F is. Returns INT64_MIN if `count` is NaN.
 template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexcept {
     using factors = ns_factors<P>;
     using limits = std::numeric_limits<std::int64_t>;
@@ -223,7 +224,8 @@ private:
         return saturated_ns(C::now().time_since_epoch());
     }
 
-    // On a thread that simulates, the system clock shows the simulated steady time, which is never adjusted.
+    // Returns true if C is the system clock and this thread simulates: then the clock is never
+    // adjusted.
     template <class C> static bool is_simulated() noexcept {
         if constexpr (std::is_same_v<C, std::chrono::system_clock>) {
             return detail::simulated_machine::here() != nullptr;

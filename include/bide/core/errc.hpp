@@ -56,7 +56,7 @@ public:
         }
         return "unknown";
     }
-    // So that code which compares to std::errc knows it.
+    // Lets code that compares to std::errc recognise these errors.
     std::error_condition default_error_condition(int code) const noexcept override {
         return static_cast<errc>(code) == errc::no_driver
                    ? std::make_error_condition(std::errc::resource_deadlock_would_occur)

@@ -27,7 +27,7 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-// Sleeps in a simulation. Returns `idle` if the thread has to sleep itself.
+// Sleeps in a simulation. Returns `idle` if the thread itself has to sleep.
 template <class Platform, class Word>
 simulated_machine::sleep_end simulated_wait(simulated_machine& in,
                                             const typename Platform::template atomic<Word>& word,

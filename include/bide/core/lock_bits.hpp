@@ -126,7 +126,8 @@ private:
                                             std::memory_order_relaxed)) {
                 continue;
             }
-            // By the platform and not by core/futex.hpp: a short sleep needs no replacement worker.
+            // Sleeps by the platform and not by core/futex.hpp, because a short sleep needs no
+            // replacement worker.
             Platform::futex_wait(word, static_cast<Word>(seen | parked),
                                  (std::numeric_limits<std::int64_t>::max)());
             mark = both;

@@ -87,7 +87,7 @@ public:
     using condition = bool (*)(const void* of) noexcept;
     virtual sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept = 0;
 
-    // Arms the time-out of a coroutine that is part of no task (core/timer.hpp).
+    // Arms the time-out of a coroutine that is not part of a task (core/timer.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
 
     // Returns the machine of the calling thread; nullptr if the thread does not simulate.

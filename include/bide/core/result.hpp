@@ -48,14 +48,14 @@ template <class T>
 inline constexpr bool is_result_part =
     std::is_object_v<T> && !std::is_array_v<T> && !is_tag<T> && !is_unexpected<std::remove_cv_t<T>>;
 
-// Whether a U makes the value of a result<T, E>.
+// True if a U can be converted to the value of a result<T, E>.
 template <class T, class E, class U>
 concept makes_value =
     !std::is_same_v<std::remove_cvref_t<U>, result<T, E>> && !is_tag<std::remove_cvref_t<U>> &&
     !is_unexpected<std::remove_cvref_t<U>> && std::is_constructible_v<T, U> &&
     !(std::is_same_v<std::remove_cv_t<T>, bool> && is_result<std::remove_cvref_t<U>>);
 
-// The value of a result<void>.
+// The type of the value of a result<void>.
 struct nothing {
     friend constexpr bool operator==(nothing, nothing) noexcept { return true; }
 };
@@ -83,7 +83,8 @@ inline constexpr bool is_trivial_to_move =
     std::is_trivially_copyable_v<T> && std::is_trivially_move_constructible_v<T> &&
     std::is_trivially_move_assignable_v<T>;
 
-// Holds one of the two. Copies, moves and the destructor are trivial if those of both types are.
+// Holds the value or the error. Copies, moves and the destructor are trivial if those of both types
+// are.
 template <class T, class E, bool Trivial = is_trivial_to_move<T> && is_trivial_to_move<E>>
 class result_storage {
 protected:
@@ -143,7 +144,7 @@ public:
     {
         begin(std::move(other));
     }
-    // A copy or a move that throws leaves the old value or error.
+    // If a copy or a move throws, the old value or error stays.
     result_storage& operator=(const result_storage& other)
         requires(std::is_copy_constructible_v<T> && std::is_copy_constructible_v<E> &&
                  is_changeable)

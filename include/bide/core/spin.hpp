@@ -197,7 +197,8 @@ private:
         }
     };
 
-    // In a simulation no other thread takes part, and the clock stands still.
+    // In a simulation, there is no other thread and the clock stands still, so spinning is of no
+    // use.
     static bool is_of_no_use() noexcept { return detail::simulated_machine::here() != nullptr; }
 
     template <class Done> static bool spin_for(std::int64_t ns, Done& done) noexcept {

@@ -96,18 +96,18 @@ public:
     // processor. It is shorter than usual time-outs.
     static constexpr std::int64_t late_ns = 5'000'000;
 
-    // An idle resumer ends after this time. One idle resumer always stays.
+    // An idle resumer ends after this time, except the last one.
     static constexpr std::int64_t keep_alive_ns = 10'000'000'000;
 
     static constexpr std::int64_t never_ns = (std::numeric_limits<std::int64_t>::max)();
 
-    // Wakes `attention`, outside the lock, if start_needed() must be called.
+    // If start_needed() must be called, wakes `attention`, outside the lock.
     explicit constexpr basic_resumers(basic_timer_queue<Platform>& timers, waker attention) noexcept
         : timers_(timers), attention_(attention) {}
     basic_resumers(const basic_resumers&) = delete;
     basic_resumers& operator=(const basic_resumers&) = delete;
 
-    // Starts the first resumer, unless there is one. Returns an error if it cannot be started.
+    // Starts the first resumer, if there is none. Returns an error if it cannot be started.
     std::error_code start() noexcept;
 
     // Runs `r` on a resumer. Any thread may call it.
@@ -178,7 +178,7 @@ template <class Platform> std::error_code basic_resumers<Platform>::start() noex
     return first ? start_thread() : std::error_code();
 }
 
-// Starts a thread that is counted already. If that fails, takes it out of the counts.
+// Starts a resumer that is counted already. If the start fails, takes it out of the counts.
 template <class Platform> std::error_code basic_resumers<Platform>::start_thread() noexcept {
     const std::error_code error = start_service_thread<Platform>(&body, this);
     if (error) {
@@ -321,7 +321,7 @@ template <class Platform> runnable* basic_resumers<Platform>::next(resumer& me) 
     }
 }
 
-// Returns false if it was idle for `keep_alive_ns`.
+// Returns false if the resumer was idle for `keep_alive_ns`.
 template <class Platform> bool basic_resumers<Platform>::sleep(resumer& me, bool stays) noexcept {
     return me.parker.park_until(stays ? deadline::never()
                                       : deadline::at_ns(Platform::now() + keep_alive_ns));
@@ -471,7 +471,8 @@ basic_timer_service<Platform>* started_service(std::error_code& error) noexcept 
     }
 }
 
-// The same for callers that cannot throw. Terminates with a message if it cannot be started.
+// As timer_service(), for callers that cannot throw. Terminates with a message if the service
+// cannot be started.
 template <class Platform> basic_timer_service<Platform>& required_service() noexcept {
     std::error_code error;
     auto* const service = started_service<Platform>(error);
@@ -517,7 +518,7 @@ template <class Platform> executor_ref spare_executor() noexcept {
     return service != nullptr ? executor_ref(*service) : executor_ref();
 }
 
-// Returns the simulation of this thread, which takes the place of the service.
+// Returns the simulation of this thread, which replaces the service.
 template <class Platform> simulated_machine* simulation_here() noexcept {
     if constexpr (std::is_same_v<Platform, native_platform>) {
         return simulated_machine::here();

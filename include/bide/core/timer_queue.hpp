@@ -108,7 +108,7 @@ public:
     // is_moving() is true, and the caller calls again.
     wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept;
 
-    // Returns whether nodes are still to move down.
+    // Returns true if the nodes of a slot still have to move down.
     bool is_moving() const noexcept { return (used_ & 1u << levels) != 0; }
 
     // Returns the time of the earliest node. If the search for that node would take long, returns
@@ -325,7 +325,7 @@ private:
         waker each{};
     };
 
-    // The moves of the wheel in one section of the lock, and in one call.
+    // The maximum number of moves of the wheel in one critical section, and in one call.
     static constexpr unsigned moves_at_once = 64;
     static constexpr unsigned most_moves = 512;
 
@@ -349,7 +349,7 @@ private:
     void unlink(call& mine) noexcept;
     void raise_next() noexcept;
 
-    // Read often by other threads; written rarely, under the lock.
+    // Other threads read it often. It is written rarely, under the lock.
     alignas(cache_line_pair) typename Platform::template atomic<std::int64_t> next_{never_ns};
     const waker earlier_;
     const std::int64_t slack_ns_;
@@ -415,7 +415,8 @@ template <class Platform> bool basic_timer_queue<Platform>::cancel(timer& t) noe
         // Order: relaxed; written and read under the lock.
         const word seen = ended_.load(std::memory_order_relaxed);
         unlock();
-        // By the platform and not by core/futex.hpp: a short sleep needs no replacement worker.
+        // Sleeps by the platform and not by core/futex.hpp, because a short sleep needs no
+        // replacement worker.
         Platform::futex_wait(ended_, seen, deadline::never().steady_ns());
         lock();
         cancelling_ = cancelling_ - 1;

@@ -310,7 +310,8 @@ template <class Op, class Payload, class Platform> struct wait_calls {
         BIDE_CHECKED(s.subject = &subject;)
         return s;
     }
-    // For a wait whose result is collected and destroyed if no caller takes it.
+    // If the operation has no give_back(), a result that no caller takes is collected and
+    // destroyed.
     template <class R> static constexpr wait_steps<Platform> steps_of_result() noexcept {
         wait_steps<Platform> s = steps();
         if constexpr (!gives_back) {

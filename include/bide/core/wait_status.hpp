@@ -29,10 +29,10 @@ inline errc errc_of(wait_status what) noexcept;
 
 namespace detail {
 
-// The bit of a wait that is decided, and not published yet (core/waiter.hpp).
+// The bit of a wait that is decided, but not published yet (core/waiter.hpp).
 inline constexpr futex_word announced = 16;
 
-// Sets the bit, or clears it if it is set.
+// Inverts that bit.
 inline wait_status announced_as(wait_status what) noexcept {
     return static_cast<wait_status>(static_cast<futex_word>(what) ^ announced);
 }

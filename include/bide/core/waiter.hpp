@@ -58,7 +58,7 @@ template <class Platform> class basic_wake_list;
 
 namespace detail {
 
-// Links a waiter into a list. The end of such a list is a link without a waiter.
+// The link of a waiter in a list. The end of a list is a link without a waiter.
 template <class Platform> struct waiter_link {
     typename Platform::template var<waiter_link*> next_{nullptr};
     typename Platform::template var<waiter_link*> prev_{nullptr};
@@ -170,7 +170,7 @@ public:
         state_.store(what, std::memory_order_relaxed);
     }
 
-    // --- a wait in no queue: one step on the node's own word decides
+    // --- a wait in no queue: it is decided by one step on the node's own word
 
     /// Begins a wait that end_alone() ends. Called by the owner.
     /// Returns: false if the wait was ended already; outcome() returns how.

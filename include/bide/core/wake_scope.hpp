@@ -63,7 +63,7 @@ public:
     runnable* first() const noexcept { return first_; }
     runnable* last() const noexcept { return last_; }
 
-    // Takes the oldest runnable out; nullptr: the list is empty.
+    // Takes the oldest runnable out. If the list is empty, returns nullptr.
     runnable* pop() noexcept {
         runnable* const r = first_;
         if (r != nullptr) {
@@ -96,13 +96,13 @@ public:
 
     bool empty() const noexcept { return end_.next == &end_; }
 
-    // Takes the oldest runnable out; nullptr: the list is empty.
+    // Takes the oldest runnable out. If the list is empty, returns nullptr.
     runnable* pop() noexcept {
         runnable* const r = end_.next;
         return r != &end_ && remove(*r) ? r : nullptr;
     }
 
-    // Takes `r` out of its list; false: it is in no list.
+    // Takes `r` out of its list. If it is in no list, returns false.
     static bool remove(runnable& r) noexcept {
         if (r.back == nullptr) {
             return false;
@@ -120,7 +120,8 @@ private:
 struct transfer_loop; // core/resume.hpp
 class waker_turn;
 
-// Selects the wake_scope that asks its runnables where they run.
+// Selects the constructor of a wake_scope that posts each runnable to the executor which the
+// runnable names.
 struct post_all {};
 
 // The state of one thread that resumes coroutines.
@@ -129,10 +130,10 @@ struct BIDE_SHARED resume_state {
     executor_ref worker;             // this thread is a worker of that executor
     transfer_loop* loop = nullptr;   // see core/resume.hpp
 
-    // Returns the executor that takes the list if this thread blocks; nullptr: the list stays.
+    // Returns the executor that takes the list if this thread blocks. nullptr: the list stays here.
     executor_ref (*elsewhere)() noexcept = nullptr;
 
-    // Takes the wakers of this thread's releases; nullptr: they run at once.
+    // Takes the wakers of this thread's releases. nullptr: the wakers run at once.
     const waker_turn* wakers = nullptr;
     bool is_away = false; // the open scope posts its list
 };
@@ -154,7 +155,7 @@ public:
     // Returns the list that takes wakers. Returns nullptr if the scope that is open now posts its
     // runnables, and the scope that was open when this object was made does not.
     void* list() const noexcept { return is_away_ || !mine_.is_away ? list_ : nullptr; }
-    // Runs the wakers of the list, unless it only collects them.
+    // Runs the wakers of the list, if the list is not only for collecting.
     void run() const noexcept {
         if (run_ != nullptr) {
             run_(list_);

@@ -48,7 +48,7 @@ public:
         return waker(&on_grant, this);
     }
 
-    // Takes it out of the runnables of this thread.
+    // Takes the runnable out of the list of this thread.
     void forget() noexcept { wake_scope<Platform>::forget(runnable_); }
 
 private:
@@ -142,10 +142,10 @@ public:
         return may_wait_;
     }
 
-    // Returns whether the task is cancelled.
     bool is_cancelled() noexcept { return !is_alone_ && task_.of->is_cancelled(); }
 
-    // When the wait is granted, `then` runs where the coroutine would resume. It calls turns_back().
+    // When the wait is granted, `then` runs where the coroutine would resume. `then` calls
+    // turns_back().
     void turn_back_by(const wait_steps<Platform>& how, const wait_target& what,
                       waker then) noexcept {
         if (how.turn_back != nullptr) {
@@ -203,7 +203,7 @@ public:
         return queued;
     }
 
-    // From here on the coroutine may wait. Returns its task, or nullptr.
+    // After this call the coroutine may wait. Returns its task, or nullptr.
     context* begin_turn() noexcept {
         if (is_alone_) {
             alone_.resumes.run = node.set_waker(waker(&on_complete, this));

@@ -55,7 +55,7 @@ private:
     native_platform::atomic<std::size_t> count_{0};
 };
 
-// Counts one user, until end() or its destructor.
+// Counts one user until end() or the destructor.
 class executor_use {
 public:
     explicit executor_use(executor_ref of) noexcept : of_(begin(of) ? of : executor_ref()) {}
@@ -63,10 +63,10 @@ public:
     executor_use& operator=(executor_use&&) = delete;
     ~executor_use() { end(); }
 
-    // The last access to the executor.
+    // Ends the count. This is the last access to the executor.
     void end() noexcept { end(std::exchange(of_, {})); }
 
-    // Counts a user, if the executor counts them. Returns whether it does.
+    // If the executor counts its users, counts one and returns true.
     static bool begin(executor_ref of) noexcept {
         executor_users* const users = of.users();
         if (users != nullptr) {

@@ -16,7 +16,7 @@
 #pragma comment(lib, "synchronization.lib")
 #endif
 
-// As <windows.h> declares them, which also defines macros such as `small`, `near` and `min`.
+// Declared as in <windows.h>. That header also defines macros such as `small`, `near` and `min`.
 extern "C" {
 int __stdcall WaitOnAddress(
     volatile void* address, void* compare,
@@ -39,7 +39,7 @@ struct windows_futex {
             return false;
         }
         auto* address = const_cast<void*>(static_cast<const void*>(&word));
-        // A call that fails before the deadline is a spurious return.
+        // If the call fails before the deadline, this counts as a spurious wake.
         return ::WaitOnAddress(address, &expected, sizeof(Word), rest) != 0 || rest_ms(until) != 0;
     }
 
@@ -57,7 +57,7 @@ private:
     static constexpr unsigned long infinite = 0xffff'ffff;
     static constexpr std::int64_t longest = 0x7fff'ffff;
 
-    // Returns the milliseconds that are left until `until`; `infinite` if it never comes.
+    // Returns the milliseconds until `until`; `infinite` if `until` never comes.
     static unsigned long rest_ms(std::int64_t until) noexcept {
         if (until == (std::numeric_limits<std::int64_t>::max)()) {
             return infinite;

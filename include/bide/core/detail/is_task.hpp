@@ -2,7 +2,7 @@
 #ifndef BIDE_CORE_DETAIL_IS_TASK_HPP
 #define BIDE_CORE_DETAIL_IS_TASK_HPP
 
-// Tells a task from other types, for headers that do not include task/task.hpp.
+// Distinguishes a task from other types, for headers that do not include task/task.hpp.
 
 #include <bide/core/config.hpp>
 #include <bide/fwd.hpp>

@@ -76,7 +76,7 @@ public:
     void join() noexcept;
 
 #if defined(__linux__) && !defined(__ANDROID__)
-    // Joins the thread if it has ended as for join(). Returns false if it has not.
+    // If the thread has ended, as defined for join(), joins it. Otherwise returns false.
     bool try_join() noexcept { return ::pthread_tryjoin_np(thread_, nullptr) == 0; }
 #endif
 
@@ -84,7 +84,7 @@ public:
     // characters: if the whole is longer, `name` is cut and the index is kept.
     static void name_this(std::string_view name, const char* separator, unsigned index) noexcept;
 
-    // Returns the number of the running thread that debuggers and /proc show; 0 if there is none.
+    // Returns the number of the calling thread that debuggers and /proc show; 0 if there is none.
     static unsigned long number_of_this() noexcept {
 #if defined(__linux__)
         return static_cast<unsigned long>(::gettid());

@@ -20,7 +20,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What a wait waits for, as an address.
+// The object that a wait waits for, as an address.
 struct wait_subject {
     const void* primitive = nullptr;
     const char* kind = nullptr;   // such as "event"; nullptr: not known by its type
@@ -46,7 +46,8 @@ struct wait_subject {
     }
 };
 
-// Returns what a wait waits for; without a primitive if it does not say.
+// Returns the object that a wait waits for. If the wait does not name one, the result has no
+// primitive.
 template <class Wait, class... Payload>
 wait_subject subject_of(const Wait& wait, const Payload&... carried) noexcept {
     wait_subject what;
@@ -67,7 +68,7 @@ wait_subject subject_of(const Wait& wait, const Payload&... carried) noexcept {
     return what;
 }
 
-// As subject_of(), for what stands for a queue in a thread_wait. The queue of a primitive is a part of it.
+// As subject_of(), for the queue of a thread_wait. The queue is a part of its primitive.
 template <class Queue>
 wait_subject subject_of_queue(const Queue& queue, std::ptrdiff_t amount) noexcept {
     wait_subject what = subject_of(queue);

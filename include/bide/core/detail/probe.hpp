@@ -26,7 +26,7 @@ namespace detail {
 
 enum class probed : int { thread, coroutine };
 
-// The wait of a thread.
+// Makes the probes of a thread's wait.
 template <class Waiter> class probed_wait {
 public:
     probed_wait(const void* primitive, const Waiter& its_node) noexcept : node_(its_node) {

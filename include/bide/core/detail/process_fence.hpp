@@ -34,7 +34,7 @@ struct process_fence {
 #endif
     }
 
-    // Returns false if the system has none.
+    // Makes the fence. Returns false if the system has no such fence.
     static bool run() noexcept {
 #if defined(BIDE_HAS_MEMBARRIER)
         // After fork() the child may have to prepare again.
@@ -59,7 +59,7 @@ private:
 #endif
 };
 
-// The fence of a platform: its own, or that of the system. Returns false if there is none.
+// Makes the heavy fence of a platform, or that of the system. Returns false if there is none.
 template <class Platform> bool heavy_fence() noexcept {
     if constexpr (requires { Platform::heavy_fence(); }) {
         return Platform::heavy_fence();

@@ -95,21 +95,22 @@ public:
     // often that this await must be stopped. Each call counts one await.
     virtual bool has_begun_enough() noexcept { return false; }
 
-    // Returns the time by which the chain is cancelled.
+    // Returns the time at which the chain is cancelled.
     virtual deadline limit() const noexcept { return deadline::never(); }
 
-    // Returns the innermost value of the chain's scopes, or nullptr.
+    // Returns the binding of the innermost scope of the chain, or nullptr.
     virtual const task_binding<Platform>* values() const noexcept { return nullptr; }
 
-    // Returns the name for reports, or nullptr. Sets it; any thread may read it meanwhile.
+    // name() returns the name for reports, or nullptr. set_name() sets it. Any thread may read it
+    // meanwhile.
     virtual const char* name() const noexcept { return nullptr; }
     virtual void set_name(const char*) noexcept {}
 
-    // Returns the number of the tag for reports (task/task_tag.hpp); 0: none. Sets it in the same way.
+    // The same for the number of the tag in reports (task/task_tag.hpp); 0 means no tag.
     virtual std::uint8_t tag() const noexcept { return 0; }
     virtual void set_tag(std::uint8_t) noexcept {}
 
-    // Returns the runnable that resumes the chain without a wait. The caller posts it.
+    // Returns the runnable that resumes the chain without a wait. The caller posts the runnable.
     virtual runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept = 0;
 
     // Runs when the first coroutine of the chain has ended. That coroutine is suspended, and its
@@ -125,12 +126,12 @@ protected:
 #endif
 };
 
-// Returns the time by which a chain is cancelled; `context` may be nullptr.
+// Returns the time at which a chain is cancelled; `context` may be nullptr.
 template <class Platform> deadline limit_of(const basic_task_context<Platform>* context) noexcept {
     return context != nullptr ? context->limit() : deadline::never();
 }
 
-// Returns the innermost value of the chain's scopes, or nullptr; `context` may be nullptr.
+// Returns the binding of the innermost scope of the chain, or nullptr; `context` may be nullptr.
 template <class Platform>
 const task_binding<Platform>* values_of(const basic_task_context<Platform>* context) noexcept {
     return context != nullptr ? context->values() : nullptr;

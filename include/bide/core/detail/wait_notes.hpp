@@ -23,9 +23,7 @@
 // for that lock, even if it has a time-out. While the wait begins, the waiter itself still holds
 // that lock. That is no step of a cycle.
 //
-// Some holders are not known, and not noted: a coroutine that is part of no task, the upgradable
-// reader of a shared_mutex, and the holder of a lock that a select has taken or of a key of a
-// keyed_mutex. A cycle through such a lock is not found.
+// core/deadlock_check.hpp lists the holders that are not known, and not noted.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -64,7 +62,7 @@ public:
     explicit actor(const basic_task_context<native_platform>* of) noexcept
         : id_(reinterpret_cast<std::uintptr_t>(of)) {}
 
-    // The running task, or else the calling thread.
+    // Returns the running task. If no task runs, returns the calling thread.
     static actor here() noexcept {
         if (auto* const task = worker_local<native_platform>::get().running) {
             return actor(task);
@@ -78,7 +76,7 @@ public:
     bool is_task() const noexcept { return id_ != 0 && id_ % 2 == 0; }
     friend bool operator==(actor, actor) noexcept = default;
 
-    // Requires: it is the calling thread, or a task that has not ended.
+    // Requires: the actor is the calling thread, or a task that has not ended.
     std::string text() const {
         if (id_ == 0) {
             return "a coroutine";
@@ -110,7 +108,7 @@ private:
     std::uintptr_t id_ = 0;
 };
 
-// All notes of the program. Its functions say at which step of a wait or a lock they are called.
+// All notes of the program. The comment of each function says when it is called.
 class BIDE_SHARED wait_notes {
 public:
     enum class mode : unsigned char { exclusive, shared };
@@ -122,14 +120,14 @@ public:
 
     // ---- Primitives
 
-    // In a constructor. `name` may be nullptr.
+    // Called in a constructor. `name` may be nullptr.
     void made(const void* primitive, std::size_t size, const char* kind,
               const char* name) noexcept {
         write([&] {
             primitives_[address_of(primitive)] = {size, kind, name != nullptr ? name : ""};
         });
     }
-    // In a destructor.
+    // Called in a destructor.
     void gone(const void* primitive) noexcept {
         write([&] {
             primitives_.erase(address_of(primitive));
@@ -139,7 +137,7 @@ public:
 
     // ---- Holders
 
-    // After `by` has got the lock.
+    // Called after `by` has acquired the lock.
     void locked(const void* lock, mode how, actor by) noexcept {
         if (by) {
             write([&] {
@@ -151,7 +149,7 @@ public:
             });
         }
     }
-    // Before the lock is released. It may be released by another thread than the one that got it.
+    // Called before the lock is released, possibly on another thread than the one that acquired it.
     void unlocked(const void* lock, mode how) noexcept {
         write([&] {
             const auto found = holders_.find(lock);
@@ -175,7 +173,7 @@ public:
 
     // ---- Waits
 
-    // Before the wait of `by` can block. If it closes a cycle, reports it.
+    // Called before the wait of `by` can block. If the wait closes a cycle, reports the cycle.
     void waits(const void* node, actor by, const wait_subject& on, bool may_end_early) noexcept;
     // Called after the wait. If a thread destroys the waiting coroutine, `destroyer` identifies
     // that thread (thread_mark.hpp). Terminates if the waker of the wait is noted to run on another
@@ -206,7 +204,8 @@ public:
             fatal(destroyed_while_woken);
         }
     }
-    // After that waker. The wait may be over then, and its node may be that of another one.
+    // Called after the waker has run. The wait may be over then, and another wait may have the same
+    // node address.
     void wakes_no_more(const void* node, const void* thread) noexcept {
         write([&] {
             const auto found = waits_.find(node);
@@ -216,7 +215,7 @@ public:
         });
     }
 
-    // At the end of a task.
+    // Called at the end of a task.
     void ended(actor task) noexcept {
         write([&] {
             for (auto at = holders_.begin(); at != holders_.end();) {
@@ -247,7 +246,7 @@ public:
         return std::exchange(tell_, tell);
     }
 
-    // A part of the program that is dumped, too.
+    // The type of a function that dumps another part of the program.
     using dumper = void (*)(const void* part, std::FILE* to);
     void add_part(const void* part, dumper how) noexcept {
         made_or_fatal(out_of_memory, [&] {
@@ -313,7 +312,8 @@ private:
         return reinterpret_cast<std::uintptr_t>(p);
     }
 
-    // "mutex 'accounts'", "mutex 0x7ffc...", or "a select". `kind` counts if the primitive was not noted.
+    // Returns "mutex 'accounts'", "mutex 0x7ffc...", or "a select". `kind` is used if the primitive
+    // was not noted.
     std::string text_of(const void* primitive, const char* kind, const char* name) const {
         std::string called = name != nullptr ? name : "";
         if (const auto next = primitives_.upper_bound(address_of(primitive));
@@ -361,7 +361,7 @@ private:
         return w.text + " waits for " + with_holders(w) + since;
     }
 
-    // The wait of an actor, if it cannot end early.
+    // Returns the wait of an actor, if that wait cannot end early.
     const wait* lasting_wait_of(actor who) const {
         for (const auto& [node, w] : waits_) {
             if (w.who == who) {
@@ -462,7 +462,7 @@ template <class Platform> void note_end_of(const basic_task_context<Platform>& t
     }
 }
 
-// The wait of a thread, for as long as this lives.
+// Notes the wait of a thread while this object lives.
 template <class Platform> class noted_wait {
 public:
     noted_wait(const void* its_node, const wait_subject& on, bool may_end_early) noexcept
@@ -500,14 +500,14 @@ public:
             wait_notes::all().wakes_no_more(node_, thread_mark<Platform>());
         }
     }
-    // This thread resumes the coroutine later.
+    // The waker has posted the coroutine, and this thread resumes it later: the note stays.
     void lasts() noexcept { node_ = nullptr; }
 
 private:
     const void* node_; // it may be destroyed meanwhile
 };
 
-// The task whose coroutine collects the outcome of its wait, on this thread.
+// The task whose coroutine collects the outcome of its wait on this thread.
 struct BIDE_SHARED collecting {
     actor who;
     static actor& here() noexcept { return native_platform::local<collecting>().who; }
@@ -524,7 +524,7 @@ struct BIDE_SHARED collecting {
     };
 };
 
-// In the constructors and destructors of primitives.
+// Called in the constructors and destructors of primitives.
 template <class Platform, class T>
 constexpr void note_made(const T* primitive, const char* kind,
                          const char* name = nullptr) noexcept {
@@ -540,7 +540,7 @@ template <class Platform> void note_gone(const void* primitive) noexcept {
     }
 }
 
-// In the functions of mutexes. note_locked() returns `is_locked`.
+// Called in the functions of mutexes. note_locked() returns `is_locked`.
 template <class Platform>
 bool note_locked(const void* lock, bool is_locked,
                  wait_notes::mode how = wait_notes::mode::exclusive) noexcept {

@@ -24,8 +24,8 @@ struct timer;
 namespace detail {
 
 // A chain of coroutines that has paused, and the runnables that it has forked and that are on no
-// worker. `pauses` counts the consecutive pauses before this one, at most back to the last pause
-// that has queued the forked runnables.
+// worker. `pauses` counts the consecutive pauses before this one. It begins again at 0 when a pause
+// has queued the forked runnables.
 struct paused_chain : runnable {
     run_list forked;
     unsigned pauses = 0;
@@ -47,7 +47,7 @@ public:
     // Runs `r` on this worker or another one, after the runnables that are queued already.
     virtual void yield(runnable& r) noexcept = 0;
 
-    // The same for a task that did not ask for it: its budget is spent.
+    // As yield(), for a task that yields because its budget is spent.
     virtual void yield_spent(runnable& r) noexcept { yield(r); }
 
     // Posts `r` to executor(). Runnables that were posted by earlier calls run first, unless
@@ -90,7 +90,7 @@ public:
     // Returns the scheduler's executor; it refers to none on a resumer.
     virtual executor_ref executor() noexcept = 0;
 
-    // Returns true if `where` is an executor of the scheduler.
+    // Returns true if `where` is one of the executors of the scheduler.
     bool serves(executor_ref where) noexcept {
         return where && (where == executor() || has_queue(where));
     }
