@@ -104,7 +104,8 @@ public:
     wait_status link(node& w) noexcept;
     static constexpr std::ptrdiff_t handed = 0;
 
-    // The steps of an operation that waits for the mutex (core/wait_ops.hpp), without its result.
+    // The steps of an operation that waits for the mutex (core/wait_ops.hpp). It has no result
+    // type.
     struct locking {
         basic_adaptive_lock& of;
         const auto& primitive() const noexcept { return of; }
@@ -124,7 +125,8 @@ private:
     static constexpr word handoff = 32;
     static constexpr word one_left = 256;
 
-    // The word of a mutex that is taken, with a head that was not overtaken if there are waiters.
+    // The word of a mutex that is taken again. If there are waiters, the head was not overtaken
+    // yet.
     word taken_anew() const noexcept {
         return queue_.empty() ? taken : taken | queued | max_overtakes * one_left;
     }
@@ -238,7 +240,7 @@ template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexce
 
 // ---- Waiting
 
-// Decides, and enqueues `w` or returns its outcome.
+// Decides by one CAS whether `w` has to wait. If so, enqueues `w`; otherwise returns its outcome.
 template <class Platform> wait_status basic_adaptive_lock<Platform>::link(node& w) noexcept {
     word seen = lock_word::acquire(word_);
     for (;;) {
@@ -273,7 +275,7 @@ template <class Platform> wait_status basic_adaptive_lock<Platform>::link(node& 
     }
 }
 
-// Waits as waiter::park() does, and tries to take the mutex each time it is roused.
+// Waits as waiter::park() does, and tries to take the mutex each time that the waiter is roused.
 template <class Platform>
 bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
     std::int64_t since = 0; // first roused
@@ -309,7 +311,8 @@ template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& 
     return over;
 }
 
-// The head sleeps again, unless the mutex is free at this moment or the wait was decided.
+// Called before the head sleeps again. The head does not sleep if the mutex is free at this moment
+// or the wait was decided.
 template <class Platform>
 void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool overdue) noexcept {
     word seen = lock_word::acquire(word_);
@@ -501,7 +504,7 @@ public:
 private:
     friend detail::condition_access;
 
-    // Passes on whether the caller has locked it.
+    // Notes the lock if `is_locked` is true, and returns `is_locked`.
     bool noted(bool is_locked) noexcept {
         BIDE_CHECKED(detail::note_locked<Platform>(&lock_, is_locked);)
         return is_locked;

@@ -135,12 +135,12 @@ public:
         result<void> collect(wait_status what) const noexcept { return result_of(what); }
     };
 
-    // For waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
+    // Called by waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
     wait_status enqueue(node& w) noexcept;
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
     bool cancel(node& w, wait_status why) noexcept;
-    // It has spun before it was queued.
+    // The thread does not spin here, because it has spun before it was queued.
     bool await(node& w, deadline end) noexcept { return w.sleep_through(end); }
 
 private:

@@ -169,16 +169,17 @@ public:
     basic_biased_permits(const basic_biased_permits&) = delete;
     basic_biased_permits& operator=(const basic_biased_permits&) = delete;
 
-    // Where a reader waits, and where a writer and a downgrade give permits back.
+    // The queue in which a reader waits, and to which a writer and a downgrade give permits back.
     queue& in_queue() noexcept { return permits_; }
 
-    // Takes all permits if it is neither locked nor biased.
+    // Takes all permits if the mutex is neither locked nor biased.
     bool try_take_known() noexcept { return permits_.take_known(all, all); }
 
     // Takes a permit of a reader. Returns false if a writer has the mutex, or waits for it.
     bool try_take_one() noexcept { return enter(slot_of_this_thread()) || try_take_slowly(); }
 
-    // Gives it back, on any thread. Returns false if it can tell that it was not taken.
+    // Gives a permit back, on any thread. Returns false if it detects that the permit was not
+    // taken.
     bool give_one() noexcept {
         return leave(slot_of_this_thread()) || permits_.give_known(all - 1, 1) ||
                permits_.give(1, all);
@@ -289,7 +290,7 @@ private:
         return true;
     }
 
-    // Under the lock of the queue, with the permits of the loan.
+    // Called under the lock of the queue, with the permits of the loan.
     void open_slots() noexcept {
         for (slot& s : slots_) {
             // Order: release [biased.slot]; a reader sees what was done before the permits of the
@@ -299,7 +300,7 @@ private:
         biased_ = true;
     }
 
-    // Under the lock of the queue. Returns what is left of the loan; zero if there is none.
+    // Called under the lock of the queue. Returns the rest of the loan; zero if there is no loan.
     word close_slots() noexcept {
         if (!biased_) {
             return 0;
@@ -497,7 +498,7 @@ private:
     static constexpr const char* name = "biased_shared_mutex";
     static constexpr std::ptrdiff_t all = permits::all;
 
-    // Each passes on whether the caller has locked it.
+    // Each notes the lock if the argument is true, and returns the argument.
     bool noted(bool is_locked) noexcept {
         BIDE_CHECKED(detail::note_locked<Platform>(&permits_, is_locked);)
         return is_locked;

@@ -36,7 +36,7 @@ namespace detail {
 // The locks that a condition_variable waits with: std::unique_lock of a mutex, an adaptive_mutex or a
 // shared_mutex, and std::shared_lock of a shared_mutex.
 
-// The queue of a mutex, and what a waiter asks for there.
+// Finds the queue of a mutex, and the number of units that a waiter asks for there.
 struct condition_access {
     template <class P> static auto& queue_of(basic_mutex<P>& m) noexcept { return m.permits_; }
     template <class P> static auto& queue_of(basic_shared_mutex<P>& m) noexcept {
@@ -68,7 +68,7 @@ struct condition_access {
     }
 
 #if defined(BIDE_DEADLOCK_CHECK)
-    // After a wait, `by` has the lock again.
+    // Called after a wait: `by` has the lock again.
     template <template <class> class M, class P>
     static void note_relocked(const std::unique_lock<M<P>>&, const void* m, actor by) noexcept {
         if constexpr (is_noted<P>) {
@@ -90,7 +90,7 @@ struct condition_access {
     }
 };
 
-// A lock without its type: where a waiter queues for it.
+// A type-erased lock: the queue in which a waiter queues for it.
 template <class Platform> class condition_lock {
 public:
     using node = basic_waiter<Platform>;
@@ -121,11 +121,11 @@ public:
         }
     }
 
-    // The address of the mutex's queue, and how much a waiter asks for there.
+    // The address of the queue of the mutex, and the number of units that a waiter asks for there.
     const void* address() const noexcept { return queue_; }
     std::ptrdiff_t amount() const noexcept { return amount_; }
 
-    // Takes `w` out of the queue. Returns false if it is not there.
+    // Takes `w` out of the queue. Returns false if `w` is not in it.
     bool cancel(node& w) const noexcept { return cancel_(queue_, w); }
 
     // Returns true if both are locks of the same mutex.
@@ -172,14 +172,14 @@ public:
 
     static constexpr const char* waited_for = "condition_variable";
 
-    // What a node carries: the lock of its wait, and how the wait ended. Lies beside the node.
+    // The data of a wait beside its node: the lock, and how the wait ended.
     class place {
     public:
         explicit place(const condition_lock<Platform>& of) noexcept : lock_(of) {}
         // Requires: the wait has not begun.
         place(place&& other) noexcept : lock_(other.lock_) {}
 
-        // Returns how a wait ended that has the lock again.
+        // Returns how the wait ended. Called when the wait has the lock again.
         wait_status outcome() const noexcept {
             // Order: relaxed; the grant of the lock came after it.
             switch (stage_.load(std::memory_order_relaxed)) {
@@ -360,7 +360,7 @@ template <class Platform> struct basic_notified {};
 
 namespace detail {
 
-// The state of a coroutine's wait, beside its node.
+// The data of a coroutine's wait beside its node.
 template <class Platform> struct condition_payload {
     using queue = basic_condition_queue<Platform>;
 

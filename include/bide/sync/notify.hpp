@@ -68,7 +68,8 @@ public:
 
     static constexpr const char* waited_for = "notify";
 
-    // A wait that is enabled and has not begun. Its owner calls the functions that take it.
+    // A wait that is enabled and has not begun. The functions that take a seat are called by its
+    // owner.
     class seat : private node {
     public:
         seat() noexcept : node(for_seats) {}
@@ -102,15 +103,16 @@ public:
     // later enqueue() refuses it with `why`.
     bool cancel(node& w, wait_status why) noexcept;
 
-    // Enqueues the seat unless it is taken, or marks it if there is a permit.
+    // Enqueues the seat, if it is free. If there is a permit, marks the seat instead.
     void enable(seat& s) noexcept;
-    // Gives the seat up. Passes on the notification of one that it had.
+    // Frees the seat. If it has a notification of notify_one(), passes that on.
     void disable(seat& s) noexcept;
-    // Takes the mark of the seat; waiting if it has none. If it has one, gives the seat up.
+    // If the seat is marked, frees the seat and returns the mark. Otherwise returns waiting.
     wait_status take(seat& s) noexcept;
-    // As enqueue(w), for the wait that the seat was enabled for. Lends the seat, or gives its mark.
+    // As enqueue(w), for the wait for which the seat was enabled. `w` takes the place of the seat,
+    // or its mark.
     wait_status enqueue(node& w, seat& s) noexcept;
-    // As cancel(w). Gives the seat its place back.
+    // As cancel(w). The seat returns to its place in the queue.
     bool cancel(node& w, wait_status why, seat& s) noexcept;
 
 private:

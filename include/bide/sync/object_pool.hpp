@@ -59,7 +59,7 @@ template <class T, class Platform> struct pooled_object {
     var<std::int64_t> since{0}; // the time of its return
 };
 
-// What a caller with a permit does next.
+// The next step of a caller with a permit.
 enum class pool_step : unsigned char {
     lend,    // takes the object
     destroy, // destroys the object, which was idle for too long
@@ -81,7 +81,7 @@ public:
     idle_objects(const idle_objects&) = delete;
     idle_objects& operator=(const idle_objects&) = delete;
 
-    // The time for the calls below. The clock is not read if no object expires.
+    // Returns the time for the calls below. If no object expires, does not read the clock.
     std::int64_t now() const noexcept { return idle_ns_ == never_expires ? 0 : Platform::now(); }
 
     // Decides the next step. If the step is to lend or to destroy an object, stores that object in
@@ -154,7 +154,8 @@ public:
         }
     }
 
-    // Snapshots: the objects that exist or are being made, and those of them that are idle.
+    // Snapshots: size() counts the objects that exist or are being made; idle() counts the idle
+    // ones.
     std::size_t size() const noexcept {
         const held inside(*this);
         return size_;
@@ -517,7 +518,7 @@ private:
     friend place;
     friend detail::object_pool_access;
 
-    // A wait for a permit that lend() makes a lease of (core/wait_ops.hpp).
+    // A wait for a permit, from which lend() makes a lease (core/wait_ops.hpp).
     struct acquiring : queue::taking {
         object_pool& of;
 
@@ -563,7 +564,7 @@ private:
         return mine.lend();
     }
 
-    // The permit is given back last, as idle_objects needs it.
+    // Gives the permit back last, as idle_objects requires.
     void take_back(object& returned) noexcept {
         const std::int64_t now = idle_.now();
         if (idle_.put(returned, now)) {

@@ -29,7 +29,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// A lock such as std::unique_lock: its address says nothing of its mutex.
+// True for a lock such as std::unique_lock, whose address is not that of its mutex.
 template <class M>
 concept lock_object = requires(M& m) { m.owns_lock(); };
 
@@ -85,13 +85,14 @@ public:
 
     bool all_locked() const noexcept { return locked_ == size; }
 
-    // Calls f(mutex) for the next one to be locked.
+    // Calls f(mutex) for the next mutex to be locked.
     template <class F> decltype(auto) with_next(F&& f) { return with(order_[locked_], f); }
-    // The caller has locked it.
+    // Called when the caller has locked the next mutex.
     void add_next() noexcept { ++locked_; }
     void adopt_all() noexcept { locked_ = size; }
 
-    // Locks one after the other by take(mutex). Unlocks them if that returns false, or throws.
+    // Locks one mutex after the other by take(mutex). If that returns false or throws, unlocks
+    // them.
     template <class Take> bool lock(Take take) {
         while (locked_ != size) {
             if (!with_next(take)) {
