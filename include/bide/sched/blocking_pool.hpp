@@ -223,7 +223,7 @@ bool basic_blocking_pool<Platform, Thread>::try_run(runnable& r) noexcept {
     return taken;
 }
 
-// Returns true if an idle thread has `r`; then the lock is released.
+// If an idle thread has taken `r`, releases the lock and returns true.
 template <class Platform, class Thread>
 bool basic_blocking_pool<Platform, Thread>::wake_idle(runnable& r) noexcept {
     worker* const w = idle_.first();
@@ -236,7 +236,7 @@ bool basic_blocking_pool<Platform, Thread>::wake_idle(runnable& r) noexcept {
     return true;
 }
 
-// Gives `work` to an idle thread. Returns the word that the caller must wake.
+// Gives `work` to an idle thread. Returns the word of that thread, which the caller must wake.
 template <class Platform, class Thread>
 auto basic_blocking_pool<Platform, Thread>::take_idle(worker& w, runnable* work) noexcept
     -> const word* {
@@ -248,7 +248,7 @@ auto basic_blocking_pool<Platform, Thread>::take_idle(worker& w, runnable* work)
     return &w.state;
 }
 
-// Returns the error that left work queued.
+// Returns the error because of which the work was only queued.
 template <class Platform, class Thread>
 std::error_code basic_blocking_pool<Platform, Thread>::start_queued() noexcept {
     std::error_code error;
@@ -263,7 +263,7 @@ std::error_code basic_blocking_pool<Platform, Thread>::start_queued() noexcept {
     return error;
 }
 
-// Releases the lock.
+// Called with the lock; releases it.
 template <class Platform, class Thread>
 void basic_blocking_pool<Platform, Thread>::unlock_and_ask() noexcept {
     const waker attention = owes_start() ? options_.attention : waker();
@@ -333,7 +333,7 @@ void basic_blocking_pool<Platform, Thread>::run(void* self) noexcept {
     }
 }
 
-// Returns what to run next, or nullptr if the thread has left the pool.
+// Returns the next runnable. Returns nullptr if the thread has left the pool.
 template <class Platform, class Thread>
 runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
     lock();
@@ -346,8 +346,8 @@ runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
         self.work = nullptr;
         idle_.push_front(self);
         idle_count_ = idle_count_ + 1;
-        // Order: relaxed, all three; read and written under the lock, except by the wait. After the
-        // wait, the thread reads the state again under the lock.
+        // Order: relaxed, all three; used under the lock, except in the wait. After the wait, the
+        // thread reads the state again under the lock.
         self.state.store(asleep, std::memory_order_relaxed);
         unlock();
         const std::int64_t now = Platform::now();

@@ -98,7 +98,7 @@ private:
         ~worker_log();
 
         platform::atomic<std::uint32_t> word{0}; // the lock
-        // Under the lock; events are only added.
+        // Under the lock. Events are only added.
         unsigned worker = 0;
         unsigned rows = 0;
         chunk* first = nullptr;
@@ -121,7 +121,7 @@ private:
     void write_ns(std::FILE* to, const char* key, std::int64_t ns) noexcept;
     static void write_row_name(output& out, unsigned worker, unsigned row) noexcept;
 
-    // The identifier of a row: that of the first row is the worker's number.
+    // The identifier of a row. The identifier of the first row of a worker is the worker's number.
     static unsigned tid(unsigned worker, unsigned row) noexcept { return worker + (row << 20); }
 
     const std::string path_;

@@ -186,7 +186,7 @@ private:
     using word = std::uint64_t;
     using slot = typename Platform::template var<Job*>;
 
-    // The thief that is in publish_all().
+    // Whether a thief is in publish_all().
     enum class publisher : std::uint8_t { none, present, impossible };
 
     static constexpr depth_type requested = ~depth_type{0};
@@ -266,8 +266,8 @@ template <class Platform, class Job, unsigned InitialCapacity>
 inline void basic_fork_deque<Platform, Job, InitialCapacity>::reset(depth_type at) noexcept {
     // Order: release [fork_deque.bottom]; as in push().
     bottom_.store(at, std::memory_order_release);
-    // The limit is at least two above this depth: the thief that took the last public job has
-    // requested, or the owner took that job back, and has set the limit since.
+    // Why the limit is at least two above this depth: the thief that took the last public job has
+    // requested, or the owner took that job back and has set the limit afterwards.
     // Order: release [fork_deque.publishing]; a thief that sets its bit after this reads the bottom
     // that was written above. A bit that was set before is cleared.
     range_.exchange(pack(at, at), std::memory_order_release);
@@ -324,7 +324,8 @@ fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type a
             bottom_.store(at + 1, std::memory_order_release);
             return fork_pop::stolen;
         }
-        // Half of the public jobs, but not so many that the owner would publish them again.
+        // Takes back half of the public jobs, but not so many that the owner would publish them
+        // again.
         const depth_type half = (split - top) / 2;
         const depth_type spare = split - top - (std::min)(split - top, wanted);
         const depth_type back = std::clamp<depth_type>(spare, 1, (std::max)(half, depth_type{1}));
@@ -350,7 +351,8 @@ auto basic_fork_deque<Platform, Job, InitialCapacity>::publish_count(
     return theirs >= wanted ? 0 : (std::max)((mine + 1) / 2, (std::min)(mine, wanted - theirs));
 }
 
-// Returns the range for an owner that looks, and takes over from a thief that is in publish_all().
+// Returns the range, for an owner that looks. If a thief is in publish_all(), takes over from that
+// thief.
 template <class Platform, class Job, unsigned InitialCapacity>
 inline auto basic_fork_deque<Platform, Job, InitialCapacity>::look() noexcept -> word {
     // Order: relaxed; with an old top fewer jobs are published: see [fork_deque.request].
@@ -417,7 +419,7 @@ bool basic_fork_deque<Platform, Job, InitialCapacity>::hides_jobs() const noexce
            publisher_.load(std::memory_order_relaxed) == publisher::none;
 }
 
-// The thief that is in publish_all() moves split no more. Returns the newest range.
+// Keeps the thief that is in publish_all() from moving split. Returns the newest range.
 template <class Platform, class Job, unsigned InitialCapacity>
 auto basic_fork_deque<Platform, Job, InitialCapacity>::take_over() noexcept -> word {
     // Order: acq_rel [fork_deque.publishing]; sees a split that a thief has moved. If a thief sets

@@ -241,7 +241,7 @@ private:
     }
 
     alignas(cache_line_pair) typename Platform::template atomic<word> word_{0};
-    // As many as the field `sleeping` says; written under the lock, before that field.
+    // The number of workers in the set. It is written under the lock, before the field `sleeping`.
     alignas(cache_line_pair) typename Platform::template atomic<unsigned> sleepers_{0};
     alignas(cache_line_pair) const unsigned workers_;
     const std::unique_ptr<bits[]> set_; // under the lock: a bit for each sleeper
@@ -315,7 +315,7 @@ unsigned basic_idle<Platform>::decide(word seen, Rule rule) noexcept {
     }
 }
 
-// Removes the first worker from the set; `last_choice` only if it is alone.
+// Removes the first worker from the set; `last_choice` only if it is the only one.
 template <class Platform> unsigned basic_idle<Platform>::take_first(unsigned last_choice) noexcept {
     unsigned chosen = last_choice;
     for (unsigned first = 0; first < workers_; first += width) {
@@ -375,7 +375,7 @@ bool basic_idle<Platform>::announce(unsigned self, bool searching, bool may_watc
     }
 }
 
-// Removes that worker from the sleepers, if it sleeps, and counts it as searching.
+// If that worker sleeps, removes it from the sleepers and counts it as searching.
 template <class Platform>
 bool basic_idle<Platform>::remove(unsigned which, bool restores_deferred) noexcept {
     word seen = lock::acquire(word_);

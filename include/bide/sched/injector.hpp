@@ -84,7 +84,7 @@ private:
     void splice(runnable* first, runnable* last, std::size_t count) noexcept;
 
     alignas(cache_line_pair) typename Platform::template atomic<word> word_{0};
-    // Under the lock. Items are linked by `next`; that of the last one is nullptr.
+    // Under the lock. Items are linked by `next`; `next` of the last one is nullptr.
     typename Platform::template var<runnable*> first_{nullptr};
     typename Platform::template var<runnable*> last_{nullptr};
 };

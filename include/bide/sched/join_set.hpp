@@ -68,14 +68,14 @@ public:
     basic_ended_children(const basic_ended_children&) = delete;
     basic_ended_children& operator=(const basic_ended_children&) = delete;
 
-    // Counts a child. Requires: it is not posted yet.
+    // Counts a child. Requires: the child is not posted yet.
     void begin() noexcept {
         lock::acquire(lock_);
         running_ = running_ + 1;
         lock::release_plain(lock_);
     }
 
-    // Counts an end. With nullptr, the child has no outcome.
+    // Counts the end of a child. If `c` is nullptr, the child has no outcome.
     void end(child* c) noexcept {
         lock::acquire(lock_);
         running_ = running_ - 1;
@@ -164,7 +164,7 @@ public:
     }
 
 private:
-    // Requires, for all below: the caller holds the lock.
+    // Requires, for all functions below: the caller holds the lock.
     wait_status peek() const noexcept {
         if (cancelled_ && running_ != 0) {
             return wait_status::waiting;
@@ -242,7 +242,8 @@ template <class Platform> struct basic_join_set_state {
     basic_group<Platform> all;
 };
 
-// A child. It stays in the list of ended children, with a reference, until its outcome is taken.
+// A child. Until its outcome is taken, it stays in the list of ended children, which has a
+// reference to it.
 template <class T, class Platform>
 class basic_join_set_child : public basic_group_task<T, Platform>,
                              public basic_ended_children<Platform>::child {
@@ -282,7 +283,8 @@ protected:
     ~basic_join_set_child() = default;
 
 private:
-    // To the group, no child fails. A child that the set's cancellation has stopped has no outcome.
+    // For the group, no child fails. A child that the cancellation of the set has stopped has no
+    // outcome.
     void discard_outcome() noexcept final {
         if ((this->never_ran() || this->kept_.is_stopped()) && ended_.was_cancelled()) {
             ended_.end(nullptr);

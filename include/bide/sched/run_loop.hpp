@@ -77,10 +77,13 @@ public:
     /// resume_on(); otherwise terminates with a message.
     ~run_loop();
 
-    // ---- Running. Each function terminates with a message if the loop is running already: two
-    // threads cannot run it, nor can one of its own tasks.
+    // ---- Running. Each function terminates with a message if the loop is running already, on
+    // another thread or by one of its own tasks.
 
-    // Runs until no task is left. Returns as basic_loop::run() does.
+    /// Runs tasks and posted runnables until no task is left and nothing is queued, or until
+    /// stop().
+    /// Returns: how many runnables it ran and tasks it resumed.
+    /// Blocks: while all tasks wait.
     std::size_t run() noexcept { return run_by(deadline::never()); }
 
     /// Runs as run() does, at most for a time. A task that does not wait may delay the return.
@@ -103,18 +106,22 @@ public:
         return std::move(handle).join();
     }
 
-    // Runs what is runnable now.
+    /// Runs all runnable tasks, and the tasks whose times have come, until every task waits. Does
+    /// not wait itself. If a task yields again and again, it does not return; run_for() has a
+    /// limit.
+    /// Returns: as run().
     std::size_t poll() noexcept;
 
-    // Another thread may end the run, and destroy the loop, before this has returned.
+    /// Makes a run() return that is under way. If none is under way, makes the next call of run(),
+    /// run_for(), run_until() with a time, or poll() return. The tasks continue in the call after
+    /// that.
+    /// Thread safety: any thread may call it.
+    /// Memory order: what happens before stop() happens before that return.
     void stop() noexcept;
 
     // ---- Tasks. For spawn(), schedule(), post() and executor() see task_runner.
 
-    /// Runs tasks and posted runnables until no task is left and nothing is queued, or until
-    /// stop().
-    /// Returns: how many runnables it ran and tasks it resumed.
-    /// Blocks: while all tasks wait.
+    /// Returns the number of tasks that have not ended. A snapshot.
     std::size_t tasks() const noexcept;
 
     /// Writes as text: the number of tasks, the state of the loop, how many runnables of other
@@ -190,10 +197,7 @@ public:
         end_external_calls();
     }
 
-    /// Runs all runnable tasks, and the tasks whose times have come, until every task waits. Does
-    /// not wait itself. If a task yields again and again, it does not return; run_for() has a
-    /// limit.
-    /// Returns: as run().
+    // Runs until no task is left. Returns as basic_loop::run() does.
     std::size_t run(deadline until) noexcept {
         return loop_.run(until, [this](bool idle) noexcept {
             if (!idle) {
@@ -204,16 +208,12 @@ public:
         });
     }
 
-    /// Returns the number of tasks that have not ended. A snapshot.
+    // Runs what is runnable now.
     std::size_t poll(bool may_stop = true) noexcept {
         return loop_.run(deadline::never(), [](bool idle) noexcept { return idle; }, may_stop);
     }
 
-    /// Makes a run() return that is under way. If none is under way, makes the next call of run(),
-    /// run_for(), run_until() with a time, or poll() return. The tasks continue in the call after
-    /// that.
-    /// Thread safety: any thread may call it.
-    /// Memory order: what happens before stop() happens before that return.
+    // Another thread may end the run and destroy the loop before this call has returned.
     void stop() noexcept {
         const lifecycle::external_call here(*this);
         loop_.stop_run();

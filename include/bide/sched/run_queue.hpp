@@ -140,7 +140,7 @@ private:
 
     using slot = typename Platform::template var<runnable*>;
     slot& slot_of(position at) noexcept { return slots_[at & mask_]; }
-    // A number of pushes that have room. More may have it.
+    // Returns a number of items for which there is room. There may be room for more.
     position room() const noexcept {
         // Order: acquire [run_queue.slot_free]; thieves have read the contents of the slots. An
         // outdated head gives a smaller number. Only the owner writes the tail.
@@ -263,7 +263,7 @@ bool basic_run_queue<Platform, InitialCapacity, MaxCapacity>::resize(position ca
     return true;
 }
 
-// Grows if there is no room for that many items. Returns how many have room.
+// If there is no room for `n` items, grows. Returns how many items have room.
 template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
 auto basic_run_queue<Platform, InitialCapacity, MaxCapacity>::make_room(position wanted) noexcept
     -> position {
@@ -379,7 +379,7 @@ auto basic_run_queue<Platform, InitialCapacity, MaxCapacity>::claim_half(positio
     }
 }
 
-// Moves `steal` up to `real`: the slots of the claim belong to the owner again.
+// Moves `steal` up to `real`. The slots of the claim then belong to the owner again.
 template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
 void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::end_claim() noexcept {
     // Order: relaxed; the CAS decides.

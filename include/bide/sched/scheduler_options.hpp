@@ -50,8 +50,9 @@ struct scheduler_options {
 
     /// Called with an exception that has left a task whose handle was dropped. The caller is a
     /// worker, a thread for blocking tasks, or the thread that drops the handle. Several threads
-    /// may call it at once. If this is empty or throws, the exception's type and text are written
-    /// to stderr. Then std::terminate is called, with the exception as std::current_exception().
+    /// may call it at once. If this function is empty or throws, the exception's type and text are
+    /// written to stderr. Then std::terminate is called, with the exception as
+    /// std::current_exception().
     std::function<void(std::exception_ptr)> on_unhandled{};
 
     /// Called on each thread that becomes a worker, before its first task. Another thread that runs

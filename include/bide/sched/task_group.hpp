@@ -198,7 +198,7 @@ private:
 
 namespace detail {
 
-// The value of the body of a group, if it has ended with one.
+// The value of the body of a group, if the body has ended with a value.
 template <class T> struct body_outcome {
     kept_outcome<T> value;
     bool has_value = false;

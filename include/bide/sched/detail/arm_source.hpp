@@ -19,9 +19,10 @@ public:
     // Takes the oldest arm, which is then run as `w.arm`. Returns false if there is none. Sets
     // `left` to true if arms were left that are worth another worker.
     virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
-    // The last look of a worker before it sleeps [idle.announce].
+    // Returns true if there is an arm. Called by a worker in its last look before it sleeps
+    // [idle.announce].
     virtual bool has_work() const noexcept = 0;
-    // The calling thread leaves the pool.
+    // Called when the calling thread leaves the pool.
     virtual void drop_thread_lane() noexcept = 0;
 };
 

@@ -71,7 +71,7 @@ inline unsigned processors_of_cgroup() noexcept {
 
 #endif
 
-// The processors of the process's main thread, whichever thread constructs this.
+// The processors of the process's main thread, even if another thread constructs this object.
 class cpu_mask {
 public:
     cpu_mask() noexcept {
@@ -81,7 +81,7 @@ public:
 #endif
     }
 
-    // Returns how many there are, or 0 if that is not known.
+    // Returns the number of these processors, or 0 if it is not known.
     unsigned count() const noexcept {
 #if defined(__linux__)
         return known_ ? static_cast<unsigned>(CPU_COUNT(&mask_)) : 0;
@@ -90,7 +90,7 @@ public:
 #endif
     }
 
-    // Lets the calling thread use all of them.
+    // Lets the calling thread use all of these processors.
     void apply() const noexcept {
 #if defined(__linux__)
         if (known_) {
@@ -98,7 +98,7 @@ public:
         }
 #endif
     }
-    // Lets the calling thread use only the n-th, modulo their number.
+    // Lets the calling thread use only the n-th processor, modulo their number.
     void apply_only(unsigned n) const noexcept {
 #if defined(__linux__)
         unsigned left = known_ ? n % count() : 0;

@@ -2,7 +2,8 @@
 #ifndef BIDE_SCHED_DETAIL_DUMP_HPP
 #define BIDE_SCHED_DETAIL_DUMP_HPP
 
-// What the dumps of a scheduler and of a run_loop have in common: the next timer, and the tasks that wait.
+// The common parts of the dumps of a scheduler and of a run_loop: the next timer, and the tasks
+// that wait.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>

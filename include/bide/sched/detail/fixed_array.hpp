@@ -11,7 +11,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// At most so many objects, which never move: they are made where they stay.
+// An array of objects that never move, with a fixed maximum size.
 template <class T> class fixed_array {
 public:
     // Throws: std::bad_alloc.
@@ -29,7 +29,7 @@ public:
         std::construct_at(first_ + size_, std::forward<Args>(args)...);
         ++size_;
     }
-    // Destroys the last objects, down to that number.
+    // Destroys the last objects, so that `size` objects are left.
     void shrink(std::size_t size) noexcept {
         while (size_ > size) {
             std::destroy_at(first_ + --size_);

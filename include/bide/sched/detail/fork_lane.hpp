@@ -85,7 +85,7 @@ template <class Platform> class basic_fork_job {
     using word = std::uintptr_t;
 
 public:
-    // Runs the arm and keeps its value or its exception. Returns true for an exception.
+    // Runs the arm and stores its value or its exception. Returns true if it threw.
     using function = bool (*)(basic_fork_job&) noexcept;
 
     explicit basic_fork_job(function call) noexcept : run_(call) {}
@@ -96,7 +96,7 @@ public:
 
     // ---- The thief
 
-    // Runs the job; its forks go on the lane `on`. Returns true if the owner sleeps.
+    // Runs the job, which forks on the lane `on`. Returns true if the owner sleeps.
     [[nodiscard]] bool run(lane& on) noexcept {
         // Order: release [fork_job.thief]; the owner sees the lane as it was made.
         state_.fetch_or(reinterpret_cast<word>(&on), std::memory_order_release);
@@ -117,14 +117,14 @@ public:
         return end_of(seen);
     }
 
-    // The owner is about to sleep. Returns false if the job has ended.
+    // Called when the owner is about to sleep. Returns false if the job has ended.
     [[nodiscard]] bool sleep() noexcept {
         // Order: relaxed; the owner calls look() after this, when it is woken or finds the end.
         return end_of(state_.fetch_or(sleeps, std::memory_order_relaxed)) == end::none;
     }
 
 private:
-    // Lanes are at larger addresses than these values, and at multiples of more.
+    // Addresses of lanes are larger than these values, and multiples of a larger number.
     static constexpr word sleeps = 1;
     static constexpr word done = 2;
     static constexpr word failed = 4;
@@ -173,10 +173,10 @@ public:
     void push_public(job& j) {
         deque_.push(j, []() noexcept { return most_public; });
     }
-    // Any thread.
+    // Any thread may call it.
     void wake_for_public() noexcept { pool_.fork_published(!is_worth_a_wake()); }
 
-    // Takes the youngest job back. Returns false if it was stolen: then wait() for it.
+    // Takes the youngest job back. If it was stolen, returns false; the caller then calls wait().
     bool pop(depth_type at) noexcept {
         const fork_pop how = deque_.pop(at, [this]() noexcept { return wanted(); });
         if (how == fork_pop::popped) [[likely]] {
@@ -221,7 +221,7 @@ public:
         begin_ns_.store(ns, std::memory_order_relaxed);
     }
 
-    // Whether the owner owns no worker (basic_pool::add_callers).
+    // Sets whether the owner owns no worker (basic_pool::add_callers).
     void set_outside(bool outside) noexcept {
         if (is_outside_ != outside) {
             is_outside_ = outside;
@@ -229,7 +229,7 @@ public:
         }
     }
 
-    // What the owner has done since the last call besides running its jobs.
+    // What the owner has done since the last call, besides running its jobs.
     struct overhead {
         std::int64_t ns = 0;    // the time that wakes and waits have taken
         std::int64_t waits = 0; // the jobs that it has waited for
@@ -242,7 +242,7 @@ public:
     bool is_empty() const noexcept { return deque_.is_empty_to_thieves(); }
     bool has_jobs() const noexcept { return deque_.has_jobs(); }
 
-    // Returns true if publish_hidden() has something to do.
+    // Returns true if publish_hidden() would publish jobs.
     bool hides_jobs() const noexcept { return deque_.hides_jobs(); }
     // If the owner is busy with something else and all its jobs are private, publishes them.
     // Returns true if this lane may have public jobs now.
@@ -255,14 +255,14 @@ public:
                deque_.publish_all();
     }
 
-    // Leaves a job that was taken from this lane to the owner.
+    // Gives a job that was taken from this lane back to the owner.
     void give_back(job& j) noexcept {
         if (j.give_back()) {
             parker_.unpark();
         }
     }
 
-    // How many wakes a fork-join is worth that takes so long.
+    // Returns how many wakes a fork-join of this duration is worth.
     static std::uint32_t worth_of(std::int64_t ns) noexcept {
         constexpr std::int64_t most = 1 << 20;
         return static_cast<std::uint32_t>(std::clamp(ns / worth_a_wake_ns, std::int64_t{0}, most));
@@ -275,7 +275,8 @@ public:
         // Order: relaxed; a hint.
         return begin_ns_.load(std::memory_order_relaxed);
     }
-    // The fork-join is worth as many wakes as the time that it has taken, whatever was expected.
+    // Raises the worth of the fork-join to the time that it has taken until `now`, whatever was
+    // expected.
     void note_time(std::int64_t now) noexcept {
         if (const std::uint32_t least = worth_of(now - begin_ns()); least > worth()) {
             // Order: relaxed; a hint.
@@ -416,7 +417,7 @@ public:
     using lane = basic_fork_lane<Platform>;
     using job = basic_fork_job<Platform>;
 
-    // Returns those of a pool. Returns nullptr if there is no memory.
+    // Returns the lanes of a pool. Returns nullptr if there is no memory.
     static basic_fork_lanes* of(basic_pool<Platform>& pool) noexcept {
         basic_arm_source<Platform>* all = pool.arms();
         if (all == nullptr) {
@@ -449,8 +450,8 @@ public:
         lock::release_plain(lock_);
     }
 
-    // Returns the lane that the calling thread, a thread of the pool, keeps. Returns nullptr if there
-    // is no memory.
+    // Returns the lane of the calling thread, which is a thread of the pool. The thread keeps this
+    // lane. Returns nullptr if there is no memory.
     // Requires: the thread is in no fork-join of another pool.
     lane* thread_lane() noexcept {
         lane*& kept = basic_fork_context<Platform>::here().lane;
@@ -572,7 +573,7 @@ template <class Platform> class basic_scoped_lane {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // `kept`: the thread belongs to the pool and is in no fork-join.
+    // `kept` is true if the thread belongs to the pool and is in no fork-join.
     basic_scoped_lane(basic_pool<Platform>& its_pool, bool kept) noexcept
         : all_(basic_fork_lanes<Platform>::of(its_pool)), kept_(kept),
           lane_(all_ == nullptr ? nullptr
@@ -663,11 +664,11 @@ public:
         on.take_overhead();
         context::here() = {on.scheduler_id, &on};
     }
-    // An outermost fork-join of a pool without lanes.
+    // Begins an outermost fork-join of a pool without lanes.
     explicit basic_fork_scope(const void* scheduler_id) noexcept {
         context::here() = {scheduler_id, nullptr};
     }
-    // An arm that was stolen from `from`.
+    // Begins an arm that was stolen from `from`.
     basic_fork_scope(lane& on, const lane& from) noexcept {
         on.begin(from.worth(), from.begin_ns());
         context::here() = {on.scheduler_id, &on};

@@ -63,7 +63,7 @@ namespace detail {
 
 template <class Platform> class basic_group;
 
-// A member, which is a task: a field of its cell.
+// A member of a group. It is a task, and this object is a field of its cell.
 template <class Platform>
 class basic_group_member : public basic_task_links<Platform, basic_group_member<Platform>> {
     using header = basic_task_header<Platform>;
@@ -103,7 +103,7 @@ template <class Platform> class basic_group {
     template <class T> using var = typename Platform::template var<T>;
 
 public:
-    // The end of the children, or of all members, which waiters wait for.
+    // The end of the children, or the end of all members. Waiters wait for it.
     class end {
     public:
         static constexpr const char* waited_for = "the end of a group";
@@ -113,7 +113,7 @@ public:
         end& operator=(const end&) = delete;
 
         bool has_come() noexcept;
-        // Returns false if the deadline has passed before.
+        // Returns false if the deadline has passed.
         bool wait_until(deadline when) noexcept {
             return has_come() ||
                    thread_wait<end, Platform>::until(*this, 1, when) == wait_status::granted;
@@ -175,7 +175,6 @@ public:
     // Adds the body. Called at most once.
     void begin_body(member& m) noexcept { add(m, true); }
 
-    // Cancels all members.
     void cancel(cancel_reason why = cancel_reason::requested) noexcept {
         if (start_cancel(why)) {
             cancel_members();
@@ -185,7 +184,7 @@ public:
     // to the cancel_round of the calling thread.
     void cancel_in_turn() noexcept;
 
-    // The time by which the maker of the group is cancelled, the values of its scopes, and its tag.
+    // The deadline, the values and the tag that the members get from the maker of the group.
     deadline limit() const noexcept { return limit_; }
     const task_binding<Platform>* values() const noexcept { return values_.get(); }
     std::uint8_t tag() const noexcept { return tag_; }
@@ -269,7 +268,7 @@ void basic_group<Platform>::ended(member& m, std::exception_ptr error, bool stop
     remove(m);
 }
 
-// The last access to the group.
+// This is the last access to the group.
 template <class Platform> void basic_group<Platform>::remove(member& m) noexcept {
     const bool is_body = m.is_body_;
     lock::acquire(lock_);
@@ -409,7 +408,8 @@ template <class Platform> void basic_group<Platform>::rethrow_if_failed() {
     }
 }
 
-// A task that is a member, and keeps its outcome. The derived class says what becomes of that.
+// A task that is a member, and keeps its outcome. The derived class decides what happens to the
+// outcome.
 template <class T, class Platform> class basic_group_task : public basic_task_header<Platform> {
     using header = basic_task_header<Platform>;
 
@@ -505,7 +505,8 @@ BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexce
         return;
     }
     threads->raise_limit();
-    // If the system refuses the thread, this one tries again: it may be the only one that can.
+    // If the system has refused the thread, this thread tries again, because no other thread may be
+    // able to.
     while (!until.wait_until(threads->tend() ? deadline::after(retry) : deadline::never())) {
     }
     threads->lower_limit();

@@ -42,14 +42,15 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// `Home` is task_home, or that of a model. `Pool` is basic_pool or basic_loop, or that of a model.
+// `Home` is task_home, or the type of a model. `Pool` is basic_pool or basic_loop, or the type of a
+// model.
 template <class Platform, class Home, class Pool> class basic_lifecycle : public Home {
     using worker = typename Pool::worker;
     using header = basic_task_header<Platform>;
     template <class T> using atomic = typename Platform::template atomic<T>;
 
 public:
-    // Returns the executor for what is posted when no worker is left.
+    // Returns the executor for runnables that are posted when no worker is left.
     using get_executor = executor_ref (*)();
 
     basic_lifecycle(Pool& its_pool, get_executor fallback) noexcept
@@ -57,7 +58,7 @@ public:
     basic_lifecycle(const basic_lifecycle&) = delete;
     basic_lifecycle& operator=(const basic_lifecycle&) = delete;
 
-    // A call by an external thread. The scheduler outlives it.
+    // A call by an external thread. The scheduler exists until the call is over.
     class external_call {
     public:
         explicit external_call(basic_lifecycle& of) noexcept : external_calls_(of.external_calls_) {
@@ -80,14 +81,13 @@ public:
 
     // Enqueues a new task. Refuses it if the scheduler is closing.
     void start(header& t) noexcept final { start_in(*this, t); }
-    // Enqueues `r`. Any thread.
     void post(runnable& r) noexcept final { post_in(*this, r); }
     // `w` is the worker of the calling thread, or nullptr.
     void push(runnable& r, worker* w) noexcept {
         w != nullptr ? pool_.push_local(*w, r) : pool_.push(r);
     }
 
-    // The same for a queue that has such a push().
+    // As start(), for a queue with such a push().
     template <class Queue> void start_in(Queue& to, header& t) noexcept;
     template <class Queue> void post_in(Queue& to, runnable& r) noexcept;
 
@@ -134,11 +134,11 @@ public:
     // See basic_pool_owner::found_nothing().
     void add_up() noexcept;
 
-    // How many tasks were spawned, and how many of these have ended.
+    // The numbers of spawned tasks and of ended tasks.
     struct counts {
         std::uint64_t spawned, ended;
     };
-    // Those that external threads have counted.
+    // Returns the counts of external threads.
     counts count_external() const noexcept {
         // Order: seq_cst [lifecycle.counts] [idle.announce]; each task that is counted as ended was
         // spawned before. This is read after the worker's announcement.
@@ -149,7 +149,7 @@ public:
 
     // ---- The end
 
-    // No worker was started, so no task is left. Replaces add_up().
+    // Called in the place of add_up() if no worker was started: then no task is left.
     void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
     // Closes the scheduler, waits until no task is left, and stops the pool. Then calls
@@ -157,7 +157,7 @@ public:
     // passes before all of this is done.
     template <class EndThreads> bool shutdown(deadline until, EndThreads&& end_threads) noexcept;
 
-    // All of them. If the two sums are equal, there was a moment at which no task was left.
+    // Returns all counts. If the two sums are equal, there was a moment at which no task was left.
     counts count_all() const noexcept;
     bool all_ended() const noexcept {
         const counts now = count_all();

@@ -54,7 +54,7 @@ namespace detail {
 
 template <class Platform> class BIDE_SHARED basic_loop final : public basic_worker_host<Platform> {
 public:
-    // What basic_lifecycle counts, and the tasks that have waited.
+    // The counters for basic_lifecycle, and the tasks that have waited.
     struct worker {
         static constexpr unsigned index = 0;
         basic_counter<Platform> spawned, completed;
@@ -93,7 +93,7 @@ public:
         run_jobs(deadline::never(), ends, mine.outer_host());
     }
 
-    // Makes run() return: the call that is under way, or the next one. Any thread.
+    // Makes the run() that is under way, or the next one, return. Any thread may call it.
     void stop_run() noexcept {
         // Order: release [loop.stop]; the thread that returns from run() sees what came before the
         // stop. This is a read-modify-write, so that it also sees what came before earlier stops.
@@ -134,7 +134,7 @@ private:
     using word = futex_word;
     static constexpr word none = 0, running = 1, joining = 2, wanted = 3;
 
-    // How many jobs are inside of each other at most. Bounds the stack.
+    // The maximum depth of jobs inside of each other. It bounds the stack.
     static constexpr unsigned most_inside = 8;
 
     // While this object lives, the calling thread runs the loop. It saves and restores the
@@ -154,7 +154,7 @@ private:
         enqueue_forked();
         ready_.push(r);
     }
-    // If nothing runs before the chain, it finds its children in `forked_`.
+    // If no other job runs before the chain, the chain finds its children in `forked_`.
     void pause(paused_chain& chain) noexcept override {
         const bool alone = ready_.first() == nullptr;
         const bool child_is_due = chain.pauses >= interval_.child_pauses(alone ? 0 : ~0U);
@@ -178,7 +178,7 @@ private:
     }
     bool run_inside(runnable& r, inner_job& as) noexcept override;
     void add_timer(timer& t) noexcept override { timers_.add(t); }
-    // A task that blocks its thread blocks the loop: there is no other thread.
+    // A task that blocks its thread blocks the loop, because there is no other thread.
     bool blocks() noexcept override { return true; }
     void unblocks() noexcept override {}
     executor_ref executor() noexcept override { return executor_; }
@@ -238,7 +238,7 @@ private:
 
 template <class Platform> class basic_loop<Platform>::turn {
 public:
-    // If not `begins`, the thread runs the loop already, and one of its jobs waits.
+    // If `begins` is false, the thread runs the loop already, and one of its jobs waits.
     explicit turn(basic_loop& of, bool begins) noexcept
         : loop_(of), begins_(begins), local_(worker_local<Platform>::get()),
           resumed_(Platform::template local<resume_state>()) {
@@ -259,7 +259,7 @@ public:
         }
     }
 
-    // What the thread was before: a worker, if a task of another scheduler runs the loop.
+    // The previous host of the thread: a worker, if a task of another scheduler runs the loop.
     basic_worker_host<Platform>*& outer_host() noexcept { return outer_local_.host; }
 
 private:
@@ -297,7 +297,8 @@ template <class Platform> void basic_loop<Platform>::enter() noexcept {
     owner_.store(thread_mark<Platform>(), std::memory_order_relaxed);
 }
 
-// Begins to run the loop as a joining thread. Returns false if another thread runs it, or has run it last.
+// Begins to run the loop as a joining thread. If another thread runs it, or has run it last,
+// returns false.
 template <class Platform> bool basic_loop<Platform>::join() noexcept {
     word seen = none;
     // Order: acquire [loop.runner]; as in enter(). The thread before has set the owner, too.
@@ -312,7 +313,7 @@ template <class Platform> bool basic_loop<Platform>::join() noexcept {
     return true;
 }
 
-// Ends both. The wake uses the address only.
+// Ends a run or a join. The wake uses the address only.
 template <class Platform> void basic_loop<Platform>::leave() noexcept {
     const auto* const at = &runner_;
     // Order: release [loop.runner]; the next thread sees what this one has done.
@@ -392,7 +393,8 @@ bool basic_loop<Platform>::run_inside(runnable& r, inner_job& as) noexcept {
     return true;
 }
 
-// The innermost job is about to run others, which may include the jobs that it runs inside of.
+// Called when the innermost job is about to run other jobs, which may continue the jobs around it.
+// So these begin their waits.
 template <class Platform> void basic_loop<Platform>::begin_outer_waits() noexcept {
     for (inner_job* job = inner_; job != nullptr; job = job->outer) {
         if (!std::exchange(job->has_begun_wait, true)) {
@@ -401,7 +403,7 @@ template <class Platform> void basic_loop<Platform>::begin_outer_waits() noexcep
     }
 }
 
-// The next child of a parent runs first.
+// Enqueues the children so that the next child of the parent runs first.
 template <class Platform> void basic_loop<Platform>::enqueue_forked() noexcept {
     if (forked_.first() != nullptr) {
         ready_.append(*forked_.first(), *forked_.last());

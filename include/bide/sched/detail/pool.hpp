@@ -101,23 +101,26 @@ struct pool_options {
     const void* scheduler_id = nullptr; // by which threads know the scheduler (fork_lane.hpp)
 };
 
-// What a pool calls of its owner, which has the threads.
+// The functions that a pool calls in its owner, which has the threads.
 template <class Platform> class basic_pool_owner {
     using worker = basic_worker<Platform>;
 
 public:
-    // The calling thread leaves `w`: makes another thread run it. Returns false if there is none.
+    // Called when the calling thread leaves `w`. Makes another thread run `w`. Returns false if
+    // there is none.
     virtual bool replace(worker& w) noexcept = 0;
     // Called if replace() has found no thread. If it returns true, the next thread that becomes
     // free calls replace_blocked() or take_blocked(). Returns false if no thread will become free
     // and none can be started.
     virtual bool request_replacement() noexcept { return true; }
-    // Makes a thread run `w` that has lost its own worker and waits. Returns false if none waits.
+    // Makes a thread run `w` that has lost its own worker and waits for one. Returns false if there
+    // is none.
     virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
     // Returns true if hand_to_idle_thread() would succeed. A substitute (worker_threads.hpp) calls
     // it after it has announced that its worker sleeps.
     virtual bool has_idle_thread() noexcept { return false; }
-    // Unparks the own thread of that worker, which owns no worker: it has a pinned job.
+    // Unparks the thread that was started for the given worker and owns no worker now: it has a
+    // pinned job.
     virtual void wake_thread(unsigned) noexcept {}
     // Called when a worker has found nothing to run and has announced its sleep. Announcements are
     // read-modify-writes of one word. So the worker with the last announcement sees what all
@@ -133,14 +136,14 @@ protected:
 
 // ---- The driver
 
-// The scheduler's driver, if it has one. One thread at a time uses it.
+// The lock of the scheduler's driver, if there is a driver. One thread at a time uses it.
 template <class Platform> class basic_driver_lock {
 public:
     explicit basic_driver_lock(driver* io) noexcept : driver_(io) {}
     basic_driver_lock(const basic_driver_lock&) = delete;
     basic_driver_lock& operator=(const basic_driver_lock&) = delete;
 
-    // Acquires the driver until leave(). Returns nullptr if there is none or a thread is in it.
+    // Acquires the driver until leave(). Returns nullptr if there is none, or if a thread is in it.
     driver* try_enter() noexcept {
         // Order: acquire [driver.lock]; sees what the previous thread did in the driver.
         return is_free() && !taken_.exchange(true, std::memory_order_acquire) ? driver_ : nullptr;
@@ -196,7 +199,8 @@ public:
         }
     }
 
-    // A worker has woken. Returns true if it was the leader, or had been and was replaced.
+    // Called when a worker has woken. Returns true if it was the leader, or if another worker had
+    // replaced it as leader.
     bool resign(std::int64_t& mine) noexcept {
         if (mine == never) {
             return false;
@@ -244,10 +248,10 @@ public:
     // never end. The thread then runs that worker.
     worker* run_pinned(thread_queue& mine) noexcept;
 
-    // Makes run() return on every worker that has nothing to run.
+    // Makes run() return on every worker that finds no job.
     void stop() noexcept;
 
-    // The worker of this pool that the calling thread owns, or nullptr.
+    // Returns the worker of this pool that the calling thread owns, or nullptr.
     worker* current_worker() const noexcept {
         const thread_role& here = thread_role::here();
         return here.pool == this ? here.worker : nullptr;
@@ -259,26 +263,26 @@ public:
         injector_.push(r);
         unpark(idle_.wake_one());
     }
-    // Requires: `of` is not normal.
+    // Requires: the priority `of` is not normal.
     void push(task_priority of, runnable& r) noexcept {
         use_classes();
         (of == task_priority::high ? high_ : low_).push(r);
         unpark(idle_.wake_one());
     }
-    // Pushes a job that only the own thread of `home` may run.
+    // Pushes a job that only the thread of the worker `home` may run.
     void push_pinned(worker& home, runnable& r) noexcept;
 
     // Wakes a worker that sleeps. That worker then calls found_nothing() of the owner. If no worker
     // sleeps, the next worker that becomes idle calls found_nothing().
     void wake_any() noexcept { unpark(idle_.wake_one()); }
-    // Wakes that worker, if it sleeps: its thread may hand it over.
+    // Wakes the worker `w` if it sleeps, because its thread may then hand it over.
     void wake(worker& w) noexcept {
         if (idle_.wake_worker(w.index)) {
             unpark(w);
         }
     }
 
-    // The jobs that were never run. Requires: the last run() has returned.
+    // Takes a job that was never run. Requires: the last run() has returned.
     runnable* take_unrun() noexcept;
     std::size_t queued() const noexcept;
 
@@ -303,7 +307,7 @@ public:
     // ---- Functions for the owner of the worker `w`. While `w` is searching, its pushes into its
     // own queues wake no worker. end_search() wakes one later.
 
-    // Puts `r` into the LIFO slot. What was there goes to the ring.
+    // Puts `r` into the LIFO slot. The previous job of the slot goes to the ring.
     void push_local(worker& w, runnable& r) noexcept {
         runnable* const older = swap_lifo(w, &r);
         if (older != nullptr) {
@@ -312,7 +316,8 @@ public:
             unpark(idle_.wake_unless_watched());
         }
     }
-    // Puts `r` last in the ring. If it is full and cannot grow, half of it moves to the injector.
+    // Appends `r` to the ring. If the ring is full and cannot grow, half of it moves to the
+    // injector.
     void push_ring(worker& w, runnable& r) noexcept;
 
     // Queues `r` behind all other jobs, when the running job has ended. If `r` is a chain that has
@@ -342,16 +347,18 @@ public:
 
     // ---- Blocked workers
 
-    // The owner of `w` is about to block, and has returned from that. See worker_host.
+    // The owner of `w` calls blocks() before it blocks, and unblocks() afterwards. See
+    // basic_worker_host.
     bool blocks(worker& w) noexcept;
     void unblocks(worker& w) noexcept;
 
-    // If a worker is blocked and no worker sleeps, makes another thread run a blocked one.
+    // If a worker is blocked and no worker sleeps, makes another thread run that blocked worker.
     void replace_blocked() noexcept {
         take_over(
             [this, none = false](worker& other) mutable noexcept { return replace(other, none); });
     }
-    // The same for a thread that will run the worker itself. Returns nullptr if there is no need.
+    // As replace_blocked(), for a thread that will run the worker itself. Returns nullptr if there
+    // is no need.
     worker* take_blocked() noexcept {
         return take_over([this](worker& other) noexcept {
             return other.ownership.transfer([this]() noexcept {
@@ -363,18 +370,18 @@ public:
 
     // ---- Fork-joins
 
-    // Returns the fork-joins of the pool, or nullptr before the first one.
+    // Returns the source of arms, or nullptr before the first fork-join.
     basic_arm_source<Platform>* arms() const noexcept {
         // Order: seq_cst [idle.announce]; if the source is not seen here, it has published no arm
         // before this worker's announcement. Acquire [fork_lane.source]; sees the source as it was
         // made.
         return arms_.load(std::memory_order_seq_cst);
     }
-    // Takes over `made`, unless another thread was first. Returns what the pool has then.
+    // Takes over `made`, if no other thread was first. Returns the source that the pool has then.
     basic_arm_source<Platform>* set_arms(basic_arm_source<Platform>* made) noexcept;
-    // The address by which threads know the scheduler.
+    // The address that identifies the scheduler.
     const void* scheduler_id() const noexcept { return scheduler_id_; }
-    // The calling thread leaves the pool.
+    // Called when the calling thread leaves the pool.
     void drop_thread_lane() noexcept {
         if (auto* const all = arms()) {
             all->drop_thread_lane();
@@ -399,7 +406,7 @@ public:
         const unsigned asleep = idle_.sleepers_hint();
         return asleep == 0 ? 0 : asleep - (std::min)(asleep, callers_in_place());
     }
-    // Returns true if callers compute in the places of all workers that sleep.
+    // Returns true if the callers are at least as many as the workers that sleep.
     bool callers_take_all_places() const noexcept {
         const unsigned callers = callers_in_place();
         return callers != 0 && callers >= idle_.sleepers_hint();
@@ -610,7 +617,7 @@ template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexce
     if (paused == nullptr) { // the chain that has forked them waits, or lets other tasks run
         enqueue_children(w);
     } else if (paused->pauses >= w.global_interval.child_pauses(w.ring.size())) {
-        // The chain takes its children back while it runs or has paused. It may never wait.
+        // The chain takes its children back while it runs or has paused, but it may never wait.
         paused->pauses = 0;
         if (runnable* const oldest = w.children.steal()) {
             push_ring(w, *oldest);
@@ -640,7 +647,7 @@ template <class Platform> runnable* basic_pool<Platform>::check_shared_work(work
     w.global_interval.restart(now);
     fire_timers(w, now);
     if (driver* const io = driver_lock_.try_enter()) {
-        // What becomes ready is queued and runs as tasks do.
+        // Runnables that become ready here are queued, and run as tasks do.
         wake_scope<Platform> later(&service_executor<Platform>);
         io->wait(deadline::poll());
         leave_driver(w);
@@ -708,7 +715,7 @@ runnable* basic_pool<Platform>::swap_lifo(worker& w, runnable* with) noexcept {
 // Takes a fair share from the injector: returns the first job and moves the rest to the ring. If
 // the injector is empty, takes the job of the LIFO slot, or a high or a low job.
 template <class Platform> runnable* basic_pool<Platform>::take_injected(worker& w) noexcept {
-    // A job in a ring that no other worker steals from could wait for too long.
+    // If no other worker steals from this ring, a job in it could wait for too long.
     run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
     runnable* const first = share.pop();
     if (first == nullptr) {
@@ -732,7 +739,8 @@ run_list basic_pool<Platform>::take_share(worker& w, std::size_t most) noexcept 
     return share;
 }
 
-// What a busy worker takes at intervals: one job from the injector, and what balance() takes.
+// Takes the jobs that a busy worker takes at intervals: one from the injector, and those of
+// balance().
 template <class Platform> runnable* basic_pool<Platform>::take_due(worker& w) noexcept {
     runnable* const injected = take_share(w, 1).pop();
     runnable* const stolen = balance(w);
@@ -943,7 +951,7 @@ template <class Platform> runnable* basic_pool<Platform>::take_arm(worker& w, bo
     return &w.arm;
 }
 
-// Returns true if nothing is queued for `w`, here or in the injector.
+// Returns true if neither the queues of `w` nor the injector have a job.
 template <class Platform> bool basic_pool<Platform>::has_nothing(const worker& w) const noexcept {
     // Order: relaxed; the slot holds what the owner has put there, unless another worker took it.
     return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
@@ -1038,7 +1046,7 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
     }
 }
 
-// Sleeps. Returns true if the worker was woken, false if it is to look by itself.
+// Sleeps. Returns true if the worker was woken, false if it is to look for jobs by itself.
 template <class Platform> bool basic_pool<Platform>::sleep(worker& w, bool watches) noexcept {
     std::int64_t until = never;
     timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
@@ -1075,7 +1083,7 @@ template <class Platform> bool basic_pool<Platform>::sleep(worker& w, bool watch
     return woken;
 }
 
-// `w` is about to run something or to block: wakes another worker for the roles that `w` had.
+// Called when `w` is about to run a job or to block. Wakes another worker for the roles of `w`.
 template <class Platform> void basic_pool<Platform>::hand_over_roles(worker& w) noexcept {
     if (w.must_check_leader) {
         w.must_check_leader = false;
@@ -1094,7 +1102,7 @@ template <class Platform> void basic_pool<Platform>::hand_over_roles(worker& w) 
 // Fires the timers of all workers that are due. Returns how many it fired.
 template <class Platform>
 unsigned basic_pool<Platform>::fire_timers(worker& w, std::int64_t now) noexcept {
-    // What a timer wakes finds it counted.
+    // Counts each timer before it fires. So the job that the timer wakes finds it counted.
     const waker counts([](void* in) noexcept { static_cast<worker*>(in)->timers_fired.add(1); },
                        &w);
     unsigned fired = 0;
@@ -1176,7 +1184,8 @@ bool basic_pool<Platform>::replace(worker& w, bool& found_no_thread) noexcept {
         return !found_no_thread;
     });
     if (found_no_thread) {
-        // After the transfer: a thread that comes earlier would find no blocked worker.
+        // Made after the transfer, because a thread that comes before it would find no blocked
+        // worker.
         found_no_thread = !owner_.request_replacement();
     }
     return replaced;

@@ -32,7 +32,7 @@ class posted_call : runnable {
     using node = basic_waiter<native_platform>;
 
 public:
-    // A stop of `stop` is requested if the awaiting task is cancelled, or the coroutine destroyed.
+    // If the awaiting task is cancelled or the coroutine is destroyed, requests a stop of `stop`.
     posted_call(scheduler_core& on, std::stop_source stop) noexcept
         : core_(on), pool_(&on.pool()), stop_(std::move(stop)) {
         run =
@@ -51,7 +51,8 @@ public:
         wait_status try_now() const noexcept {
             return of.ended_.is_open() ? wait_status::granted : wait_status::waiting;
         }
-        // Not earlier: a task that is cancelled already has called on_cancel() before.
+        // The call is posted here and not earlier, because a task that was cancelled before has
+        // called on_cancel().
         wait_status enqueue(node& w) const noexcept {
             of.begin();
             return of.ended_.enqueue(w);

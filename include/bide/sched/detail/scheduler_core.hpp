@@ -53,7 +53,7 @@ template <class Platform, class Home> class basic_queue_home final : public Home
     using worker = basic_worker<Platform>;
 
 public:
-    // `of`: the tasks are pinned to the thread of this worker.
+    // If `of` is not nullptr, the tasks are pinned to the thread of this worker.
     basic_queue_home(lifecycle& core, pool_type& its_pool, task_priority which,
                      worker* of = nullptr) noexcept
         : core_(core), pool_(its_pool), class_(which), worker_(of) {}
@@ -63,7 +63,8 @@ public:
     void push(runnable& r, worker*) noexcept {
         worker_ != nullptr ? pool_.push_pinned(*worker_, r) : pool_.push(class_, r);
     }
-    // A pinned task also ends on its thread: there its coroutine and its function are destroyed.
+    // A pinned task also ends on its thread, because its coroutine and its function are destroyed
+    // there.
     bool is_here() const noexcept override {
         return worker_ != nullptr ? basic_thread_role<Platform>::here().pinned == &worker_->pinned
                                   : core_.is_here();
@@ -104,7 +105,8 @@ public:
 
     executor_ref executor() noexcept final { return executor_ref::to<lifecycle>(*this); }
 
-    // Returns the number of the worker for which the calling thread was started, if it was for one.
+    // Returns the number of the worker for which the calling thread was started; nothing for other
+    // threads.
     std::optional<unsigned> thread_here() const noexcept {
         const role& here = role::here();
         return here.pool == &this->pool() && here.pinned != nullptr
@@ -115,7 +117,7 @@ public:
     bool is_here() const noexcept final { return role::here().pool == &this->pool(); }
 
 protected:
-    // `of` is what the threads find as their scheduler. `fallback` as in basic_lifecycle.
+    // `of` is the scheduler of the threads. `fallback` is as in basic_lifecycle.
     basic_scheduler_parts(scheduler* of, scheduler_options& wanted, pool_options how,
                           typename lifecycle::get_executor fallback);
     // Requires: the derived class has called end_external_calls().
@@ -130,7 +132,7 @@ protected:
         }
     }
 
-    // Returns the home of the tasks of a class that is not normal, or of those that are pinned.
+    // Returns the home of the tasks of a high or low class, or of pinned tasks.
     Home& home_of(task_priority which) noexcept {
         return which == task_priority::high ? high_ : low_;
     }
@@ -155,7 +157,7 @@ private:
 
     // Of basic_pool_owner.
     void found_nothing() noexcept final { this->add_up(); }
-    // A pinned task asks on its own thread.
+    // Called by a pinned task on its own thread.
     bool has_queue(executor_ref where) noexcept final {
         const std::optional<unsigned> mine = thread_here();
         return where == high_.executor() || where == low_.executor() ||

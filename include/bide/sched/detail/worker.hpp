@@ -92,13 +92,14 @@ public:
         word_.store(of(me), std::memory_order_relaxed);
     }
 
-    // The owner is about to block.
+    // Called when the owner is about to block.
     void block(const void* me) noexcept {
         // Order: release [worker.ownership]; the replacement sees what the owner did.
         word_.store(of(me) | blocked, std::memory_order_release);
     }
 
-    // The thread returns from the blocking call. Returns false if another thread owns the worker.
+    // Called when the thread returns from the blocking call. Returns false if another thread owns
+    // the worker.
     bool unblock(const void* me) noexcept {
         basic_backoff<Platform> backoff;
         std::uintptr_t seen = of(me) | blocked;
@@ -182,7 +183,7 @@ public:
         return take();
     }
 
-    // Leaves a token; several tokens count once. Any thread.
+    // Leaves a token. Several tokens count as one. Any thread may call it.
     void unpark(driver* io) noexcept {
         const auto* const word = &state_;
         // Order: release [sleeper.token]; the sleeper sees what the notifier did before.
@@ -221,19 +222,22 @@ template <class Platform> class basic_thread_queue {
 public:
     static constexpr unsigned none = ~0U;
 
-    // `number`: of the worker for which the thread is started. It begins with that worker.
+    // `number` is the number of the worker for which the thread is started. The thread first owns
+    // that worker.
     explicit basic_thread_queue(unsigned number) noexcept : index(number), owned_(number) {}
     basic_thread_queue(const basic_thread_queue&) = delete;
     basic_thread_queue& operator=(const basic_thread_queue&) = delete;
 
-    // Any thread. Returns the worker that the thread owns, or `none`: the caller then wakes it.
+    // Any thread may call it. Returns the worker that the thread owns, or `none`. The caller then
+    // wakes it.
     unsigned push(runnable& r) noexcept {
         jobs_.push(r);
         // Order: seq_cst [thread_queue.owner]; after the job was made visible.
         return owned_.load(std::memory_order_seq_cst);
     }
 
-    // Called by the thread: it owns that worker, or none. It then looks before it sleeps.
+    // Called by the thread when it owns the given worker, or none. The thread then looks at its
+    // queue before it sleeps.
     void set_owned(unsigned worker) noexcept {
         // Order: seq_cst [thread_queue.owner]; before the announcement and the look.
         owned_.store(worker, std::memory_order_seq_cst);
@@ -266,7 +270,7 @@ template <class Platform> struct BIDE_SHARED basic_thread_role {
 
 // ---- What the owner counts
 
-// Only the owner writes, without a read-modify-write. Any thread reads.
+// A counter. Only the owner writes it, without a read-modify-write. Any thread reads it.
 template <class Platform> class basic_counter {
 public:
     void add(std::uint64_t n) noexcept {
@@ -297,7 +301,7 @@ public:
         return ++polls_ >= interval_ || (polls_ % 16 == 0 && now() - since_ >= target_ns);
     }
 
-    // The worker checks at `now`: computes the next interval.
+    // Called when the worker checks at `now`. Computes the next interval.
     void restart(std::int64_t now) noexcept {
         const std::int64_t each = (now - since_) / (std::max)(polls_, 1U);
         average_ns_ += (std::clamp<std::int64_t>(each, 1, max_poll_ns) - average_ns_) / 10;
@@ -315,7 +319,7 @@ public:
         return interval_ * ((std::min)(queued, 31U) + 1);
     }
 
-    // The worker has slept: the time of the sleep does not count.
+    // Called when the worker has slept. The time of the sleep does not count.
     void wake(std::int64_t now) noexcept {
         since_ = now;
         polls_ = 0;
@@ -342,7 +346,7 @@ public:
                                : task_priority::high;
     }
 
-    // Of the turns that normal jobs get, every other one is of pinned jobs.
+    // Of the decisions for normal jobs, every second one is for pinned jobs.
     bool next_is_pinned() noexcept { return (++normal_turn_ & 1) != 0; }
 
 private:
@@ -352,7 +356,7 @@ private:
 
 // ---- The worker
 
-// Runs a job on the calling thread, for the worker with that number.
+// Runs a job on the calling thread, for the worker with the given number.
 template <class Platform>
 void run_job(basic_worker_host<Platform>& host, unsigned number, trace_sink* trace,
              runnable& r) noexcept {
@@ -389,7 +393,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     basic_worker(const basic_worker&) = delete;
     basic_worker& operator=(const basic_worker&) = delete;
 
-    // The host of the task that the owner runs.
+    // The functions of the host of the task that the owner runs.
     void yield(runnable& r) noexcept override { pool.yield(*this, r, nullptr); }
     void post_in_order(runnable& r) noexcept override { pool.push_ring(*this, r); }
     void pause(paused_chain& chain) noexcept override { pool.yield(*this, chain, &chain); }
@@ -400,7 +404,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     void unblocks() noexcept override { pool.unblocks(*this); }
     executor_ref executor() noexcept override { return pool.executor(); }
 
-    // The owner has taken the token. Returns true if it is for a job of `mine`.
+    // Called when the owner has taken the token. Returns true if the token is for a job of `mine`.
     bool take_woken_for_pinned() noexcept {
         // Order: relaxed; the token was acquired.
         const bool is_for_pinned = woken_for_pinned.load(std::memory_order_relaxed);

@@ -82,7 +82,7 @@ using current_scheduler = basic_current_scheduler<native_platform>;
 
 // ---- Threads for blocking tasks
 
-// `Pool` is that of the workers.
+// `Pool` is the pool of the workers.
 template <class Platform, class Pool, class Thread>
 class basic_tended_pool : public basic_blocking_pool<Platform, Thread> {
     using base = basic_blocking_pool<Platform, Thread>;
@@ -136,7 +136,7 @@ private:
 
 // ---- All threads
 
-// `Pool` is basic_pool, and `Thread` os_thread, or those of a model.
+// `Pool` is basic_pool and `Thread` is os_thread, or both are types of a model.
 template <class Platform, class Pool = basic_pool<Platform>, class Thread = os_thread>
 class basic_worker_threads : public Pool::owner {
     using current = basic_current_scheduler<Platform>;
@@ -146,7 +146,7 @@ class basic_worker_threads : public Pool::owner {
 public:
     using worker = typename Pool::worker;
 
-    // Moves the callbacks out of `wanted`. `of` is the scheduler that the threads find as theirs.
+    // Moves the callbacks out of `wanted`. `of` is the scheduler of the threads.
     basic_worker_threads(scheduler* of, scheduler_options& wanted,
                          const typename Pool::options& how);
     basic_worker_threads(const basic_worker_threads&) = delete;
@@ -161,7 +161,7 @@ public:
     // Requires: the pool was stopped.
     void end_threads() noexcept;
 
-    // A thread for blocking tasks may use every processor, whichever thread has started it.
+    // Lets a thread for blocking tasks use every processor, even if a bound thread has started it.
     void unpin() noexcept {
         if (pin_) {
             mask_.apply();
@@ -198,7 +198,8 @@ protected:
 private:
     using lock = lock_bits<Platform, std::uint32_t>;
 
-    // A worker and its own thread. As a runnable, it makes the thread that runs it a substitute.
+    // A worker and its own thread. As a runnable, it makes the thread that runs it a substitute for
+    // that worker.
     struct own_thread : runnable {
         own_thread(basic_worker_threads& of, worker& which) noexcept : all(of), mine(which) {
             run = waker(
@@ -388,10 +389,10 @@ bool basic_worker_threads<Platform, Pool, Thread>::request_replacement() noexcep
     const bool has_idle_thread = idle_threads_ != nullptr;
     if (!has_idle_thread && !requested_) {
         std::error_code why;
-        // Under the lock: if it fails, no other thread relies on it.
+        // Made under the lock: if it fails, no other thread relies on the request.
         requested_ = blocking_.post(request_, why);
     }
-    // The threads that there are may all be blocked.
+    // All present threads may be blocked.
     const bool requested = requested_ && !blocking_.tend();
     lock::release_plain(lock_);
     if (has_idle_thread) {
@@ -400,7 +401,7 @@ bool basic_worker_threads<Platform, Pool, Thread>::request_replacement() noexcep
     return has_idle_thread || requested;
 }
 
-// On a thread for blocking tasks.
+// Runs on a thread for blocking tasks.
 template <class Platform, class Pool, class Thread>
 void basic_worker_threads<Platform, Pool, Thread>::serve_request() noexcept {
     lock::acquire(lock_);
