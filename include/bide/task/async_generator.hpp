@@ -77,7 +77,7 @@ class BIDE_SHARED generator_call {
 public:
     static constexpr unsigned most_calls = 8;
 
-    // `depth` is the number of calls that this one is inside of, and one more.
+    // `depth` is the depth of this call: 1 plus the number of calls around it.
     explicit generator_call(unsigned depth) noexcept : depth_(depth) {}
     generator_call(const generator_call&) = delete;
     generator_call& operator=(const generator_call&) = delete;
@@ -92,7 +92,7 @@ public:
         return yielded_;
     }
 
-    // The producer yields in this call.
+    // Called when the producer yields in this call.
     void end() noexcept { yielded_ = true; }
 
     // Makes this the innermost call of the thread, until it returns.
@@ -192,7 +192,7 @@ public:
         pending_ = begin;
         return !mine.run(producer);
     }
-    // The wait has begun: other code may run the producer.
+    // Called when the wait has begun: from now on, other code may run the producer.
     void enter_call(std::coroutine_handle<> producer) noexcept {
         if (call_ != nullptr) {
             call_->enter(producer);
@@ -243,7 +243,7 @@ public:
         void await_resume() const noexcept {}
     };
 
-    // As to_consumer, with an item of its own.
+    // As to_consumer, for an item that is copied and stored here.
     class copy_to_consumer : public to_consumer {
     public:
         explicit copy_to_consumer(const item& from) : copy_(from) {}
@@ -433,7 +433,7 @@ public:
     }
 
 private:
-    // The producer is about to await something, or is resumed by a loop.
+    // Called when the producer is about to await something, or is resumed by a loop.
     template <class Promise> static void begin_wait(void* self) noexcept {
         auto& me = *static_cast<next_operation*>(self);
         promise_type& p = me.of_.promise();

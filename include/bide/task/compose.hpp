@@ -187,7 +187,7 @@ using child_of_range_t = std::remove_cvref_t<decltype(*std::begin(std::declval<R
 template <class R>
 concept child_range = task_source<child_of_range_t<R>>;
 
-// The children of an rvalue container are moved; what a view or an lvalue gives is taken as it is.
+// Moves the children of an rvalue container. Elements of a view or an lvalue are taken as they are.
 template <class R> std::vector<child_of_range_t<R>> to_children(R&& range) {
     std::vector<child_of_range_t<R>> children;
     for (auto&& child : range) {
@@ -200,7 +200,8 @@ template <class R> std::vector<child_of_range_t<R>> to_children(R&& range) {
     return children;
 }
 
-// What is no child. The types let the rest of the statement compile, so that there is one message.
+// Stands for a type that is not a child. It lets the rest of the statement compile, so that there
+// is one message.
 template <class Other> using refused_child = std::monostate;
 
 template <class... Others> [[noreturn]] void refuse_children() {

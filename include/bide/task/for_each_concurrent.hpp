@@ -131,7 +131,7 @@ public:
 private:
     const iterator first_;
     const std::size_t size_;
-    // Counts beyond the size by one for each runner.
+    // Each runner counts once beyond the size.
     native_platform::atomic<std::size_t> next_{0};
 };
 
@@ -188,7 +188,7 @@ public:
     bool is_exhausted() const noexcept { return exhausted_.load(std::memory_order_relaxed); }
 
 protected:
-    // One call of next(), and what it has returned.
+    // One call of next(), and its result.
     template <class Found> struct pull {
         explicit pull(pulled_source& from) noexcept : of(from) {}
         pull(const pull&) = delete;
@@ -275,7 +275,6 @@ public:
     concurrent_run(const concurrent_run&) = delete;
     concurrent_run& operator=(const concurrent_run&) = delete;
 
-    // The number of runners.
     std::size_t runners(std::size_t limit) const noexcept {
         return limit < source_.size() ? limit : source_.size();
     }
@@ -357,7 +356,7 @@ private:
     std::exception_ptr error_; // written by the first runner that fails
 };
 
-// Runs `count` runners, which make_end(i) gives their ends.
+// Runs `count` runners. make_end(i) makes the function that gets the values of runner i.
 template <class Run, class MakeEnd>
 task<> run_concurrently(Run& run, std::size_t count, MakeEnd make_end) {
     if (count == 1) {

@@ -27,7 +27,7 @@ template <class T> struct result_of_task {
 template <class T> struct result_of_task<task<T>> {
     using type = T;
 };
-// What f() comes to, if it is awaited where it returns a task.
+// The type of the value that f() makes, after its task was awaited if it returns a task.
 template <class F> using initialised_by = typename result_of_task<std::invoke_result_t<F&>>::type;
 
 } // namespace detail

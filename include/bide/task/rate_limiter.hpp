@@ -61,7 +61,7 @@ template <class Platform> class basic_token_count {
 public:
     using count = std::uint64_t;
 
-    // Tokens that were taken together, in parts.
+    // Tokens that were taken by one call, counted in parts.
     struct taken {
         count from = 0;
         count to = 0; // `from` if none were taken
@@ -75,13 +75,13 @@ public:
                       std::int64_t burst) noexcept
         : basic_token_count(start, tokens, period, common_divisor(tokens, period), burst) {}
 
-    // At most one token comes in a nanosecond, and a product of both numbers fits.
+    // True if at most one token comes in a nanosecond, and the product of both numbers does not
+    // overflow.
     static constexpr bool is_valid(std::int64_t n, std::int64_t period) noexcept {
         return n > 0 && n <= period && period <= never / n;
     }
 
     count burst() const noexcept { return burst_ / parts_; }
-    // Returns the number of parts of a token.
     count parts() const noexcept { return parts_; }
 
     // Takes c tokens, if they are in the bucket at `latest` or before.
@@ -105,7 +105,7 @@ public:
         }
     }
 
-    // Returns tokens. Returns false if they are lost, because later ones were taken.
+    // Returns tokens to the bucket. If later tokens were taken, the tokens are lost: returns false.
     bool give_back(const taken& some) noexcept {
         count seen = some.to;
         // Order: relaxed; as in take().
@@ -113,7 +113,6 @@ public:
                                               std::memory_order_relaxed);
     }
 
-    // Returns the number of tokens in the bucket.
     count available(std::int64_t now) const noexcept {
         const count come = come_until(now);
         // Order: relaxed; as in take().
@@ -276,7 +275,7 @@ public:
         friend rate_limiter;
         reservation(rate_limiter& of, tokens::taken some) noexcept : of_(&of), some_(some) {}
 
-        // Leaves their time.
+        // Returns the tokens, and empties this reservation. ready_at() stays the same.
         tokens::taken exchange_none() noexcept {
             const tokens::taken had = some_;
             some_.to = some_.from;
@@ -323,7 +322,7 @@ private:
         return static_cast<std::uint64_t>(n);
     }
 
-    // Blocks the thread until the time of the tokens, as a wait in a semaphore does.
+    // Blocks the thread until the time of the tokens, as a wait for a semaphore does.
     static void sleep(const tokens::taken& some) {
         if (some.ready > now()) {
             semaphore none(0);
@@ -341,7 +340,7 @@ private:
         return static_cast<bool>(some);
     }
 
-    // Gives the tokens of a coroutine back, unless their time has come.
+    // If the time of a coroutine's tokens has not come, gives them back.
     struct claim {
         claim(tokens& of, tokens::taken some) noexcept : all(of), mine(some) {}
         claim(const claim&) = delete;

@@ -68,7 +68,8 @@ public:
     }
 
 private:
-    // Returns a number from 0 to `longest`. A bias of the remainder is below longest / 2^64.
+    // Returns a random number from 0 to `longest`. The bias of the remainder is below longest /
+    // 2^64.
     std::int64_t below(std::int64_t longest) noexcept {
         // Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014: SplitMix64.
         std::uint64_t z = random_ += 0x9e3779b97f4a7c15U;
@@ -105,7 +106,7 @@ template <class Again> bool is_worth_retry(const std::exception_ptr& error, Agai
     return false;
 }
 
-// Returns true if the running task can wait that long before its deadline, and is not cancelled.
+// Returns true if the running task is not cancelled and its deadline comes after this wait.
 inline bool can_wait(std::chrono::nanoseconds rest) noexcept {
     const bide::deadline limit = this_task::deadline();
     return !this_task::is_cancelled() &&

@@ -140,7 +140,7 @@ public:
         }
         if (auto* const simulated = detail::simulated_machine::here();
             simulated != nullptr && !queue_.is_idle()) {
-            // No other thread takes part: this one runs what was posted.
+            // No other thread takes part, so this thread runs the posted runnables.
             simulated->sleep(
                 [](const void* self) noexcept {
                     return static_cast<const strand*>(self)->queue_.is_idle();
@@ -181,12 +181,13 @@ private:
     struct here {
         const strand* now = nullptr;
     };
-    // Not inlined: a coroutine may go on in another thread.
+    // Not inlined, because a coroutine may continue on another thread.
     BIDE_NOINLINE static const strand*& current() noexcept {
         return native_platform::local<here>().now;
     }
 
-    // Posts itself only if something is queued: the destructor may run on the only thread of `where_`.
+    // Posts the strand again only if a runnable is queued: the destructor may run on the only
+    // thread of `where_`.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;

@@ -54,7 +54,7 @@ inline bool is_stopped_error(const std::exception_ptr& error) noexcept {
     return false;
 }
 
-// How a coroutine or a function has ended, without its value.
+// The exception of a coroutine or a function, if it has thrown.
 class kept_failure {
 public:
     std::exception_ptr& error() noexcept { return error_; }
@@ -72,7 +72,7 @@ public:
     }
 
 protected:
-    // Calls a function. Keeps what it throws.
+    // Calls a function, and stores its exception.
     template <class F> void guard(F&& function) noexcept {
 #if BIDE_EXCEPTIONS
         try {
@@ -110,7 +110,7 @@ public:
         has_value_ = true;
     }
 
-    // Calls a function. Its value or exception is the outcome.
+    // Calls a function, and stores its value or exception as the outcome.
     template <class F> void compute(F&& function) noexcept {
         guard([&] { set(std::forward<F>(function)()); });
     }
@@ -147,7 +147,6 @@ public:
         return value();
     }
 
-    // Destroys the outcome.
     void drop() noexcept {
         error() = nullptr;
         drop_value();
@@ -202,7 +201,7 @@ public:
         return std::exchange(executor_, to);
     }
 
-    // The number of the tag that a spawned task takes. Requires, for both: it has not begun.
+    // The number of the tag of a spawned task. Requires, for both: the task has not begun.
     void set_tag(std::uint8_t tag) noexcept { tag_ = tag; }
     std::uint8_t tag() const noexcept { return tag_; }
 
@@ -233,7 +232,7 @@ private:
     task_promise_base* promise_ = nullptr;
 };
 
-// A promise and the outcome that its coroutine leaves.
+// A promise with the outcome of its coroutine.
 template <class T> class outcome_promise : public task_promise_base {
 public:
     void unhandled_exception() noexcept { outcome_.error() = std::current_exception(); }
@@ -257,7 +256,8 @@ public:
     void return_void() const noexcept {}
 };
 
-// Blocks a thread until a task has ended, and runs what is posted to the thread meanwhile.
+// Blocks a thread until a task has ended, and runs the runnables that are posted to the thread
+// meanwhile.
 class sync_loop final : basic_task_context<native_platform> {
     using local = worker_local<native_platform>;
     using turn = worker_turn<native_platform>;
@@ -315,7 +315,8 @@ private:
 
     void drive() noexcept {
         while (!done_) {
-            // Another thread takes a worker over while this one sleeps, not while it spins.
+            // Another thread takes the worker over while this thread sleeps, but not while it
+            // spins.
             if (queue_.empty() && local::get().host == nullptr) {
                 basic_spin<native_platform>::until([this]() noexcept { return !queue_.empty(); });
             }
@@ -333,7 +334,7 @@ private:
     }
 
     basic_ready_queue<native_platform> queue_;
-    // Where the chain resumes:
+    // The point at which the chain resumes:
     std::coroutine_handle<> leaf_;
     suspension* at_ = nullptr;
     suspension start_{};
@@ -492,7 +493,7 @@ private:
 
 namespace detail {
 
-// Takes a task apart, for an object that runs it as the first of a chain.
+// Takes a task apart, for an object that runs the task as the first one of a chain.
 struct task_access {
     template <class T>
     static std::coroutine_handle<typename task<T>::promise_type> release(task<T>& t) noexcept {

@@ -91,7 +91,7 @@ public:
         }
     }
 
-    // Finds the scopes around this one.
+    // Makes the enclosing scopes visible in this one.
     void nest(const task_promise_base& parent) noexcept {
         binding_.outer = values_of(parent.task_context());
     }

@@ -71,7 +71,7 @@ public:
     basic_tag_table(const basic_tag_table&) = delete;
     basic_tag_table& operator=(const basic_tag_table&) = delete;
 
-    // Returns the number of a text: from 1 on, or 0 if the table is full of others.
+    // Returns the number of a text, from 1 on. Returns 0 if the table is full of other texts.
     std::uint8_t find_or_add(const char* text) noexcept {
         for (std::size_t i = 0; i < Size; ++i) {
             const char* there = nullptr;
@@ -100,7 +100,7 @@ private:
 
 BIDE_SHARED inline constinit basic_tag_table<native_platform> all_tags;
 
-// Tags are bytes in core/.
+// Converts tags to numbers and back, because tags are bytes in core/.
 struct tag_access {
     static std::uint8_t number_of(task_tag tag) noexcept { return tag.number_; }
     static task_tag of(std::uint8_t number) noexcept {

@@ -65,7 +65,7 @@ struct time_wait {
         return is_over(what) ? result<void>() : unexpected{errc_of(what)};
     }
 
-    // Returns true if the wait was ended by its own time, or if its time has passed meanwhile.
+    // Returns true if the wait ended at its own time, or if that time has passed meanwhile.
     bool is_over(wait_status what) const noexcept {
         return what == wait_status::granted || (what == wait_status::timed_out && has_passed());
     }
@@ -80,7 +80,7 @@ inline async_op<void> sleep_until(deadline until) noexcept {
     return {time_wait{at, other_clock}, until};
 }
 
-// Completes immediately, but enqueues the coroutine behind what is queued where it resumes.
+// Completes immediately, but enqueues the coroutine behind the queued jobs of its executor.
 struct yielding {
     static constexpr bool yields_first = true;
     static constexpr bool stands_alone = true;

@@ -86,7 +86,7 @@ inline void destroy_frame(std::coroutine_handle<> frame, awaited_frame* awaits) 
     frame.destroy();
 }
 
-// Tells a promise which frames its coroutine awaits, from begin() until end().
+// Tells a promise which frames its coroutine awaits, between begin() and end().
 class awaiting {
 public:
     awaiting() noexcept {}
@@ -103,7 +103,7 @@ public:
         }
     }
 
-    // The first call after the coroutine resumes, and before the awaited frames are destroyed.
+    // Called first when the coroutine resumes, before the awaited frames are destroyed.
     void end() noexcept {
         if (promises_ != nullptr) {
             *promises_ = nullptr;

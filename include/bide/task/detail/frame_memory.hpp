@@ -62,7 +62,7 @@ public:
 
     // The size of the blocks of a class. The smallest has room for a frame_block.
     static constexpr std::size_t size_of(std::size_t kind) noexcept { return (kind + 2) * grain; }
-    // The class for objects of a size, if can_keep(size). No frame or cell has as little as 8 bytes.
+    // The class for objects of a size, if can_keep(size). No frame or cell is as small as 8 bytes.
     static constexpr std::size_t kind_of(std::size_t size) noexcept {
         return (size - 1) / grain - 1;
     }
@@ -115,7 +115,7 @@ public:
         return fits;
     }
 
-    // Returns the bytes in the depot, which may be old; the limit if the lock is taken.
+    // Returns the bytes in the depot, possibly outdated. If the lock is taken, returns the limit.
     std::size_t bytes() noexcept {
         if (!enter()) {
             return most_;
@@ -183,7 +183,7 @@ public:
         return ::operator new(size);
     }
 
-    // Requires: the size that allocate() was called with.
+    // Requires: `size` is the argument of the allocate() that returned `memory`.
     static void release(void* memory, std::size_t size) noexcept {
         if constexpr (Recycles) {
             if (depot::can_keep(size)) {
@@ -211,7 +211,7 @@ public:
         }
     }
 
-    // Returns the bytes in the depot, which may be old.
+    // Returns the bytes in the depot, possibly outdated.
     static std::size_t kept() noexcept { return shared.bytes(); }
 
 private:

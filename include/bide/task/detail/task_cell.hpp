@@ -53,7 +53,7 @@ template <class S> using task_value_t = typename task_source_traits<S>::value;
 template <class S>
 concept task_source = requires { typename task_value_t<S>; };
 
-// A function that returns no task, for a child whose value is dropped.
+// True for a function that does not return a task, for a child whose value is dropped.
 template <class F>
 concept plain_function =
     std::is_invocable_v<F&&> && !task_source<F> && !is_task<std::invoke_result_t<F&&>>;
@@ -84,7 +84,7 @@ public:
     task_body& operator=(const task_body&) = delete;
     ~task_body() { destroy(); }
 
-    // What task::named() and task::tagged() have set.
+    // The labels that task::named() and task::tagged() have set.
     struct labels {
         const char* name;
         std::uint8_t tag;
@@ -312,7 +312,7 @@ private:
 template <task_source S>
 using joined_coroutine_cell = coroutine_cell<S, joined_task<task_value_t<S>>>;
 
-// A task that runs a function, on a worker, or, if the function blocks, on a thread for that.
+// A task that runs a function on a worker, or on a thread for blocking tasks.
 template <class F, class T> class function_cell final : public joined_task<T>, public recycled {
 public:
     function_cell(task_home& home, F&& what, bool blocks, bool kept) : joined_task<T>(home, kept) {

@@ -434,13 +434,12 @@ public:
     bool is_complete() const noexcept { return state_.is_complete(); }
     bool is_waiting() const noexcept { return state_.is_waiting(); }
     bool was_cancelled() const noexcept { return state_.was_cancelled(); }
-    // Returns true if set_never_ran() was called. Requires: it has ended.
+    // Returns true if set_never_ran() was called. Requires: the task has ended.
     bool never_ran() const noexcept { return never_ran_; }
     cancel_reason reason() const noexcept { return state_.reason(); }
 
     // --- Called by the task itself
 
-    // Adds a shield. Returns false if there are max_shields.
     bool shield() noexcept { return state_.shield(); }
     void unshield() noexcept {
         if (state_.unshield()) {
@@ -448,7 +447,7 @@ public:
         }
     }
 
-    // Terminates if the first call finds no memory for the stop state.
+    // If the first call finds no memory for the stop state, terminates.
     typename Platform::stop_token get_stop_token() noexcept {
         // Order: relaxed; only the task sets it.
         typename Platform::stop_source* source = stop_.load(std::memory_order_relaxed);
@@ -481,7 +480,7 @@ protected:
     virtual std::coroutine_handle<> start() noexcept = 0;
     // Called in the place of start(), if the task was cancelled before its first run.
     virtual void never_start() noexcept = 0;
-    // Called when the chain has ended. Takes over its outcome. The last access to the task.
+    // Called when the chain has ended. Takes over its outcome. This is the last access to the task.
     virtual void finish() noexcept = 0;
     // Called before the first wait.
     virtual void first_wait() noexcept {}
@@ -579,7 +578,7 @@ private:
     static_assert(local::whole_budget <= 0xff);
 
 protected:
-    // The tag of a spawned task; it is here because here is a byte that no other field uses.
+    // The tag of a spawned task. It is declared here because it fits into the padding.
     typename Platform::template atomic<std::uint8_t> tag_{0};
 
 private:
@@ -621,7 +620,7 @@ public:
         (next == nullptr ? last_ : next->prev_in_list) = prev;
     }
 
-    // Calls visit(task) without the lock. The task has a reference meanwhile.
+    // Calls visit(task) without the lock, while it holds a reference to the task.
     template <class Lock, class Word, class Visit>
     static void visit_unlocked(Word& lock, basic_task_header<Platform>& task, Visit&& visit) {
         task.add_reference();
@@ -736,7 +735,7 @@ public:
     // Runs `r` on a thread of this home.
     virtual void post(runnable& r) noexcept = 0;
 
-    // Returns the same as an executor.
+    // Returns this home as an executor.
     virtual executor_ref executor() noexcept = 0;
 
     // Returns the number of the registry of waiting tasks that the calling thread uses. A worker
@@ -759,7 +758,7 @@ protected:
     ~basic_task_home() = default;
 };
 
-// A spawned task. The links are those of the list in a registry.
+// A spawned task. Its links are those of the list in a registry.
 template <class Platform>
 class basic_task_header : public basic_task_control<Platform>,
                           public basic_task_links<Platform, basic_task_header<Platform>> {
@@ -771,7 +770,7 @@ public:
     using home_type = basic_task_home<Platform>;
     using gate = basic_gate<Platform>;
 
-    // If `kept`, the maker gets a reference and may ask for the outcome.
+    // If `kept` is true, the maker gets a reference and may ask for the outcome.
     basic_task_header(home_type& home, bool kept) noexcept
         : control(kept ? 2 : 1, kept), home_(home) {
         BIDE_CHECKED(note_made<Platform>(this, "the end of task");)
@@ -803,7 +802,7 @@ public:
     // Order: release [task.tag]; the same.
     void set_tag(std::uint8_t tag) noexcept override { tag_.store(tag, std::memory_order_release); }
 
-    // The gate that opens when the task ends, if it is kept.
+    // The gate that opens when the task ends, if the task is kept.
     gate& ended_gate() noexcept { return ended_gate_; }
 
     // Gives up the right to ask for the outcome, and drops the reference.
@@ -821,7 +820,8 @@ protected:
     ~basic_task_header() = default;
 #endif
 
-    // Called at the end: takes over the outcome and destroys what computed it.
+    // Called at the end. Takes over the outcome, and destroys the coroutine or function that
+    // computed it.
     virtual void settle() noexcept = 0;
     // Called when no handle can ask for the outcome.
     virtual void discard_outcome() noexcept = 0;
@@ -831,7 +831,7 @@ protected:
 
 private:
     void first_wait() noexcept override {
-        // If the number is too large, a list with a smaller number will do.
+        // If the number is too large for the field, a list with a smaller number is used.
         this->listed_in_ = static_cast<std::uint16_t>(home_.registry_here());
         if (!home_.registry(this->listed_in_).add(*this)) {
             this->cancel(cancel_reason::shutdown);

@@ -93,9 +93,9 @@ protected:
         }
     }
 
-    // Returns its first coroutine, with `where` as its executor, which may be empty.
+    // Returns the first coroutine of the child, with `where` as its executor. `where` may be empty.
     virtual std::coroutine_handle<> begin(executor_ref where) noexcept = 0;
-    // Called at its end: takes over its outcome.
+    // Called at the end of the child. Takes over its outcome.
     virtual void settle() noexcept = 0;
 
     bool has_begun() const noexcept { return begun_; }
@@ -135,7 +135,7 @@ private:
         stays_home_ = *at.where == when_->where_;
         return control::resumption(leaf, at);
     }
-    // A cancelled child starts, unless it has lost.
+    // A cancelled child starts, except if another child has won.
     bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
     std::coroutine_handle<> start() noexcept final {
         begun_ = true;
@@ -296,7 +296,7 @@ private:
         return count_parent_down(1);
     }
 
-    // The parent waits for the children that have not ended, or continues here if all have.
+    // The parent waits for the children that have not ended. If all have ended, it continues here.
     std::coroutine_handle<> count_parent_down(std::size_t n) noexcept {
         if (!count_down(n)) {
             return std::noop_coroutine();
@@ -307,7 +307,7 @@ private:
         return to_parent();
     }
 
-    // The last access to the child.
+    // This is the last access to the child.
     void ended(child& c) noexcept {
         std::size_t none = no_winner;
         // Order: relaxed; the children that the winner cancels see the winner by [task.claim], and
@@ -362,7 +362,7 @@ private:
         return start_in_place(*first_, here);
     }
 
-    // Posts those that the worker has no place for.
+    // Forks the children. Posts those for which the worker has no room.
     void fork(run_list& children, local& here) noexcept {
         if (here.host != nullptr && children.first() != nullptr) {
             here.host->fork(children);
@@ -386,7 +386,7 @@ private:
         return std::noop_coroutine();
     }
 
-    // The other tasks have run.
+    // Called when the other tasks have run.
     void go_on() noexcept {
         child& c = *next_;
         local& here = local::get();
@@ -396,7 +396,8 @@ private:
         here.pauses = 0; // of the next job
     }
 
-    // The child has ended in place. Its frame is suspended at its end, and is destroyed here.
+    // Called when the child has ended in place. Its frame is suspended at its end, and is destroyed
+    // here.
     std::coroutine_handle<> ended_in_place(child& c, local& here) noexcept {
         here.running = context_;
         if (here.traced) {
@@ -452,7 +453,7 @@ private:
     awaited_frame* last_frame_ = nullptr;
     awaiting awaiting_;
 
-    // The parent, and where it resumes. Set before the first child starts.
+    // The parent, and the executor on which it resumes. Set before the first child starts.
     std::coroutine_handle<> parent_;
     suspension at_{};
     basic_task_context<Platform>* context_ = nullptr;
