@@ -133,7 +133,8 @@ private:
 };
 
 #if BIDE_EXCEPTIONS
-// The first arm threw: the second one runs to its end, and its value or exception is dropped.
+// Called if the first arm threw. The second arm runs to its end, and its value or exception is
+// dropped.
 template <class Platform, class G>
 BIDE_COLD void drop_second(basic_fork_lane<Platform>* lane, std::uint32_t at,
                            fork_arm<Platform, G>& arm, std::remove_reference_t<G>& g) noexcept {
@@ -173,7 +174,7 @@ template <class F, class G>
 using fork_result =
     std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>>;
 
-// Storage for the second arm, which is made only if there is a lane.
+// Storage for the second arm, which is constructed only if there is a lane.
 template <class Platform, class G> union arm_storage {
     arm_storage() noexcept {}
     ~arm_storage() {}
@@ -310,7 +311,7 @@ public:
         detail::fork_here(std::forward<F>(f), std::forward<G>(g));
     }
 
-    // The same, for a second arm that takes less time than a wake.
+    // As both(), for a second arm that takes less time than a wake.
     template <class F, class G> void both_briefly(F&& f, G&& g) const {
         detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), true);
     }
@@ -318,7 +319,7 @@ public:
     // Calls f() in a fork-join. Throws: what f() throws. Throws as join(), before f() is called.
     template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
 
-    // The same, for a loop of so many iterations, which may be brief: see in_fork().
+    // As enter(), for a loop of `iterations` iterations, which may be brief: see in_fork().
     template <std::int64_t LongestNs = longest_brief_ns, class Brief, class F>
     void enter_loop(std::uint64_t iterations, const Brief& run_briefly, F&& f) const {
         detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
@@ -339,7 +340,6 @@ public:
     // Requires: the call is made in enter().
     const void* lane() const noexcept { return fork_context::here().lane; }
 
-    // Returns the number of workers.
     unsigned workers() const noexcept { return scheduler_->concurrency(); }
 
 private:
@@ -432,7 +432,8 @@ BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
 
 namespace detail {
 
-// Runs the first `Count` arms on the lane, if there is one: ((first, second), third), ...
+// Runs the first `Count` arms, on the lane if there is one, grouped as ((first, second), third),
+// ...
 template <std::size_t Count, class Arms>
 BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
     using last = std::tuple_element_t<Count - 1, Arms>;

@@ -134,7 +134,8 @@ template <class Platform> class basic_spawn_scope;
 
 namespace detail {
 
-// A function that was spawned. The function itself follows, in a type that only `call_` knows.
+// A function that was spawned. The function object follows in a derived type that only `call_`
+// knows.
 template <class Platform> class basic_spawned : public basic_fork_job<Platform> {
     using job = basic_fork_job<Platform>;
 
@@ -146,7 +147,7 @@ public:
         : job(&run_stolen), call_(how), scope(in),
           alignment(integer_cast<std::uint32_t>(own_alignment)) {}
 
-    // Calls the function, unless the scope was stopped, and destroys it.
+    // Calls the function, if the scope was not stopped, and destroys it.
     void call() noexcept { call_(*this); }
 
 private:
@@ -169,16 +170,17 @@ template <class Platform> class basic_spawn_frame {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // Gives each function that it spawns the next order.
+    // Constructs the frame of the body, which gives each function that it spawns the next order.
     explicit basic_spawn_frame(scope_type& in) noexcept : basic_spawn_frame(in, 0, true) {}
-    // Gives each function that it spawns the order of the function that spawns.
+    // Constructs the frame of a function, which gives its own order to each function that it
+    // spawns.
     basic_spawn_frame(scope_type& in, std::uint32_t order) noexcept
         : basic_spawn_frame(in, order, false) {}
     basic_spawn_frame(const basic_spawn_frame&) = delete;
     basic_spawn_frame& operator=(const basic_spawn_frame&) = delete;
     ~basic_spawn_frame() { here_.frame = outer_; }
 
-    // Returns true if the calling thread, whose innermost frame this is, may spawn into it.
+    // Returns true if the calling thread, whose innermost frame this is, may spawn into this frame.
     bool accepts(const scope_type& in) const noexcept {
         return &in == &scope_ && (lane_ == nullptr || lane_->depth() == depth_);
     }
@@ -209,7 +211,7 @@ public:
         std::destroy_at(&j);
         give_back(this, &j, own);
     }
-    // `part` has the cell, if the memory is one.
+    // If the memory is a cell, it belongs to `part`.
     static void give_back(basic_spawn_frame* part, void* memory,
                           std::size_t own_alignment) noexcept {
         if (own_alignment == 0) {
@@ -219,7 +221,7 @@ public:
         }
     }
 
-    // The part has returned: runs its jobs, or waits for them.
+    // Called when the part has returned. Runs its jobs, or waits for them.
     void finish() noexcept {
         numbers_ = false;
         while (spawned* const youngest = youngest_) {
@@ -240,7 +242,7 @@ private:
     static constexpr unsigned most_waits = 32;
     static constexpr depth_type depth_in_wait = ~depth_type{0};
 
-    // Returns how many frames of this thread wait, of this one and those below.
+    // Returns how many of the frames of this thread wait: this frame, and those below it.
     unsigned waits() const noexcept { return waits_below_ + (depth_ == depth_in_wait ? 1U : 0U); }
 
     basic_spawn_frame(scope_type& in, std::uint32_t order, bool numbers) noexcept
@@ -279,7 +281,7 @@ template <class Platform> bool basic_spawned<Platform>::run_stolen(job& j) noexc
     return false;
 }
 
-// A function that was spawned into a scope, and what calls it.
+// A function that was spawned into a scope, with the code that calls it.
 template <class Platform, class F> class spawned_function final : public basic_spawned<Platform> {
     using base = basic_spawned<Platform>;
 
@@ -400,7 +402,7 @@ private:
     static constexpr std::uint32_t last = (std::numeric_limits<std::uint32_t>::max)();
     static constexpr std::uint32_t order_beside = last - 1;
 
-    // Returns false if a stop was requested: the function is dropped.
+    // Returns false if a stop was requested. Then the function is dropped.
     bool begins() noexcept {
         if (!stop_.stop_requested()) [[likely]] {
             return true;
@@ -420,7 +422,7 @@ private:
         }
     }
 
-    // Keeps the exception if it is the first one in order.
+    // Stores the exception if it is the first one in order.
     BIDE_COLD void fail(std::uint32_t order, std::exception_ptr error) noexcept {
         lock::acquire(lock_);
         if (order < failed_) {
@@ -444,7 +446,7 @@ private:
     }
 
     template <class Body> value_of<Body> call(Body&& body) {
-        // At the end of the body, also if it throws.
+        // Runs at the end of the body, even if the body throws.
         struct ends {
             ~ends() {
                 part.finish();
@@ -505,7 +507,7 @@ private:
     // Pushes a job that must not lie on the lane of the calling thread.
     // Throws: std::bad_alloc, with nothing changed.
     void push_beside(spawned& j);
-    // Runs these jobs, or waits for them, at the end of the body's frame.
+    // Called at the end of the frame of the body. Runs the functions beside, or waits for them.
     void finish_beside(frame& mine) noexcept;
 
     detail::basic_pool<Platform>* const pool_;

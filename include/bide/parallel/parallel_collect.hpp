@@ -211,7 +211,7 @@ private:
     std::unordered_map<KeyType, std::size_t, Hash, Equal> numbers_;
 };
 
-// What gives the keys and the values of groups, and finds keys again.
+// The functions that compute the keys and values of groups, and that find a key again.
 template <class Key, class Value, class Hash, class Equal, class It>
 concept gives_groups =
     gives_values<Key, It> && gives_values<Value, It> &&

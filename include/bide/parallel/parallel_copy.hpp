@@ -50,14 +50,16 @@ template <class It, class Out> struct kept_output {
 
     static constexpr bool copies_in_vain = copies_bytes<It, Out>;
 
-    // Copies one element. `index` is its number, and `before` of those before it are kept.
+    // Copies one element if it is kept. `index` is its number. `before` of the elements before it
+    // are kept.
     void put(const It& it, bool is_kept, std::uint64_t, std::uint64_t before) const {
         if (is_kept) {
             *kept.at(before) = *it;
         }
     }
 
-    // Copies the elements from `it` on for which `is_kept` is 1. `count` of `size` elements are.
+    // Copies the elements for which `is_kept` is 1, of `size` elements from `it` on. `count`
+    // elements are kept.
     void put_all(const It& it, const unsigned char* is_kept, std::uint64_t size,
                  std::uint64_t count, std::uint64_t before) const {
         auto* const to = detail::unwrap(kept.at(before));
@@ -99,7 +101,7 @@ template <class It, class Out, class Other> struct parted_output {
 // and stores the answers, one byte each, and the number of kept elements of each block. The join
 // adds up these numbers. Then all blocks are copied in parallel.
 template <class It, class Keeps, class Output> class pack_front {
-    // How many elements are asked before they are copied.
+    // The number of elements for which keeps() is called before they are copied.
     static constexpr std::uint64_t batch = 1'024;
 
     struct block {
@@ -126,7 +128,6 @@ public:
     pack_front(const elements<It>& in, std::uint64_t grain, Keeps& keeps, const Output& output)
         : in_(in), grain_(grain), keeps_(keeps), output_(output) {}
 
-    // Returns how many elements are kept.
     std::uint64_t kept() const noexcept { return kept_; }
 
     void run(std::uint64_t from, std::uint64_t to) {
@@ -242,7 +243,7 @@ private:
         return error;
     }
 
-    // Copies the elements of a block that were asked. Up to its end, `behind` elements are kept.
+    // Copies the kept elements of a block. Up to the end of the block, `behind` elements are kept.
     void copy(std::uint64_t at, const unsigned char* is_kept, const block& from,
               std::uint64_t behind) {
         if constexpr (Output::copies_in_vain) {

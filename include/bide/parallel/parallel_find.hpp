@@ -115,7 +115,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
     try {
         loop.run_leaves(all.numbers());
     } catch (...) {
-        // A serial search would not have come to the calls that threw behind the match.
+        // If a call behind the match threw, a serial search would not have made that call.
         const std::uint64_t failed_at = loop.state().failed_at();
         if (failed_at == none || result() == all.size ||
             (Wanted == wanted_match::first && failed_at < result())) {
@@ -131,7 +131,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
     return result();
 }
 
-// Returns what parallel_find() searches for.
+// Returns the predicate of parallel_find().
 template <class It, class Projection, class T> auto equals(const T& value) {
     if constexpr (plain_numbers<It> && std::is_same_v<Projection, std::identity> &&
                   std::is_same_v<T, std::iter_value_t<It>>) {

@@ -66,7 +66,7 @@ void merge_copies(Left left, const Left left_end, Right right, const Right right
                   const ComesFirst& comes_first) {
     while (left != left_end && right != right_end) {
         if constexpr (merges_branchless<Left, Right>) {
-            // In rounds in which neither side can run out.
+            // Works in rounds, in which neither side can run out.
             for (auto i = (std::min)(static_cast<std::uint64_t>(left_end - left),
                                      static_cast<std::uint64_t>(right_end - right));
                  i != 0; --i, ++to) {
@@ -146,7 +146,8 @@ Out parallel_merge(const fork_policy& on, Left&& left, Right&& right, Out out, C
     }
     const auto merge_part = [&](std::uint64_t begin, std::uint64_t end) {
         const auto from = detail::taken_from_left(l, r, begin, comes_first);
-        // If comparisons contradict each other, the second search may go back, or too far.
+        // If comparisons contradict each other, the second search may find an earlier place, or one
+        // that is too far.
         const auto until = std::clamp(detail::taken_from_left(l, r, end, comes_first), from,
                                       (std::min)(from + (end - begin), l.size));
         detail::merge_copies(l.at(from), l.at(until), r.at(begin - from), r.at(end - until),

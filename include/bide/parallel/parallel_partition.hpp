@@ -28,7 +28,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The least elements of a chunk, if no grain is given: they take some microseconds.
+// The least number of elements of a chunk, if no grain is given. They take some microseconds.
 inline constexpr std::uint64_t partition_chunk = 4'096;
 
 template <class On, class It, class Predicate, class Projection>

@@ -39,7 +39,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Where a pipeline gets its items from. One thread at a time reads.
+// The sources of a pipeline. One thread at a time reads a source.
 
 template <class T>
 concept optional_item = std::same_as<T, std::optional<typename T::value_type>>;
@@ -69,7 +69,7 @@ public:
     // Returns the number of items, or the largest number if it is not known.
     std::uint64_t size() const noexcept { return size_; }
 
-    // Returns true if it is known without reading that there are no more items.
+    // Returns true if it is known, without a read, that there are no more items.
     bool is_at_end() {
         if constexpr (std::forward_iterator<It>) {
             step();

@@ -103,19 +103,21 @@ private:
             const std::size_t rest = size() % all;
             return first + size() / all * chunk + (std::min)(chunk, rest);
         }
-        // Where its counts begin. Parts that do not overlap have counts that do not overlap.
+        // Returns the number of the first counts of the part. The counts of disjoint parts are
+        // disjoint.
         std::size_t first_chunk() const noexcept { return (first + chunk_size - 1) / chunk_size; }
         std::size_t first;
         std::size_t last;
     };
 
-    // Brings the part to the range when the scope is left, sorted or not.
+    // When the scope is left, moves the elements of the part to the range, sorted or not.
     transfer to_range(part all, place from) const {
         return transfer(places_, static_cast<difference>(all.first),
                         static_cast<difference>(all.last), from, place::range);
     }
 
-    // Sorts a part that is at `from` into the range. A part that is left out is only moved there.
+    // Sorts a part, whose elements are at `from`, into the range. If the part is left out, only
+    // moves it there.
     void sort(std::size_t first, std::size_t last, place from) {
         const part all{first, last};
         transfer elements = to_range(all, from);
@@ -180,8 +182,8 @@ private:
         return is_complete.load(std::memory_order_relaxed);
     }
 
-    // Finds the bits in which the keys differ. If the highest of them is in the digit, the part has
-    // at least two buckets. Returns false if a chunk was left out.
+    // Finds the bits in which the keys differ. If a chunk was left out, returns false. If the
+    // highest of these bits is in the sorted digit, the part has at least two buckets.
     template <class I> bool find_differences(I begin, part all, std::uint64_t& differences) const {
         typename Forker::platform::template atomic<std::uint64_t> found{0};
         const std::uint64_t one = key_(begin[static_cast<difference>(all.first)]);
@@ -215,7 +217,7 @@ private:
         });
     }
 
-    // Replaces the counts by the places where each chunk's part of each bucket begins.
+    // Replaces the counts by the places at which each chunk writes to each bucket.
     static void add_up(part all, std::size_t buckets, std::size_t* counts, std::size_t* starts) {
         std::size_t sum = all.first;
         for (std::size_t bucket = 0; bucket != buckets; ++bucket) {
@@ -248,7 +250,7 @@ private:
         detail::fork_each<true>(forks_, 0, all.chunks(), move_chunk);
     }
 
-    // Sorts the buckets [first, last), which are at `from`, into the range.
+    // Sorts the buckets [first, last), whose elements are at `from`, into the range.
     void sort_buckets(const std::size_t* starts, std::size_t first, std::size_t last, place from) {
         if (starts[first] == starts[last]) {
             return;

@@ -94,7 +94,8 @@ public:
 private:
     using chunks = basic_chunk_sizes<typename Forker::platform>;
 
-    // The first call at a place has a tree of forks, which takes longer than the same tree in one piece.
+    // The first call at a place uses a tree of forks, which takes longer than the same tree on one
+    // thread.
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
     static constexpr std::size_t most_levels = 9; // of a tree of so many without a grain
@@ -110,7 +111,7 @@ private:
 
     bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
 
-    // Goes on with the reduction of a part in one piece. Returns true if it is complete.
+    // Continues the reduction of a part on one thread. Returns true if the reduction is complete.
     bool advance(range part, begun_part& begun, std::size_t level, std::optional<T>& result) {
         if (begun.budget == 0) {
             return false;
@@ -141,7 +142,7 @@ private:
         return combine(std::move(left), reduce_here({part.middle(), part.last}));
     }
 
-    // As reduce(), for a part of which the beginning is reduced.
+    // As reduce(), for a part whose beginning is reduced already.
     void go_on(range part, begun_part& begun, std::size_t level, std::optional<T>& result) {
         const std::uint64_t at = range{first_, part.first}.size();
         if (at >= begun.done) {

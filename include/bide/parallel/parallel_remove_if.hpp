@@ -30,7 +30,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// True if an element may be moved in vain, as bytes: then no branch depends on whether it is kept.
+// True if an element may be moved as bytes. Then each element is moved, even if it is not kept, so
+// that no branch depends on that.
 template <class It>
 concept moves_bytes =
     std::contiguous_iterator<It> && std::is_trivially_copyable_v<std::iter_value_t<It>> &&
@@ -68,7 +69,8 @@ public:
         }
         for (; it != end; ++it) {
             if constexpr (moves_bytes<It>) {
-                // The element before is still in its place, and is the last kept one or equal to it.
+                // The element before this one is still in its place. It is the last kept one, or
+                // equal to it.
                 It last = it;
                 --last;
                 const bool is_kept = keeps_(it, std::addressof(std::as_const(last)));

@@ -51,14 +51,14 @@ inline std::uint64_t scan_block(std::uint64_t size, std::uint64_t grain) noexcep
     return lesser_of(grain != 0 ? grain : block, size);
 }
 
-// An operation of a scan takes two values, as rvalues and as const lvalues.
+// True for an operation of a scan: it takes two values, as rvalues and as const lvalues.
 template <class Op, class T>
 concept combines_scan =
     std::movable<T> && std::invocable<Op&, T, T> && std::invocable<Op&, const T&, const T&> &&
     std::constructible_from<T, std::invoke_result_t<Op&, T, T>> &&
     std::constructible_from<T, std::invoke_result_t<Op&, const T&, const T&>>;
 
-// Where a scan writes to.
+// True for an iterator to which a scan can write.
 template <class Out, class Op, class T>
 concept takes_scan =
     combines_scan<Op, T> && parallel_output<Out, const T&> && parallel_output<Out, T>;
@@ -73,7 +73,7 @@ inline constexpr bool regroups =
      std::is_same_v<Op, std::bit_or<>> || std::is_same_v<Op, std::bit_or<T>> ||
      std::is_same_v<Op, std::bit_and<>> || std::is_same_v<Op, std::bit_and<T>>);
 
-// The front of a scan: the total of all blocks before, or nothing if there is none.
+// The front of a scan: the total of all earlier blocks, or nothing for the first block.
 template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class scan_front {
     static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
     // If the output keeps the values of T, the thief writes the results within each block there.
@@ -81,7 +81,7 @@ template <scan_kind Kind, class It, class Out, class T, class Op, class Map> cla
     static constexpr bool keeps_in_output =
         std::same_as<std::iter_value_t<Out>, T> &&
         std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
-    // A small value is copied to where no output can be.
+    // A small value is copied to a local object, which the output cannot overlap.
     using operand =
         std::conditional_t<std::is_trivially_copyable_v<T> &&
                                std::is_trivially_copy_constructible_v<T> && sizeof(T) <= 64,
@@ -203,7 +203,8 @@ private:
         return fold(at, [](Out&) {}, [](Out& to, const T& sum) { *to = sum; });
     }
 
-    // Scans the block, of which all blocks before it give `before`. Returns what it and they give.
+    // Scans the block. `all_before` is the total of all earlier blocks. Returns the total with this
+    // block.
     T scan_on(const T& all_before, std::uint64_t at) {
         if constexpr (regroups<Op, T>) {
             const It end = in_.at(end_of(at));
@@ -229,7 +230,7 @@ private:
         }
     }
 
-    // The same, where scan_alone() has been called.
+    // As scan_on(), for a block for which scan_alone() was called.
     void put_before(const T& all_before, std::uint64_t at) {
         const operand before = all_before;
         const Out end = out_.at(end_of(at));

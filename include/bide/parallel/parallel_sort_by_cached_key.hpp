@@ -35,7 +35,7 @@ namespace detail {
 template <class Key> struct cached_key {
     static constexpr bool is_plain =
         std::is_trivially_copyable_v<Key> && std::is_default_constructible_v<Key>;
-    // A key that another object could not stand for until it is computed is optional.
+    // If no other object can stand for a key until the key is computed, the key is optional.
     std::conditional_t<is_plain, Key, std::optional<Key>> stored{};
     std::size_t number = 0;
 

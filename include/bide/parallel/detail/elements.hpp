@@ -75,7 +75,8 @@ loop_range<std::common_type_t<First, Last>> range_of(First first, Last last) {
     return {begin, static_cast<index>(last)};
 }
 
-// True for vector<bool> and the like: neighbours share a word, which two threads must not write to.
+// True for vector<bool> and similar ranges: neighbours share a word, to which two threads must not
+// write.
 template <class It>
 concept packs_bits =
     std::is_same_v<std::iter_value_t<It>, bool> && std::is_class_v<std::iter_reference_t<It>> &&
@@ -102,11 +103,12 @@ concept parallel_range =
 
 namespace detail {
 
-// What ends a range that begins with an It: in the constraints of an overload for iterators.
+// True if an End can end a range that begins with an It. For the constraints of overloads with
+// iterators.
 template <class End, class It>
 concept parallel_end = parallel_bounds<It, End>;
 
-// The type of the values that a function gives for elements.
+// The type of the values that a function returns for elements.
 template <class F, class It>
 using mapped_t = std::remove_cvref_t<std::invoke_result_t<F&, std::iter_reference_t<It>>>;
 
@@ -120,7 +122,7 @@ template <std::random_access_iterator It> auto unwrap(It it) noexcept {
     }
 }
 
-// The elements from an iterator on, by their numbers. A range that borrows them.
+// The elements from an iterator on, accessed by their numbers. The range borrows them.
 template <std::random_access_iterator It> struct elements {
     It first;
     std::uint64_t size;
@@ -142,20 +144,20 @@ template <class Range> auto elements_of(Range& range) {
         std::ranges::begin(range), static_cast<std::uint64_t>(std::ranges::size(range))};
 }
 
-// What a predicate gets of a range.
+// True for a predicate that can be called with the projected elements of a range.
 template <class Predicate, class It, class Projection>
 concept finds_in =
     std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
     std::predicate<Predicate&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
 
-// What compares elements of a range.
+// True for a comparison that can be called with the projected elements of a range.
 template <class Compare, class It, class Projection>
 concept compares_in =
     std::regular_invocable<Projection&, std::iter_reference_t<It>> &&
     std::predicate<Compare&, std::invoke_result_t<Projection&, std::iter_reference_t<It>>,
                    std::invoke_result_t<Projection&, std::iter_reference_t<It>>>;
 
-// True for numbers in consecutive places.
+// True for an iterator to contiguous numbers.
 template <class It>
 concept plain_numbers =
     std::contiguous_iterator<It> && std::is_arithmetic_v<std::iter_value_t<It>> &&

@@ -2,7 +2,7 @@
 #ifndef BIDE_PARALLEL_DETAIL_MERGE_SORT_HPP
 #define BIDE_PARALLEL_DETAIL_MERGE_SORT_HPP
 
-// Sorted pieces of a range, their merges, and the sort that is made of merges.
+// Sorted pieces of a range, their merges, and a sort that consists of merges.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
@@ -63,7 +63,7 @@ public:
         return true;
     }
 
-    // Takes two runs that ascend, without a look at them.
+    // Takes two ascending runs, without checking them.
     void assign(It begin, It middle, It end) {
         ends_[0] = begin;
         ends_[1] = middle;
@@ -120,14 +120,14 @@ private:
         return next;
     }
 
-    // Tests a block at a time, with one branch for each element and none for the loop.
+    // Tests a block at a time: one branch for each element, and no branch for the loop.
     template <bool descends, class Compare> static bool goes_on(It at, Compare& less) {
         return [&]<difference... is>(std::integer_sequence<difference, is...>) {
             return ((static_cast<bool>(less(at[is + 1], at[is])) == descends) && ...);
         }(std::make_integer_sequence<difference, block>());
     }
 
-    // The least number of elements that one thread looks at: it takes some microseconds.
+    // The least number of elements for one thread: these take some microseconds.
     static constexpr difference serial_size = 16'384;
     static constexpr difference block = 16;
 
@@ -161,7 +161,8 @@ template <class Forker, class It> void reverse_in_parallel(const Forker& forks, 
 
 // ---- Two places
 
-// Memory for n objects, which the owner constructs and destroys. Empty if there was no memory.
+// Memory for n objects, which the owner constructs and destroys. If there was no memory, it is
+// empty.
 template <class T> class raw_buffer {
 public:
     explicit raw_buffer(std::size_t elements) noexcept
@@ -209,9 +210,10 @@ template <class It> class two_places {
 public:
     enum class place { range, buffer };
 
-    // If true, the objects of the buffer exist without a constructor as soon as there is memory.
+    // If it is true, the objects of the buffer exist without a constructor call when there is
+    // memory.
     static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
-    // Where the elements are after bring_home().
+    // The place of the elements after bring_home(); it is called their home.
     static constexpr place home = is_plain ? place::range : place::buffer;
 
     two_places(It range, std::size_t elements) noexcept
@@ -223,7 +225,7 @@ public:
     // Returns true if there is memory. All other functions require that.
     explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
 
-    // If a move throws, moves back what was moved.
+    // Moves the elements to their home. If a move throws, moves back the elements that were moved.
     void bring_home() {
         if constexpr (!is_plain) {
             struct unfill {
@@ -251,7 +253,7 @@ public:
         return p == place::range ? place::buffer : place::range;
     }
 
-    // Calls f with the begin of that place.
+    // Calls f with the beginning of the place.
     template <class F> decltype(auto) at(place p, const F& f) const {
         if (p == place::range) {
             return f(range_);
@@ -277,7 +279,7 @@ public:
                     });
             }
         }
-        // The elements have left home for the place that is not the target.
+        // Called when the elements have moved from their home to the place that is not the target.
         void left_home() noexcept { from_ = other(target_); }
         void finish() {
             if (const place from = std::exchange(from_, target_); from != target_) {
@@ -288,7 +290,7 @@ public:
                 });
             }
         }
-        // Another function has begun that moves the elements.
+        // Called when another function has begun to move the elements.
         void release() noexcept { from_ = target_; }
 
     private:
@@ -418,7 +420,8 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
         detail::merge_few_with_many(rest, less);
     } else {
         while (rest.left != rest.left_end && rest.right != rest.right_end) {
-            // Branches, so that the processor predicts the next comparison and goes ahead.
+            // Uses branches, so that the processor predicts the next comparison and continues
+            // speculatively.
             if (less(*rest.right, *rest.left)) {
                 *rest.to = std::ranges::iter_move(rest.right);
                 ++rest.right;
@@ -539,7 +542,7 @@ private:
         }
     }
 
-    // What a parallel merge of [first, last) asks and tells.
+    // The `watch` of the merge of [first, last).
     struct merge_watch {
         bool leaves_out() const noexcept { return sort.leaves_out(first); }
         void count(std::ptrdiff_t merged) const noexcept { sort.settle(first, last, merged); }
@@ -548,7 +551,7 @@ private:
         const difference last;
     };
 
-    // Sorts [first, last), which is at home, into the target.
+    // Sorts [first, last), whose elements are in their home, into the target.
     void sort(difference first, difference last, place target) {
         transfer elements(places_, first, last, home, target);
         if (leaves_out(first)) {

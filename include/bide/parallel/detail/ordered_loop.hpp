@@ -112,7 +112,7 @@ private:
     static constexpr std::uint64_t first_piece = 64;
     static constexpr std::uint64_t longest_piece = 4'096;
 
-    // Takes all elements into the front, those of a brief loop without a fork-join.
+    // Takes all elements into the front. A brief loop does so without a fork-join.
     template <class Front> void enter(Front& front, range part) {
         const auto run_rest = [this, &front, &part] { advance(front, part); };
         if constexpr (forks_brief_loops<Forker>) {
@@ -192,7 +192,8 @@ private:
         return true;
     }
 
-    // Returns about n elements, so that both parts are multiples of the unit, or all of them.
+    // Returns about n elements, so that both parts are multiples of the unit. May return all
+    // elements.
     std::uint64_t rounded(range part, std::uint64_t n) const noexcept {
         const std::uint64_t step = n / vector >= unit_ ? vector * unit_ : unit_;
         const std::uint64_t whole = greater_of(n / step * step, unit_);

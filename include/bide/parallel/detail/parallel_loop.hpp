@@ -50,7 +50,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Makes `to` the lower one of two numbers. Threads that read it until they join may see a higher one.
+// Sets `to` to the minimum of `to` and `at`. Threads may see a higher number until they join.
 template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
     // Order: relaxed, all three; it publishes nothing but the number.
     std::uint64_t seen = to.load(std::memory_order_relaxed);
@@ -100,7 +100,7 @@ public:
         count(iterations);
     }
 
-    // Counts iterations that are done.
+    // Counts finished iterations.
     void count(std::uint64_t iterations) noexcept {
         if (progress_ != nullptr && iterations != 0) {
             progress_->count(iterations);
@@ -175,7 +175,8 @@ public:
         return learned_.load(std::memory_order_relaxed);
     }
 
-    // Returns the size of the chunk after one of `iterations` that took so many nanoseconds.
+    // Returns the size of the next chunk, if the last chunk had `iterations` iterations and took
+    // `ns`.
     static std::uint64_t next(std::uint64_t iterations, std::int64_t took) noexcept {
         const auto nanoseconds = static_cast<std::uint64_t>(took > 1 ? took : 1);
         const std::uint64_t fitting = greater_of(iterations * chunk_time / nanoseconds, 1);
@@ -223,7 +224,7 @@ private:
     typename Platform::template atomic<std::uint64_t> learned_{0};
 };
 
-// True if loops that begin with Forker can be brief. False for most forkers that tests make.
+// True if the loops of Forker can be brief. It is false for most forkers of tests.
 template <class Forker>
 concept forks_brief_loops =
     requires(const Forker& f, void (*call)(), std::int64_t (*brief)(std::int64_t)) {
@@ -248,7 +249,7 @@ public:
         state_.finish();
     }
 
-    // The two steps of run(), for a search that has to look at the leaves that threw.
+    // The two steps of run(), for a search, which looks at the leaves that threw in between.
     void run_leaves(range all) {
         range rest = all; // a brief loop has run the iterations before it
         const auto run_rest = [this, &rest] { run_part(rest, first_chunk()); };
@@ -273,7 +274,8 @@ private:
     // In nanoseconds. A second arm that takes less time wakes no worker, except the arm of the
     // first fork of the loop.
     static constexpr std::int64_t brief_arm_time = 32'000;
-    // How many iterations are divided as if they took long, as long as none has run.
+    // Up to this number of iterations, a loop is divided as if each iteration took long, until one
+    // has run.
     static constexpr std::uint64_t few_iterations = 1'024;
     // The maximum number of iterations between two checks whether thieves want work. It is
     // first_block at the start of a part. Then it grows by a factor of four each time, up to an
@@ -358,18 +360,19 @@ private:
         forks_.both(first, std::forward<G>(g));
     }
 
-    // Returns true if so many iterations are not worth a wake.
+    // Returns true if this number of iterations is not worth a wake.
     bool is_brief(std::uint64_t iterations) const noexcept {
         return grain_ == 0 && iterations < sizes_.learned() * brief_arm_time / chunks::chunk_time;
     }
 
-    // If there is a grain, returns true if both halves would have at least that many iterations.
-    // Otherwise returns true if the remaining iterations take longer than a fork.
+    // With a grain, returns true if both halves would have at least `grain` iterations. Without a
+    // grain, returns true if the remaining iterations take longer than a fork.
     bool is_worth_forking(std::uint64_t left, std::uint64_t chunk) const noexcept {
         return left >= 2 && left / 2 >= (grain_ != 0 ? grain_ : chunk / 4);
     }
 
-    // How many arms of this thread the sleeping workers are worth.
+    // Returns the maximum number of public arms that this thread should have for the sleeping
+    // workers.
     std::uint64_t most_arms(std::uint64_t left, std::uint64_t chunk) const noexcept {
         if (grain_ != 0 || sizes_.learned() != 0) {
             return grain_ != 0 ? left / grain_
@@ -428,7 +431,7 @@ private:
         return goes_on && !was_taken;
     }
 
-    // The same, and sets whether the leaf was long.
+    // As run_leaf(), and sets `is_long` to true if the leaf was long.
     bool run_long_leaf(range& part, std::uint64_t n, bool& is_long) {
         const std::int64_t begin = platform::now();
         const bool goes_on = run_beside_rest(part, n);
@@ -476,7 +479,8 @@ template <class... Args, class Body, class Run> void run_with_callee(Body& body,
     }
 }
 
-// Calls leaf(first, last) for parts that together are the range, as the policy says.
+// Calls leaf(first, last) for parts that together are the range, on the scheduler and with the
+// options of the policy.
 template <class On, class Index, class Leaf>
 void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
     if (!all.empty()) {

@@ -47,7 +47,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// What a function of type F gives to the next stage: an lvalue reference as it is, else a value.
+// The type that a function of type F passes to the next stage: an lvalue reference, or a value.
 template <class Result>
 using pipeline_value_t =
     std::conditional_t<std::is_lvalue_reference_v<Result>, Result, std::remove_cvref_t<Result>>;
@@ -76,7 +76,7 @@ public:
         has_value_ = true;
     }
 
-    // Returns the value, to be moved from, or the reference. Requires: there is a value.
+    // Returns the value as an rvalue, or the reference. Requires: there is a value.
     T&& get() noexcept {
         if constexpr (std::is_reference_v<T>) {
             return *value();
@@ -103,7 +103,7 @@ public:
     }
 
 private:
-    // g++ 12 would report a union of the value as maybe uninitialized.
+    // With a union in the place of the bytes, g++ 12 would warn about an uninitialized value.
     kept& value() noexcept { return *std::launder(reinterpret_cast<kept*>(storage_)); }
 
     alignas(kept) std::byte storage_[sizeof(kept)];
@@ -139,12 +139,13 @@ template <class Platform> class basic_pipeline_work {
     using word = std::uint64_t;
 
 public:
-    // The most items in flight, threads, and serial stages.
+    // The maximum number of items in flight, of threads, and of serial stages.
     static constexpr std::uint32_t most_tokens = (1U << 24) - 1;
     static constexpr unsigned most_threads = 1U << 10;
     static constexpr unsigned most_stages = 16;
 
-    // What a thread has taken: `over`, `source`, or a number from 0 on, of a serial stage.
+    // The work that a thread has taken: `over`, `source`, or the number of a serial stage, from 0
+    // on.
     static constexpr int over = -2;
     static constexpr int source = -1;
 
@@ -159,16 +160,16 @@ public:
     // Blocks: until there is work, or the pipeline is over.
     int take(bool has_token);
 
-    // The source can be read again.
+    // Called when the source can be read again.
     void put_source() { put(source_bit); }
 
-    // The source gives no more items. The caller puts its token back by take().
+    // Called when the source has no more items. The caller puts its token back by take().
     void close_source() noexcept {
         // Order: relaxed; the caller's take() orders what was done with the source.
         word_.fetch_or(closed_bit, std::memory_order_relaxed);
     }
 
-    // An item waits for the serial stage, and has its turn.
+    // Called when the next item of the serial stage waits.
     void put_stage(unsigned stage) { put(first_stage << stage); }
 
 private:
@@ -268,7 +269,7 @@ template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token
     }
 }
 
-// Waits until there is something to do. May return early. Returns true if the caller is a searcher.
+// Waits until there is work. May return early. Returns true if the caller counts as a searcher.
 template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, bool is_searcher) {
     while (!is_searcher) {
         if (!is_idle(seen)) {
@@ -337,14 +338,15 @@ public:
     basic_pipeline_queue(const basic_pipeline_queue&) = delete;
     basic_pipeline_queue& operator=(const basic_pipeline_queue&) = delete;
 
-    // Returns a place by the order of the calls.
+    // Returns the next place, by the order of the calls.
     std::uint64_t arrive() noexcept {
         // Order: acq_rel [pipeline_queue.arrival]; sees the slots that were emptied before an
-        // earlier arrival. That arrival is the other end [pipeline_queue.arrival].
+        // earlier arrival. That arrival is the other end of the pair [pipeline_queue.arrival].
         return arrivals_.fetch_add(1, std::memory_order_acq_rel);
     }
 
-    // Returns true if the place has its turn: the caller runs the stage with its item.
+    // Returns true if the place has the turn. Then the caller runs the stage with the item of the
+    // place.
     bool has_turn(std::uint64_t place) noexcept {
         slot& s = slots_[place & mask_];
         // Order: acquire [pipeline_queue.turn]; sees what the stage did for the place before.
@@ -387,7 +389,7 @@ public:
         return true;
     }
 
-    // Returns the slot of the item whose turn it is. Requires: the caller has that turn.
+    // Returns the slot of the place that has the turn. Requires: the caller has the turn.
     waiting& next() noexcept { return slots_[next_ & mask_].held; }
 
 private:
@@ -415,7 +417,7 @@ enum class stage_order : std::uint8_t { parallel, serial, serial_unordered };
 // The function of a stage, as the pipeline calls it. A stage may be const.
 template <class Stage> using stage_function = decltype((std::declval<Stage&>().call));
 
-// The type of what stage K gets, if the source gives `Item`.
+// The type of the argument of stage K, if the source gives `Item`.
 template <std::size_t K, class Item, class Stage, class... Rest> struct pipeline_input {
     using type = typename pipeline_input<
         K - 1, pipeline_value_t<std::invoke_result_t<stage_function<Stage>, Item&&>>,
@@ -425,7 +427,7 @@ template <class Item, class Stage, class... Rest> struct pipeline_input<0, Item,
     using type = Item;
 };
 
-// In the place of a queue, for a parallel stage.
+// Replaces the queue in a parallel stage.
 struct no_pipeline_queue {
     explicit no_pipeline_queue(std::uint32_t) noexcept {}
 };
@@ -470,7 +472,7 @@ public:
     static constexpr std::uint32_t most_tokens = work::most_tokens;
     static constexpr unsigned most_threads = work::most_threads;
 
-    // The lowest number of an item that has thrown, among those of one thread or several.
+    // The lowest number of an item that has thrown, among the items of one or several threads.
     struct failure {
         number at = none;
         std::exception_ptr error{};
@@ -501,7 +503,7 @@ public:
         finish(first);
     }
 
-    // The work of one thread, until all is over.
+    // Does the work of one thread, until the pipeline is over.
     void run_here(failure& mine) noexcept {
         bool has_token = false;
         for (;;) {
@@ -530,7 +532,8 @@ public:
     }
 
 private:
-    // Runs on so many threads: forks halves of them. Without memory to fork, runs on this one.
+    // Runs on `threads` threads: forks half of them. If there is no memory to fork, runs on this
+    // thread.
     void run_on(unsigned threads, failure& mine) noexcept {
         if (threads == 1) {
             return run_here(mine);
@@ -552,7 +555,7 @@ private:
         mine.keep_first(other);
     }
 
-    // Calls f(). Returns false if it threw: then the exception is that of item n.
+    // Calls f(). If it throws, stores the exception as that of item n and returns false.
     template <class F> bool attempt(number n, failure& mine, F&& f) noexcept {
 #if BIDE_EXCEPTIONS
         try {
@@ -609,7 +612,8 @@ private:
         return true;
     }
 
-    // Takes item n from before stage K as far as it can go now. Returns true if it has ended.
+    // Takes item n, which is before stage K, as far as possible. Returns true if the item has
+    // ended.
     template <std::size_t K, class T>
     bool go_on(number n, pipeline_item<T>& item, failure& mine) noexcept {
         if constexpr (K == count) {
@@ -649,7 +653,7 @@ private:
         });
     }
 
-    // Calls stage K with the item, then done(), and goes on with the result.
+    // Calls stage K with the item, calls done(), and continues with the result.
     template <std::size_t K, class T, class Done>
     bool run_stage(number n, pipeline_item<T>& item, failure& mine, Done done) noexcept {
         auto& function = std::get<K>(stages_).call;
@@ -682,7 +686,8 @@ private:
         }
     }
 
-    // Runs the serial stage with that number, whose next item waits. Returns true if it has ended.
+    // Runs the serial stage with the given number, whose next item waits. Returns true if that item
+    // has ended.
     template <std::size_t... Ks>
     bool run_waiting(unsigned serial, failure& mine, std::index_sequence<Ks...>) noexcept {
         bool has_ended = false;
@@ -701,7 +706,7 @@ private:
     }
 
     const Forker forks_;
-    // These belong to the thread that has the source:
+    // Only the thread that has the source uses these members:
     Source& source_;
     typename platform::template var<number> next_number_{0};
     typename platform::template var<bool> was_stopped_{false}; // an item was not read for a stop

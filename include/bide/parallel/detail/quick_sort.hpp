@@ -25,7 +25,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Where the left part ends, and whether the elements were divided already.
+// The end of the left part, and whether the elements were divided before the partition.
 template <class It> struct division {
     It middle;
     bool was_divided;
@@ -83,7 +83,7 @@ template <class It, class Pred> division<It> divide(It first, It last, Pred goes
     }
 }
 
-// The misplaced elements of one side: up to as many pieces of the range as there are chunks.
+// The misplaced elements of one side, in at most one piece of the range for each chunk.
 template <class It, std::size_t most> class misplaced_pieces {
     using difference = std::iter_difference_t<It>;
 
@@ -214,7 +214,7 @@ template <class It, class Compare, class Divide>
 division<It> partition_less(It begin, It end, Compare& less, const Divide& divide) {
     division<It> parts{};
     if constexpr (sorts_branchless<It>) {
-        // By value: what is stored during the partition does not change the copy.
+        // Passes the pivot by value: stores during the partition do not change the copy.
         parts = divide(begin + 1, end,
                        [&less, pivot = std::iter_value_t<It>(*begin)](
                            auto&& element) mutable -> bool { return less(element, pivot); });
@@ -246,14 +246,14 @@ It partition_equal(It begin, It end, Compare& less, const Divide& divide) {
     return detail::place_pivot(begin, middle);
 }
 
-// The division of one thread.
+// Divides a part on one thread.
 struct divide_serially {
     template <class It, class Pred> division<It> operator()(It first, It last, Pred pred) const {
         return detail::divide(first, last, pred);
     }
 };
 
-// From this size on, a pivot is a median of medians.
+// For parts of this size and more, the pivot is a median of medians.
 inline constexpr std::ptrdiff_t many_for_pivot = 128;
 
 // Moves the median of three elements, or of three such medians, to the front.
@@ -271,7 +271,7 @@ template <class It, class Compare> void choose_pivot(It begin, It end, Compare& 
     }
 }
 
-// Swaps elements, so that the next pivots are chosen from other ones.
+// Swaps elements, so that other elements become candidates for the next pivots.
 template <class It> void break_patterns(It begin, It end) {
     using difference = std::iter_difference_t<It>;
     const difference quarter = (end - begin) / 4;
@@ -299,7 +299,7 @@ template <class Forker, class It, class Compare> class quick_sort {
     using state = basic_loop_state<typename Forker::platform>;
 
 public:
-    // Sorts [begin, end), which is a part of what begins at `origin`.
+    // Sorts [begin, end), which is a part of the range that begins at `origin`.
     quick_sort(Forker forks, It origin, Compare& less, state& shared) noexcept
         : forks_(forks), origin_(origin), less_(less), state_(shared) {}
 
@@ -386,7 +386,7 @@ private:
         state_.run(number_of(begin), 0, [&] { sort<true>(begin, end, bad_ones, leftmost); });
     }
 
-    // How a part is divided: in parallel if it is large.
+    // Returns how a part is divided: in parallel if it is large.
     template <bool large> auto how() const {
         if constexpr (large) {
             return [this](It first, It last, const auto& pred) {
@@ -402,7 +402,7 @@ private:
     }
 
     std::uint64_t number_of(It at) const { return static_cast<std::uint64_t>(at - origin_); }
-    // Returns true if a part before `at` has thrown, or after a stop.
+    // Returns true if a part before `at` has thrown, or if a stop was requested.
     bool leaves_out(It at) const { return state_.leaves_out(number_of(at)); }
     void settle(difference elements) const { state_.count(static_cast<std::uint64_t>(elements)); }
 

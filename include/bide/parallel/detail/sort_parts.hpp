@@ -87,7 +87,7 @@ template <class From, class To> To move_elements(From first, From last, To to) {
     }
 }
 
-// Returns what can be called as less(projection(a), projection(b)).
+// Returns a function that compares by less(projection(a), projection(b)).
 template <class Compare, class Projection>
 decltype(auto) callable(Compare& less, Projection& projection) noexcept {
     if constexpr (std::is_same_v<Projection, std::identity> && !std::is_member_pointer_v<Compare>) {
@@ -100,7 +100,7 @@ decltype(auto) callable(Compare& less, Projection& projection) noexcept {
     }
 }
 
-// Moves an iterator by a distance between other iterators, which may have a wider type.
+// Moves an iterator by a distance between other iterators, whose difference type may be wider.
 template <class It> It ahead(It it, std::ptrdiff_t n) {
     return it + static_cast<std::iter_difference_t<It>>(n);
 }
@@ -115,12 +115,12 @@ inline std::ptrdiff_t as_number(bool condition) noexcept {
     return number;
 }
 
-// Returns `zero` or `one`, two places of one sequence, by such a number.
+// Returns `zero` if the number is 0, and `one` if it is 1. Both are places of one sequence.
 template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
     return zero + ((one - zero) & -static_cast<std::iter_difference_t<It>>(number));
 }
 
-// Calls f() and ignores its exception, because another exception is on its way.
+// Calls f() and ignores its exception, because another exception is being handled.
 template <class F> void ignore_exceptions(F&& f) noexcept {
 #if BIDE_EXCEPTIONS
     if constexpr (noexcept(f())) {
@@ -152,7 +152,7 @@ template <class F, class G> void call_both(const F& f, const G& g) {
     g();
 }
 
-// The elements that one call of for_all_parts() moves.
+// The number of elements that one call of for_all_parts() moves.
 inline constexpr std::size_t moved_part = 4'096;
 
 // Calls f(first, last) in parallel for parts of [0, size), which is not empty. All calls are made,
@@ -208,7 +208,7 @@ public:
 
     std::iter_value_t<It>& element() noexcept { return element_; }
 
-    // Moves `from` into the free place, which is then where `from` was.
+    // Moves *from into the free place. The free place is then `from`.
     void move_here(It from) {
         *at_ = std::ranges::iter_move(from);
         at_ = from;
@@ -447,7 +447,7 @@ template <class It, class Compare> void small_sort(It begin, It end, Compare& le
     } else {
         sort_both(std::integral_constant<int, 0>());
     }
-    // The range is unchanged up to here. From here on its elements are in `sorted`.
+    // Up to here the range is unchanged. From here on its elements are in `sorted`.
     struct copy_back {
         ~copy_back() {
             if (!is_merged) {
