@@ -112,7 +112,7 @@ private:
     static constexpr std::uint32_t always = EPOLLERR | EPOLLHUP;
     static constexpr std::uint32_t last_generation = 0x7fff'ffff;
 
-    // What an event says whose it is: the highest bit is 0.
+    // Makes the key by which an event names its request. The highest bit is 0.
     static std::uint64_t key(int fd, std::uint32_t generation) noexcept {
         return std::uint64_t{generation} << 32 | static_cast<std::uint32_t>(fd);
     }
@@ -285,7 +285,8 @@ void readiness_driver<Platform, Set, Base>::forget(int fd) noexcept {
     gone.publish(wait_status::closed);
 }
 
-// A wait whose entry each() does not visit finds that there is no attachment [growing_table.chunk].
+// If each() does not visit the entry of a wait, that wait finds that there is no attachment
+// [growing_table.chunk].
 template <class Platform, class Set, class Base>
 void readiness_driver<Platform, Set, Base>::detached() noexcept {
     wake_list gone;
@@ -301,7 +302,7 @@ void readiness_driver<Platform, Set, Base>::detached() noexcept {
     gone.publish(wait_status::closed);
 }
 
-// Under the entry's lock: requests one event of `wanted`. Returns the system's error.
+// Called with the lock of the entry. Requests one event of `wanted`. Returns the system's error.
 template <class Platform, class Set, class Base>
 int readiness_driver<Platform, Set, Base>::arm(int fd, entry& e, std::uint32_t wanted) noexcept {
     const std::uint32_t next = (e.generation + 1) & last_generation;
@@ -347,7 +348,7 @@ unsigned readiness_driver<Platform, Set, Base>::hand_over() noexcept {
     return handed;
 }
 
-// Removes the waiters that the event lets through, at most `most`. Returns their number.
+// Removes the waiters that the event releases, at most `most`. Returns their number.
 template <class Platform, class Set, class Base>
 unsigned readiness_driver<Platform, Set, Base>::serve(const event& told, unsigned most,
                                                       wake_list& ready, wake_list& gone) noexcept {
@@ -392,14 +393,14 @@ unsigned readiness_driver<Platform, Set, Base>::take(basic_waiter_queue<Platform
 
 template <class Platform> class epoll_set {
 public:
-    // Makes the files. Throws: std::system_error.
+    // Makes the epoll set and the eventfd. Throws: std::system_error.
     epoll_set();
     epoll_set(const epoll_set&) = delete;
     epoll_set& operator=(const epoll_set&) = delete;
 
     static constexpr const char* name = "epoll_driver";
 
-    // What the kernel found, for the request with that key.
+    // The events that the kernel found for the request with the key.
     struct event {
         std::uint64_t key;
         std::uint32_t events;
@@ -431,7 +432,8 @@ public:
     // Takes an event. Returns false if there is none.
     bool next(event& told) noexcept;
 
-    // Ends the fetch() that is going on, or makes the next one return at once. Any thread.
+    // Ends the fetch() that is under way, or makes the next one return at once. Any thread may call
+    // it.
     void wake() noexcept {
         // Order: release [epoll.wake]; the woken thread sees what was done before.
         if (sleeper_.exchange(sleeper::woken, std::memory_order_release) == sleeper::waiting) {
@@ -440,7 +442,7 @@ public:
     }
 
 protected:
-    // The data of the eventfd's events.
+    // The key of the events of the eventfd.
     static constexpr std::uint64_t wake_mark = ~std::uint64_t{0};
 
     // Adds a file whose events carry `key`. Returns 0 or the system's error number.

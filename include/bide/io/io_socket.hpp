@@ -187,7 +187,7 @@ async_op<io_count> async_write(basic_io_socket<Driver>& to,
 
 namespace detail {
 
-// Runs a system call until no signal interrupts it. Returns its value, or -1 with errno.
+// Repeats a system call until no signal interrupts it. Returns its value, or -1 with errno.
 template <class Call> auto uninterrupted(Call call) noexcept {
     auto n = call();
     while (n < 0 && errno == EINTR) {
@@ -198,7 +198,7 @@ template <class Call> auto uninterrupted(Call call) noexcept {
 
 inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
 
-// What each operation keeps beside its node. Without `is_over` the system call was not made.
+// The payload of each operation. If `is_over` is false, the system call was not made.
 struct socket_payload : io_payload {
     bool is_over = false;
     turn_back<native_platform> turn{};
@@ -238,7 +238,7 @@ template <class Driver> struct socket_access {
     using io_socket = basic_io_socket<Driver>;
     using connection_payload = detail::connection_payload<Driver>;
 
-    // A wait for a file, whose payload has the error if the driver cannot wait for it.
+    // A wait for a file. If the driver cannot wait for the file, its payload has the error.
     static readiness wait_for(Driver& on, int fd, bool writes, socket_payload& p) noexcept {
         auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
         const auto way = writes ? Driver::writable : Driver::readable;
@@ -257,7 +257,7 @@ template <class Driver> struct socket_access {
             return p.turn;
         }
 
-        // Calls attempt() unless the file was forgotten, or the payload has an error already.
+        // Calls attempt(), except if the file was forgotten or the payload has an error already.
         template <class Attempt> wait_status unless_forgotten(Attempt attempt) const noexcept {
             if (this->its == nullptr) {
                 return wait_status::granted;

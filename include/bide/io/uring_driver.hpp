@@ -98,7 +98,7 @@ struct uring_request {
     uring_request* next_taken = nullptr;
 };
 
-// The ring, and the requests that it has.
+// The ring, and its requests.
 template <class Platform> class uring_set : public epoll_set<Platform> {
     using base = epoll_set<Platform>;
     using node = basic_waiter<Platform>;
@@ -128,7 +128,8 @@ public:
     // Calls refusal() under the lock. If it returns an outcome, returns that outcome. Otherwise
     // submits the request.
     template <class Refusal> wait_status begin(uring_request& r, node& w, Refusal refusal) noexcept;
-    // Asks the kernel to end it; `why` is what became of it if it has not happened by then.
+    // Asks the kernel to end the request. If the kernel has not completed it before, its outcome is
+    // `why`.
     void end_early(uring_request& r, node& w, wait_status why) noexcept;
     // Asks the kernel to end the request, and waits until it is over. Returns false if next() has
     // returned the waiter before. After this call, next() does not return the waiter, because the
@@ -170,12 +171,12 @@ private:
         again();
         lock();
     }
-    // Returns true if there is something for next().
+    // Returns true if next() has a result to return.
     bool has_news() const noexcept {
         // Order: relaxed; a hint, and next() looks under the lock.
         return has_news_.load(std::memory_order_relaxed);
     }
-    // Under the lock, after a change. Returns has_news().
+    // Called under the lock, after a change. Returns has_news().
     bool note_news() noexcept {
         const bool some = taken_ != nullptr || ended_.first != nullptr;
         // Order: relaxed; written under the lock.
@@ -349,7 +350,8 @@ template <class Platform> basic_uring_driver<Platform>::~basic_uring_driver() {
     }
 }
 
-// The attempt without the ring. If it would block, or the file cannot tell, the ring does it.
+// Tries the operation without the ring. If it would block, or if the file does not support this
+// attempt, the ring does the operation.
 template <class Platform>
 wait_status basic_uring_driver<Platform>::transferring::try_now(request& r) const noexcept {
     const int before = errno;
@@ -460,7 +462,7 @@ template <class Platform> void uring_set<Platform>::submit_cancel(uring_request&
     });
 }
 
-// Gives the kernel all requests. Returns false if some are left.
+// Submits all requests to the kernel. Returns false if some are left.
 template <class Platform> bool uring_set<Platform>::flush() noexcept {
     while (::io_uring_sq_ready(&ring_) != 0) {
         if (const int n = ::io_uring_submit(&ring_); n <= 0 && n != -EINTR) {
@@ -470,7 +472,7 @@ template <class Platform> bool uring_set<Platform>::flush() noexcept {
     return true;
 }
 
-// Notes the completions in their requests.
+// Stores the completions in their requests.
 template <class Platform> void uring_set<Platform>::take() noexcept {
     for (io_uring_cqe* c = nullptr; ::io_uring_peek_cqe(&ring_, &c) == 0;) {
         const std::uint64_t data = c->user_data;
@@ -496,7 +498,7 @@ template <class Platform> void uring_set<Platform>::take() noexcept {
     }
 }
 
-// Does what follows from the completions that were taken.
+// Handles the completions that were taken.
 template <class Platform> void uring_set<Platform>::look() noexcept {
     while (uring_request* const r = taken_) {
         taken_ = r->next_taken;
@@ -518,7 +520,7 @@ template <class Platform> void uring_set<Platform>::look() noexcept {
     }
 }
 
-// Takes the answer to the last step. Returns false if there is another step.
+// Handles the result of the last step. Returns false if there is another step.
 template <class Platform> bool uring_set<Platform>::is_over(uring_request& r) noexcept {
     const bool retried = r.answer == -ECANCELED || r.answer == -EINTR; // its thread has ended
     if (!r.is_left_out && !retried && !(r.polls && r.answer >= 0) && r.answer != -EAGAIN) {

@@ -33,14 +33,15 @@ public:
 
     int fd() const noexcept { return fd_; }
 
-    // Makes it readable. Any thread. It is the caller's last access to *this.
+    // Makes the descriptor readable. Any thread may call it. It is the caller's last access to
+    // *this.
     void set() noexcept {
         const int saved = errno;
         ::eventfd_write(fd_, 1); // fails only if it is readable: its counter is full
         errno = saved;
     }
 
-    // Makes it unreadable. Returns false if it was unreadable.
+    // Makes the descriptor unreadable. Returns false if it was unreadable before.
     bool clear() noexcept {
         const int saved = errno;
         eventfd_t count = 0;

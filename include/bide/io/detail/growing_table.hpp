@@ -66,7 +66,6 @@ public:
         return first + at.index;
     }
 
-    // Calls f(T&) for each T.
     template <class F> void each(F f) noexcept {
         for (number i = 0; i < chunks; ++i) {
             if (T* const first = chunk(i)) {
