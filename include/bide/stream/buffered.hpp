@@ -33,7 +33,7 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// The value or the exception of the task with that number.
+// The value or the exception of the task with the given number.
 template <class T> struct numbered_outcome {
     std::uint64_t number = 0;
     std::optional<T> value;
@@ -70,7 +70,7 @@ template <class T> task<> end_all(join_set<T>& running) {
 #if BIDE_EXCEPTIONS
     try {
 #endif
-        // In a cancelled set, the first call returns when all tasks have ended.
+        // If the set is cancelled, the first call returns when all tasks have ended.
         static_cast<void>(co_await running.async_join_next());
 #if BIDE_EXCEPTIONS
     } catch (...) { // of a task, or because the consumer is cancelled, too

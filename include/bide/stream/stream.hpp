@@ -40,7 +40,7 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-// A stream may be given as a pointer, as the cases of a select are.
+// Returns the stream itself. A stream may be passed as a pointer, as the cases of a select may.
 template <class S> auto& deref(S& s) noexcept {
     if constexpr (std::is_pointer_v<S>) {
         return *s;
@@ -93,11 +93,11 @@ private:
 
 template <class Op> using awaited_t = decltype(awaiter_of(std::declval<Op>()).await_resume());
 
-// What next_of(S) results in: an optional, or a pointer.
+// The result type of next_of(S): an optional or a pointer.
 template <class S>
 using next_t = std::remove_cvref_t<awaited_t<decltype(next_of(std::declval<S&>()))>>;
 
-// The type of what `*next` refers to: a reference if the stream has pointers, else a value.
+// The type that `*next` refers to: a reference if the stream yields pointers, otherwise a value.
 template <class Next, class Item = decltype(*std::declval<Next&>())>
 using item_of_t = std::conditional_t<std::is_pointer_v<Next>, Item, std::remove_cvref_t<Item>>;
 
@@ -108,7 +108,7 @@ class next_end {
 public:
     static next_end of_stream() noexcept { return next_end(kind::end); }
     static next_end by_time() noexcept { return next_end(kind::time); }
-    // Without an exception, the wait was stopped.
+    // If there is no exception, the wait was stopped.
     static next_end by_failure(std::exception_ptr error = nullptr) noexcept {
         next_end e(kind::failure);
         e.error_ = std::move(error);
@@ -179,12 +179,12 @@ private:
     }
 };
 
-// Waits for the next item. T is the type that keeps it.
+// Waits for the next item. T is the type that stores it.
 template <class T, class S> auto caught_next(S& s) {
     const auto make = [&s] { return next_of(s); };
     return caught_operation<T, decltype(make())>(make);
 }
-// Waits until a deadline, too.
+// Waits for the next item until a deadline.
 template <class T, has_async_recv S> auto caught_next(S& s, deadline until) {
     const auto make = [&s, until] { return deref(s).async_recv().with_deadline(until); };
     return caught_operation<T, decltype(make())>(make);

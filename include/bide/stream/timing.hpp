@@ -38,11 +38,11 @@ async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P>
     }
 }
 
-/// Yields an item if no other item comes within the time `quiet` after it. Otherwise the item is
-/// dropped. At the end of the stream, the last item is yielded at once.
+/// Yields an item if no other item comes within the time `quiet` after it. If another item comes
+/// within that time, drops the first one. At the end of the stream, yields the last item at once.
 ///
-/// If the stream fails, or the consumer is cancelled, next() first returns the item that it has
-/// received last, and then throws.
+/// If the stream fails, or the consumer is cancelled, next() first returns the last item that it
+/// has received, and then throws.
 template <receivable S, class R, class P>
 async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P> quiet) {
     using item = stream_item_t<S>;
