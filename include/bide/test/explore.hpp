@@ -73,7 +73,8 @@ template <class F> std::optional<seed_failure> failure_under(std::uint64_t seed,
     return std::nullopt;
 }
 
-// Returns the number that a variable of the environment holds. Complains if it holds something else.
+// Returns the number in an environment variable. If the variable has other contents, prints a
+// message.
 inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
     const char* const text = std::getenv(variable);
     std::uint64_t number = 0;

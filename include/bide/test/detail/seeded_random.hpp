@@ -29,7 +29,7 @@ public:
     // Requires: n is not 0.
     std::uint64_t below(std::uint64_t n) noexcept { return bits() % n; }
 
-    // Returns true with that probability. Takes one number, also if the answer is certain.
+    // Returns true with the given probability. Draws one number, even if the result is certain.
     bool chance(double probability) noexcept {
         constexpr double whole = 9007199254740992.0; // 2^53: a double holds these integers exactly
         return static_cast<double>(bits() >> 11) < probability * whole;

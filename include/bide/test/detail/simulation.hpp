@@ -84,9 +84,8 @@ public:
     // Throws: simulation_error; the exception of a task whose handle was dropped.
     template <class IsOver> bool run(std::int64_t until, IsOver&& is_over);
 
-    // The time since the start.
     std::int64_t elapsed_ns() const noexcept { return now_ - start_ns; }
-    // Returns the time after `ns`, which is now if that is not positive.
+    // Returns the time `ns` from now. If `ns` is not positive, returns the present time.
     std::int64_t time_after(std::int64_t ns) const noexcept {
         return now_ + std::clamp<std::int64_t>(ns, 0, never_ns - now_);
     }
@@ -162,7 +161,7 @@ private:
         task_table::entry* task; // nullptr: none of the table
     };
 
-    // While it lives, the owner's thread runs the simulation.
+    // While an object of this class exists, the thread of the owner runs the simulation.
     class turn;
     class step_scope;
 
@@ -190,7 +189,7 @@ private:
     void add_timer(timer& t) noexcept override { timers_.add(t); }
     inline bool blocks() noexcept override;
     void unblocks() noexcept override {}
-    // A strand of the tasks has an executor of its own: its waits are simulated, too.
+    // A strand of the tasks is another executor, and its waits are simulated, too.
     bool has_queue(executor_ref) noexcept override { return true; }
 
     bool is_owner() const noexcept { return bide::detail::thread_mark<platform>() == owner_; }

@@ -60,7 +60,7 @@ private:
     const task_table::entry* outer_running_ = nullptr;
 };
 
-// While it lives, a step is under way.
+// While an object of this class exists, a step is under way.
 class simulation::step_scope {
 public:
     explicit step_scope(simulation& of) noexcept
@@ -117,7 +117,7 @@ bool simulation::run_steps(std::int64_t until, IsOver&& is_over, Check&& check) 
     return true;
 }
 
-// Returns why the run cannot go on; "" if it can.
+// Returns the reason why the run cannot continue; "" if it can.
 inline std::string simulation::limit(std::uint64_t most_steps, std::int64_t most_ns) {
     if (foreign_.size() != 0) {
         const std::string woken = take_foreign();
@@ -134,7 +134,7 @@ inline std::string simulation::limit(std::uint64_t most_steps, std::int64_t most
     return {};
 }
 
-// Queues what other threads have made runnable. Returns what they did.
+// Queues the runnables of other threads. Returns what these threads did.
 inline std::string simulation::take_foreign() {
     std::string what = "spawned a task";
     while (runnable* const r = foreign_.pop()) {
@@ -146,7 +146,7 @@ inline std::string simulation::take_foreign() {
     return what;
 }
 
-// Returns false if nothing happens before `until`.
+// Makes one step. Returns false if no step is possible before `until`.
 inline bool simulation::step(std::int64_t until) {
     reads_ = 0;
     if (!closing_) {
@@ -217,7 +217,7 @@ inline void simulation::fire() {
     timers_.fire_due(now_, 1, order_.skipped_timers());
 }
 
-// Takes out what is runnable at a place. The order of the others matters only if that is the first one.
+// Takes out the runnable at a place. The order of the others is kept only if it is the first place.
 inline simulation::queued simulation::take(std::size_t at) {
     const queued q = ready_[at];
     if (at == 0) {
@@ -279,12 +279,13 @@ inline void simulation::start(header& t) noexcept {
     }
 }
 
-// The thread is about to sleep inside of a task, and there is no other thread.
+// Called when the thread is about to sleep inside of a task. There is no other thread that could
+// wake it.
 inline bool simulation::blocks() noexcept {
     die("a task blocks its thread, on which all others run. Await the operation instead");
 }
 
-// The thread is about to sleep. Outside of the tasks, it runs them meanwhile.
+// Called when the thread is about to sleep. If it is not in a task, it runs the tasks meanwhile.
 inline simulation::sleep_end simulation::sleep(condition is_over, const void* of,
                                                std::int64_t until) noexcept {
     if (in_step_) {

@@ -47,12 +47,10 @@ public:
         }
     }
 
-    // Returns the priority of a new task.
     std::uint64_t first_priority() noexcept {
         return kind_ == task_order::priorities ? random_priority() : 0;
     }
 
-    // Returns a priority below all others.
     std::uint64_t lowest_priority() noexcept { return --lowest_; }
 
     // A task has run `runs` times in a row and yields. is_polling() returns true if a task that

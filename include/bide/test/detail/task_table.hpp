@@ -57,7 +57,7 @@ public:
     // Returns the number of the task that was added last.
     std::uint64_t last() const noexcept { return last_; }
 
-    // Returns the task that a runnable runs, until it has ended; nullptr: none of the table.
+    // Returns the task that a runnable runs. If it runs no task of the table, returns nullptr.
     entry* of(const runnable& r) const noexcept {
         const auto found = by_runnable_.find(&r);
         return found != by_runnable_.end() ? found->second : nullptr;
