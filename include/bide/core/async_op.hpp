@@ -233,7 +233,7 @@ public:
         return std::move(*this).with_deadline(deadline::after(rest));
     }
 
-    /// Resumes the coroutine on `s`, whatever its own executor is.
+    /// Resumes the coroutine on `s` and not on its own executor.
     /// Requires: `s` exists until the coroutine resumes. If a strand, a run_loop, a poll_executor
     /// or an executor of Asio is destroyed earlier, the program terminates with a message. A
     /// scheduler does not check this.

@@ -179,8 +179,8 @@ public:
         return other_clock_ != nullptr ? other_rest() == 0 : ns_ <= native_platform::now();
     }
 
-    /// Returns the steady time until which to sleep before the next check. `at` is what steady_ns()
-    /// returned.
+    /// Returns the steady time until which to sleep before the next check. `at` is the result of
+    /// steady_ns().
     std::int64_t next_check_ns(std::int64_t at) const noexcept {
         if (other_clock_ == nullptr) {
             return at;

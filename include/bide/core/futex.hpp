@@ -58,7 +58,7 @@ simulated_machine::sleep_end simulated_wait(simulated_machine& in,
 /// wakers of the release run before the sleep (core/waker.hpp).
 ///
 /// Blocks: until a wake, a change of the word before the sleep, or the deadline. May return early.
-/// Returns: false if the deadline has passed, else true.
+/// Returns: false if the deadline has passed; otherwise true.
 /// Memory order: none. The caller reads the word again.
 template <class Platform = native_platform, class Word>
 bool futex_wait(const typename Platform::template atomic<Word>& word, Word expected,

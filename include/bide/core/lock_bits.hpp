@@ -47,8 +47,8 @@ template <class Platform, class Word> struct lock_bits {
     /// Are the two bits that belong to the lock.
     static constexpr Word both = held | parked;
 
-    /// Acquires the lock. Other threads may go on changing the other bits if the primitive's
-    /// protocol lets them.
+    /// Acquires the lock. Other threads may still change the other bits if the protocol of the
+    /// primitive allows that.
     /// Blocks: until the holder releases.
     /// Returns: the word as it is now, with `held` set.
     static Word acquire(atomic& word) noexcept {

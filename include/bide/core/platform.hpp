@@ -18,8 +18,8 @@
 ///   P::var<T>                   A T that the model checker checks for data races. Here: T.
 ///   P::stop_source, P::stop_token, P::stop_callback<F>   Those of std.
 ///   P::light_fence()            A seq_cst fence towards a thread that runs a heavy fence.
-///   P::heavy_fence()            Optional. A seq_cst fence, also towards light ones. Without it, the
-///                               system's (detail/process_fence.hpp).
+///   P::heavy_fence()            Optional. A seq_cst fence, also towards light fences. If P has none,
+///                               the fence of the system is used (detail/process_fence.hpp).
 ///   P::pause()                  The only way to spin. The loop around it only reads.
 ///   P::yield()                  Lets another thread run.
 ///   P::prefetch(address)        Fetches a cache line that the caller is about to write.
@@ -27,7 +27,7 @@
 ///   P::futex_wait, futex_wake   See core/futex.hpp.
 ///   P::single_cpu()             true: the process may use one processor only.
 ///   P::local<T>()               The T of this thread, constant-initialised.
-///   P::near_local<T>()          A second T of this thread, cheaper to find. A coroutine uses the
+///   P::near_local<T>()          Another T of this thread, which is found faster. A coroutine uses the
 ///                               reference only before its next suspension point.
 ///   P::start_thread(f, x)       Optional. Runs f(x) on a thread of the service (core/timer.hpp).
 ///                               Returns a std::error_code.

@@ -198,7 +198,6 @@ private:
         }
     };
 
-    // The address at which a member is constructed.
     template <class M> static void* place(M& member) noexcept {
         return const_cast<void*>(static_cast<const volatile void*>(__builtin_addressof(member)));
     }

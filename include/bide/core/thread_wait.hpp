@@ -11,9 +11,10 @@
 /// bool await(waiter&, deadline);
 /// \endcode
 ///
-/// enqueue() returns waiting if it has queued the waiter, else the outcome. cancel() returns true
-/// if it took the waiter out. It returns false if the wait is decided, or if the waiter is not
-/// queued yet; then enqueue() refuses the waiter. await() is optional and replaces waiter::park().
+/// If enqueue() has queued the waiter, it returns waiting. Otherwise it returns the outcome.
+/// cancel() returns true if it took the waiter out. It returns false if the wait is decided, or if
+/// the waiter is not queued yet; then enqueue() refuses the waiter. await() is optional and
+/// replaces waiter::park().
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

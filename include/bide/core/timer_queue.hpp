@@ -283,9 +283,9 @@ public:
 
     /// Fires at most `most` of the timers that are due at `now`, in the order of their times. If
     /// more timers are due, next_ns() is not later than `now`. Coroutines that become runnable on
-    /// this thread run at the end of the call. Before each firing, passes over up to `skipped`
-    /// timers, if the next one is due, too, and has about the same time. Wakes `each` before each
-    /// timer fires.
+    /// this thread run at the end of the call. Before each firing, may pass over up to `skipped`
+    /// timers. It passes over a timer only if the next one is due and has about the same time.
+    /// Wakes `each` before each timer fires.
     /// Returns: the number of timers that fired.
     unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0,
                       waker each = {}) noexcept;
@@ -435,9 +435,9 @@ bool basic_timer_queue<Platform>::fires_elsewhere(const timer& t) const noexcept
     return false;
 }
 
-// Called with the lock, and returns with it. Fires the timer. If the time of the timer has not come
-// on its own clock, for example because that clock was set back, puts the timer into the queue
-// again and returns false.
+// Called with the lock, and returns with it. Fires the timer. The clock of the timer may have been
+// set back, so that its time has not come yet. In this case, puts the timer into the queue again
+// and returns false.
 template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, timer& t) noexcept {
     mine.firing = &t;
     unlock();

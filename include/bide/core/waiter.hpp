@@ -173,7 +173,7 @@ public:
     // --- a wait in no queue: it is decided by one step on the node's own word
 
     /// Begins a wait that end_alone() ends. Called by the owner.
-    /// Returns: false if the wait was ended already; outcome() returns how.
+    /// Returns: false if the wait was ended already; then outcome() returns its outcome.
     bool begin_alone() noexcept {
         wait_status seen = wait_status::waiting;
         // Order: acq_rel [waiter.alone]; release: the thread that ends the wait sees the node.

@@ -160,7 +160,6 @@ public:
         return is_alone_ ? nullptr : task_.of;
     }
 
-    // Ends a wait that was not queued.
     void end() noexcept {
         if (!is_alone_ && may_wait_) {
             task_.of->end_wait();

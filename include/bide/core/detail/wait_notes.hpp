@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_WAIT_NOTES_HPP
 #define BIDE_CORE_DETAIL_WAIT_NOTES_HPP
 
-// What a program notes if BIDE_DEADLOCK_CHECK is defined (core/deadlock_check.hpp): which thread or task
-// waits for which primitive, and which one holds which lock.
+// The notes of a program with BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp). They say which thread
+// or task waits for which primitive, and which thread or task holds which lock.
 //
 // One lock guards all notes, so the order in which they are written is the same for all threads:
 //
@@ -452,7 +452,6 @@ inline void wait_notes::waits(const void* node, actor by, const wait_subject& on
 
 // ---- What waits and primitives note. Only the primitives of the native platform are noted.
 
-// True if the primitives of a platform are noted.
 template <class Platform>
 inline constexpr bool is_noted = std::is_same_v<Platform, native_platform>;
 

@@ -90,7 +90,6 @@ public:
     // Returns the scheduler's executor; it refers to none on a resumer.
     virtual executor_ref executor() noexcept = 0;
 
-    // Returns true if `where` is one of the executors of the scheduler.
     bool serves(executor_ref where) noexcept {
         return where && (where == executor() || has_queue(where));
     }
@@ -115,8 +114,8 @@ template <class Platform> struct BIDE_SHARED worker_local {
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
     std::uint8_t tag = 0;                            // of the last task, if `traced`
-    // In sync_wait(): the queue of the other runnables of this thread. It is set to nullptr if a
-    // wait was tried a few times in vain, until the next runnable runs.
+    // In sync_wait(): the queue of the other runnables of this thread. If the tries of a wait have
+    // failed, it is nullptr until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // of each turn that begins on this thread
