@@ -32,10 +32,10 @@ namespace detail {
 // If an unlock hands the mutex to a sleeper, the mutex stays unused until the sleeper runs. So an
 // unlock wakes the head of the queue and leaves the mutex free (the mutex "floats"): a running
 // thread may overtake the head. Each such unlock decrements `left`. If `left` is zero, the next
-// unlock hands the mutex over. An unlock also hands the mutex over if the head has woken, has
-// failed to take the mutex, and has seen that max_overtake_time has passed since it was first
-// woken. Coroutines, foreign wakers, cases of a select and waiters of a condition_variable are
-// always handed the mutex. They are never woken just to try to take it.
+// unlock hands the mutex over. A head that has woken and has failed to take the mutex reads the
+// clock. If max_overtake_time has passed since the head was first woken, the next unlock also hands
+// the mutex over. Coroutines, foreign wakers, cases of a select and waiters of a condition_variable
+// are always handed the mutex. They are never woken just to try to take it.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters

@@ -163,7 +163,6 @@ private:
                basic_spin<Platform>::yielding(passed, yields);
     }
 
-    // The word of the phase after that of `seen`.
     word next_phase(word seen) const noexcept {
         // Order: relaxed; the last arrival came after each drop() [barrier.arrive].
         const word expected = expected_.load(std::memory_order_relaxed);
@@ -224,7 +223,7 @@ struct no_completion {
 
 } // namespace detail
 
-/// A count of arrivals that begins anew when it is complete. It is std::barrier for threads and
+/// A count of arrivals that starts again when it is complete. It is std::barrier for threads and
 /// coroutines, with time-outs and stop tokens. Each phase expects a number of arrivals. The last
 /// arrival of a phase calls the completion function, begins the next phase, and lets every waiter
 /// of the phase through. No arrival is possible between the last arrival and the next phase.

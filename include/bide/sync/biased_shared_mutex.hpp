@@ -133,9 +133,9 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 // has 2^58 permits.)
 //
 // The loan begins and ends under the lock of the queue, and never while there are waiters. After a
-// recall, readers go to the queue. A recall and the next loan write every slot. So the mutex is
-// biased again only when as many readers as there are slots have locked it without a wait since the
-// recall. (BRAVO waits for a time in proportion to the cost of the last revocation.)
+// recall, readers go to the queue. A recall and the next loan write every slot. So the mutex does
+// not become biased again at once, but after a number of reads without a wait. This number is the
+// number of slots. (BRAVO waits for a time in proportion to the cost of the last revocation.)
 
 // The number of the calling thread. Threads are numbered from 1 on, in the order of their first
 // reads. A coroutine uses the reference only before its next suspension point.

@@ -147,7 +147,7 @@ private:
 //
 //   stage of a wait                        the node stands in
 //   waits                                  this queue, or none yet
-//   notified, stopped or timed_out         the queue of the mutex, or a list that moves there
+//   notified, stopped or timed_out         the queue of the mutex, or a list on its way there
 //
 // The stage changes once in a wait, under the lock of this queue. A coroutine may be destroyed
 // while it waits, but not while another thread moves its node (core/async_op.hpp). So when it is
@@ -389,7 +389,7 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
     using type = detail::condition_payload<Platform>;
 };
 
-/// A queue of threads and coroutines that wait for a change of what a mutex guards. It is
+/// A queue of threads and coroutines that wait for a change of the state that a mutex guards. It is
 /// std::condition_variable with coroutines, time-outs and stop tokens. `Lock` is a std::unique_lock
 /// of a mutex, an adaptive_mutex or a shared_mutex, or a std::shared_lock of a shared_mutex.
 ///

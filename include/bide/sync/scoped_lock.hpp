@@ -85,7 +85,6 @@ public:
 
     bool all_locked() const noexcept { return locked_ == size; }
 
-    // Calls f(mutex) for the next mutex to be locked.
     template <class F> decltype(auto) with_next(F&& f) { return with(order_[locked_], f); }
     // Called when the caller has locked the next mutex.
     void add_next() noexcept { ++locked_; }
@@ -165,8 +164,8 @@ public:
         set_.adopt_all();
     }
 
-    /// Locks the mutexes until a point in time. If it cannot lock all of them by then, it locks
-    /// none. The mutexes are TimedLockable.
+    /// Locks the mutexes, waiting at most until a point in time. After the time-out, no mutex is
+    /// locked. The mutexes are TimedLockable.
     /// Throws: as the constructor above.
     template <class C, class D>
     [[nodiscard("name it")]] explicit scoped_lock(const std::chrono::time_point<C, D>& until,

@@ -285,8 +285,8 @@ public:
 
     // ---- Shared, with the right to become exclusive
 
-    /// Locks the mutex shared, with the right to upgrade. There is one such reader at a time,
-    /// beside other readers. Later writers and later upgradable readers wait for it.
+    /// Locks the mutex shared, with the right to upgrade. There is one such reader at a time; other
+    /// readers may have the mutex, too. Later writers and later upgradable readers wait for it.
     /// Blocks: until no writer and no other upgradable reader has the mutex, and every earlier
     /// waiter has had it.
     void lock_upgradable() {
