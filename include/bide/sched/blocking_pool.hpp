@@ -110,8 +110,8 @@ public:
     /// has not ended. Then call it again after a while. Without Thread::try_join(), does nothing.
     bool reap() noexcept;
 
-    /// Refuses further work, runs what is queued, and joins all threads. A second call waits until
-    /// the first one has done that.
+    /// Refuses further work, runs all queued runnables, and joins all threads. A second call waits
+    /// until the first one has done that.
     /// Blocks: until the last thread has ended.
     /// Requires: the caller is not a thread of the pool; otherwise terminates with a message.
     void finish() noexcept;

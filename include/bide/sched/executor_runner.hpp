@@ -34,7 +34,6 @@ namespace bide::inline BIDE_ABI {
 
 namespace detail {
 
-// The home of tasks on an executor.
 class executor_home final : public task_home {
     using platform = native_platform;
 
@@ -178,7 +177,7 @@ private:
 /// await async_join().
 /// Returns: the handle. If the handle is dropped and the task throws, the program terminates.
 /// Throws: std::bad_alloc. Then `source` is destroyed and has not begun.
-/// Requires: `where` runs what is posted to it, and lives until the task has ended.
+/// Requires: `where` runs what is posted to it, and exists until the task has ended.
 template <executor S, class Source>
     requires(!std::derived_from<S, task_runner>)
 auto spawn(S& where, Source source) {

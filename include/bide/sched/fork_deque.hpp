@@ -47,9 +47,9 @@
 // owner looks again, and sees which job the requesting thief has taken [fork_deque.request].
 //
 // If there is neither a public nor a private job, the next push looks. Proof: bottom is then top,
-// and `limit_` is at least top + 2. For the owner has seen this top by the CAS by which it took
-// back the last job, or has set it (in reset()), or the thief that took the last job has requested
-// since.
+// and `limit_` is at least top + 2. There are three cases: the owner has seen this top by the CAS
+// that took back the last job; or the owner has set this top in reset(); or a thief took the last
+// job, and has requested since.
 //
 // A request may come late and replace another request. So a request is made by an exchange: the
 // owner reads the end of a chain of exchanges, and sees which jobs all of these thieves have taken.

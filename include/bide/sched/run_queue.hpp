@@ -17,7 +17,7 @@
 //            items for a thief's claim or the owner's overflow.
 //   steal    equal to `real` while no thief is at work; then a pop moves both. A claim leaves it
 //            behind, at the first item of the claim. When the thief has copied its items, it moves
-//            `steal` up to `real`, wherever that is by then.
+//            `steal` up to `real`, which may have moved on meanwhile.
 //            It is one less than `real` while the owner moves the items to another buffer.
 //   (never: real behind steal at other times, or tail past steal by more than the capacity)
 //

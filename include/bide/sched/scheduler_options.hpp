@@ -20,9 +20,9 @@ class trace_sink;
 
 /// How a scheduler works. The defaults suit most programs.
 struct scheduler_options {
-    /// The number of workers. 0 means the number of processors that the process may use, by its
-    /// affinity mask and the CPU quota of its control group, at least 1. The most is 1,048,575; for
-    /// more, the constructor of the scheduler throws std::invalid_argument.
+    /// The number of workers. 0 means the number of processors that the process may use, at least
+    /// 1. The affinity mask of the process and the CPU quota of its control group limit it. The
+    /// most is 1,048,575; for more, the constructor of the scheduler throws std::invalid_argument.
     unsigned num_workers = 0;
 
     /// True if workers steal tasks from each other. If it is false, a worker runs only the tasks
@@ -80,9 +80,10 @@ struct scheduler_options {
     std::chrono::microseconds longest_nap{4'000};
 
     /// How much later than necessary a sleep or a time-out of a task may end. The times of sleeps
-    /// and time-outs are rounded up to multiples of this value, so that one wake ends all of them
-    /// in one interval. If there are many sleepers, 1 ms saves most of their processor time. Values
-    /// above 1 s count as 1 s. If it is zero or less, each sleep ends at its own time.
+    /// and time-outs are rounded up to multiples of this value, so that one wake ends all sleeps
+    /// and time-outs of one interval. If there are many sleepers, 1 ms saves most of their
+    /// processor time. Values above 1 s count as 1 s. If it is zero or less, each sleep ends at its
+    /// own time.
     std::chrono::microseconds timer_slack{0};
 };
 

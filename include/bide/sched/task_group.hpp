@@ -87,10 +87,10 @@ public:
     /// Blocks: until all children have ended. To avoid blocking, await async_join() before, or use
     /// run(). If the calling thread belongs to a scheduler, another thread takes its place, even if
     /// that needs one thread more than scheduler_options::max_blocking_threads. If the group is on
-    /// a run_loop, and the calling thread runs the loop or has run it last, or has made it and no
-    /// thread has run it, the thread runs the tasks of the loop inside of this call, until another
-    /// thread runs the loop. Any other calling thread only waits; the children do not end while no
-    /// thread runs the loop.
+    /// a run_loop, the loop belongs to the thread that has run it last, or to its maker if no
+    /// thread has run it. That thread runs the tasks of the loop inside of this call, until another
+    /// thread runs the loop. Any other thread only waits: the children do not end while no thread
+    /// runs the loop.
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 

@@ -198,7 +198,6 @@ public:
     // Removes all jobs, which were stolen and have ended.
     void clear() noexcept { deque_.reset(0); }
 
-    // Runs a job that was taken from the lane `from`.
     void run(job& j, basic_fork_lane& from) noexcept {
         if (j.run(*this)) {
             from.parker_.unpark();
@@ -242,7 +241,6 @@ public:
     bool is_empty() const noexcept { return deque_.is_empty_to_thieves(); }
     bool has_jobs() const noexcept { return deque_.has_jobs(); }
 
-    // Returns true if publish_hidden() would publish jobs.
     bool hides_jobs() const noexcept { return deque_.hides_jobs(); }
     // If the owner is busy with something else and all its jobs are private, publishes them.
     // Returns true if this lane may have public jobs now.

@@ -138,7 +138,6 @@ public:
     struct counts {
         std::uint64_t spawned, ended;
     };
-    // Returns the counts of external threads.
     counts count_external() const noexcept {
         // Order: seq_cst [lifecycle.counts] [idle.announce]; each task that is counted as ended was
         // spawned before. This is read after the worker's announcement.

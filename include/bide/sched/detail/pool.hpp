@@ -29,9 +29,9 @@
 // pushed, the price is one read of a flag for each job.
 //
 // The watcher is an idle worker that sleeps with a time-out. While there is a watcher, a push into
-// a LIFO slot wakes no worker. If a worker has run no further job since before the sleep of the
-// watcher, the watcher takes the job from that worker's LIFO slot. If there is no watcher, a push
-// into a LIFO slot wakes a worker as any other push does.
+// a LIFO slot wakes no worker. After its sleep, the watcher looks for workers that have run no job
+// during the sleep, and takes the job from the LIFO slot of such a worker. If there is no watcher,
+// a push into a LIFO slot wakes a worker as any other push does.
 //
 // Timers and files. A busy worker fires timers and polls the driver from time to time. While
 // workers sleep, some of them have one of three roles:

@@ -35,14 +35,14 @@
 //   pusher: job visible   read `owned_`, read the idle word
 //   thread: write `owned_`   announce that worker as asleep   look at its queue
 //
-// All of these steps are seq_cst. If the look of the thread misses the job, the pusher reads the
-// value of `owned_` that the thread wrote before that look, or a newer one, and an idle word in
-// which that worker sleeps. The pusher then takes that worker, and no other one, out of the set of
-// sleepers. If the pusher reads an older value of `owned_`, the thread will still look at its queue
-// before it sleeps, with another worker or without one. In this case the wake reaches a worker that
-// another thread owns, which searches in vain, or reaches no worker. A thread without a worker uses
-// `owned_` only: it writes `none`, and looks at its queue before it parks. A pusher that reads
-// `none` unparks the thread.
+// All of these steps are seq_cst. Assume that the look of the thread misses the job. Then the
+// pusher reads the value of `owned_` that the thread wrote before that look, or a newer one. It
+// also reads an idle word in which that worker sleeps. The pusher then takes that worker, and no
+// other one, out of the set of sleepers. If the pusher reads an older value of `owned_`, the thread
+// will still look at its queue before it sleeps, with another worker or without one. In this case
+// the wake reaches a worker that another thread owns, which searches in vain, or reaches no worker.
+// A thread without a worker uses `owned_` only: it writes `none`, and looks at its queue before it
+// parks. A pusher that reads `none` unparks the thread.
 
 #include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>

@@ -82,7 +82,6 @@ using current_scheduler = basic_current_scheduler<native_platform>;
 
 // ---- Threads for blocking tasks
 
-// `Pool` is the pool of the workers.
 template <class Platform, class Pool, class Thread>
 class basic_tended_pool : public basic_blocking_pool<Platform, Thread> {
     using base = basic_blocking_pool<Platform, Thread>;
