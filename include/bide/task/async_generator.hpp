@@ -38,7 +38,7 @@
 //
 //   The producer has yielded during the call. The consumer continues without a suspension.
 //   The producer waits, or has left the call in another way. It transfers control to the consumer when
-//   it yields, on whichever thread.
+//   it yields, on any thread.
 //
 // The wait of the consumer is pending until the producer's first co_await in the call. Until then,
 // only the call runs the producer. So a yield with a pending wait ends the call, and the producer

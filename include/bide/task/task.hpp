@@ -59,7 +59,6 @@ class kept_failure {
 public:
     std::exception_ptr& error() noexcept { return error_; }
 
-    // Returns true if it ended by stopped_error.
     bool is_stopped() const noexcept { return error_ && is_stopped_error(error_); }
 
     // Throws: the exception, if there is one.

@@ -3,9 +3,9 @@
 #define BIDE_TASK_TASK_LOCAL_VALUE_HPP
 
 /// \file
-/// Values that a task, its children and the functions that they call can read without parameters,
-/// such as the number of a request or the name of a user. They are like the scoped values of Java
-/// (JEP 506).
+/// Values for a task, its children and the functions that they call. They are read without
+/// parameters. Examples are the number of a request and the name of a user. They are like the
+/// scoped values of Java (JEP 506).
 ///
 /// A value has a scope, which is a task. Everything that this task awaits is in the scope: its
 /// coroutines, the children of when_all() and when_any(), and the members of a task_group or a
@@ -74,7 +74,6 @@ public:
 
 namespace detail {
 
-// The task of a scope.
 template <task_source S> class scope_child final : public task_child<S> {
     using binding = task_binding<native_platform>;
 

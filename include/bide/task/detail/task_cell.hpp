@@ -47,7 +47,6 @@ template <class F>
     requires(std::is_invocable_v<F&> && is_task<std::invoke_result_t<F&>>)
 struct task_source_traits<F> : task_source_traits<std::invoke_result_t<F&>> {};
 
-// The type of the task's value.
 template <class S> using task_value_t = typename task_source_traits<S>::value;
 
 template <class S>
@@ -255,7 +254,6 @@ public:
         return kept_.take();
     }
 
-    // Returns true if the task never ran, or ended by stopped_error.
     bool is_stopped() const noexcept { return never_ran() || kept_.is_stopped(); }
 
 protected:
@@ -275,7 +273,6 @@ private:
     unhandled handler_; // set if there is an exception
 };
 
-// A task that runs a coroutine.
 template <task_source S, task_end End> class coroutine_cell final : public End, public recycled {
 public:
     // Passes `args` to the constructor of End.

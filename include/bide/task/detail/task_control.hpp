@@ -73,15 +73,14 @@ namespace detail {
 // canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. A claimed task
 // is not resumed: a wake only sets `notified`. So the node outlives the interruption. When the
 // interruption is over, the canceller posts the task if its wait was decided meanwhile, by the
-// canceller or by another thread. If the node of a claimed task is refused or granted at once, the
-// task need not wait for a wake, but it waits until the claim has ended. A task that is cancelled
+// canceller or by another thread. The node of a claimed task may be refused or granted at once.
+// Then the task needs no wake, but it waits until the claim has ended. A task that is cancelled
 // while it is active or shielded learns of the cancellation when it begins its next wait.
 
 template <class Platform> class basic_task_state {
 public:
     using word = std::uint64_t;
 
-    // Makes an active task.
     constexpr basic_task_state(word references, bool keep) noexcept
         : word_(references * reference | active | (keep ? kept : 0)) {}
     basic_task_state(const basic_task_state&) = delete;
@@ -157,9 +156,9 @@ public:
         word next;
         do {
             next = seen | ((seen & claimed) != 0 ? notified : active);
-            // Order: acq_rel [task.claim]; the decider's writes are visible to the task, also if
-            // the canceller posts it. If an interruption had no effect, it happens before the next
-            // steps of the task.
+            // Order: acq_rel [task.claim]; the decider's writes are visible to the task, even if
+            // the canceller posts the task. If an interruption had no effect, it happens before the
+            // next steps of the task.
             // Failure: look again.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_relaxed));
@@ -261,7 +260,6 @@ public:
         return (word_.load(std::memory_order_acquire) & complete) != 0;
     }
 
-    // Returns true if the task is cancelled and not shielded.
     bool is_cancelled() const noexcept {
         // Order: seq_cst [task.claim]; sees the writes before the cancellation. seq_cst for
         // [task.stop_token]: the task reads `cancelled` after it has set its stop source, and the
@@ -482,11 +480,9 @@ protected:
     virtual void never_start() noexcept = 0;
     // Called when the chain has ended. Takes over its outcome. This is the last access to the task.
     virtual void finish() noexcept = 0;
-    // Called before the first wait.
     virtual void first_wait() noexcept {}
     // Returns true if the owner of the task cancels all its tasks.
     virtual bool is_closing() const noexcept { return false; }
-    // Returns true if this thread may call finish().
     virtual bool may_finish_here() const noexcept { return true; }
     // Posts to_run() to a thread that may call finish().
     virtual void post_home() noexcept = 0;
@@ -535,7 +531,6 @@ protected:
 
     void set_never_ran() noexcept { never_ran_ = true; }
 
-    // Returns true if get_stop_token() was called.
     bool has_stop_token() const noexcept {
         // Order: relaxed; only the task sets it.
         return stop_.load(std::memory_order_relaxed) != nullptr;
