@@ -41,7 +41,6 @@ namespace detail {
 
 // ---- The two arms
 
-// Calls f(). Returns std::monostate for void.
 template <class F> BIDE_INLINE nonvoid_t<std::invoke_result_t<F>> call_arm(F&& f) {
     if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
         std::forward<F>(f)();
@@ -411,15 +410,16 @@ inline detail::forker fork_policy::forks() const noexcept { return detail::forke
 /// Arms are functions, not tasks: if an arm blocks, its thread blocks. On the calling thread,
 /// this_task refers to the task that has called join(); on other threads it refers to no task. So
 /// get the stop token before the call. A worker that runs an arm runs no tasks meanwhile; it looks
-/// for tasks before it takes another arm. If the tasks of the scheduler must not wait that long,
+/// for tasks before it takes another arm. If the tasks of the scheduler must not wait for an arm,
 /// use a separate scheduler for fork-joins.
 ///
 /// scheduler::current() is the scheduler `s` in each arm. The shutdown of `s` waits for the callers
 /// that are in a join.
 /// Blocks: until both have ended.
-/// Throws: what f threw, else what g threw, when both have ended. stopped_error if the calling
-/// thread is external and the scheduler is shutting down. std::bad_alloc if more threads fork than
-/// before, or deeper than before, and there is no memory. In the last two cases, no arm has run.
+/// Throws: when both have ended, what f threw; if f did not throw, what g threw. stopped_error if
+/// the calling thread is external and the scheduler is shutting down. std::bad_alloc if a fork
+/// needs more memory, because more threads fork than before or forks are deeper than before, and
+/// there is none. In the last two cases, no arm has run.
 template <class F, class G>
 BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
     -> std::pair<nonvoid_t<std::invoke_result_t<F>>, nonvoid_t<std::invoke_result_t<G>>> {
@@ -447,7 +447,6 @@ BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
     }
 }
 
-// Returns the value of the arm at `Index` of `Count`.
 template <std::size_t Index, std::size_t Count, class Values>
 constexpr auto&& value_of(Values&& values) noexcept {
     if constexpr (Count == 1) {

@@ -16,13 +16,13 @@
 // the frame waits for it. A stolen function has ended for its owner when all functions that it has
 // spawned have ended. All waits are those of fork_lane.hpp.
 //
-// A lane is a stack. When a part spawns a function, a join below may have an arm on the lane, which
-// the join is to pop next. The spawn may also be made by an arm that another thread runs, for which
-// its join waits. In both cases, the function must not lie on top of that arm, and must not delay
-// that join. The frame detects these cases: the depth of the lane differs from the depth at which
-// the frame has left it. Then the function is pushed to a separate lane of the scope, and is called
-// a function beside. All jobs of that lane are public, and idle workers take them. The frame of the
-// body runs the remaining ones at its end.
+// A lane is a stack. Two cases need care when a function is spawned. First, a join of this thread
+// may have its second arm on the lane; the function must not lie on top of that arm, because the
+// join pops the arm next. Second, an arm that a thief runs may make the spawn; the function must
+// not delay the join that waits for that arm. In both cases, the depth of the lane differs from the
+// depth at which the frame has left it. Then the function is pushed to a separate lane of the
+// scope, and is called a function beside. All jobs of that lane are public, and idle workers take
+// them. The frame of the body runs the remaining ones at its end.
 //
 // Why a function never runs on top of a frame that may hold a lock which the function needs. There
 // are three places where it runs: on an idle worker; in its own frame, after the part has returned;
@@ -367,8 +367,8 @@ public:
     /// Functions run in no fixed order. A thread runs the functions that it has spawned itself from
     /// the youngest on. A spawn by the body or by a spawned function takes some tens of
     /// nanoseconds. It allocates nothing if the function is small and its spawner has few other
-    /// functions. If an arm of a join or an iteration of a loop, inside of the body or of a
-    /// function, makes the spawn, the spawn allocates and takes a lock.
+    /// functions. A spawn by an arm of a join, or by an iteration of a loop, allocates and takes a
+    /// lock.
     /// Throws: std::bad_alloc, or the exception of the function's copy. Then the function is not
     /// spawned.
     /// Requires: the call is made in the course of the body or of a function of the scope: by the
@@ -617,9 +617,9 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 ///
 /// Locks: a function runs on an idle worker; on the thread of its spawner after the spawner has
 /// returned; or on a thread that waits for an arm in the course of which the scope was opened. So a
-/// lock that is held around a spawn causes no deadlock. A lock that the caller of fork_scope()
-/// holds causes a deadlock only if it would in a serial run, in which the functions run when the
-/// body has returned.
+/// lock that is held around a spawn causes no deadlock. In a serial run, the functions run when the
+/// body has returned. A lock that the caller of fork_scope() holds causes a deadlock only if it
+/// would cause one in a serial run.
 ///
 /// Memory: if a function runs on the thread of its spawner, its memory is used again for later
 /// functions. If another thread has taken the function, its memory is released when the spawner

@@ -39,7 +39,8 @@ namespace bide::inline BIDE_ABI {
 /// fork_scratch, one after the other or at the same time.
 ///
 /// make() returns an object, which need not be movable. make() runs on the thread that borrows,
-/// with no lock held. A thread makes at most as many objects as its arms have had at the same time.
+/// with no lock held. The number of objects that a thread makes is at most the number that its arms
+/// have had at the same time.
 /// Destroys: all objects. Requires: no object is borrowed.
 template <class Make> class fork_scratch {
     struct object {

@@ -229,7 +229,8 @@ concept gives_groups =
 /// values are destroyed. stopped_error after a stop. std::bad_alloc. Otherwise as join().
 /// Requires: f may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
-/// Complexity: n calls of f. Each value is moved at most once more than by one worker alone.
+/// Complexity: n calls of f. If several workers take part, each value is moved at most once more
+/// than by a single worker.
 template <parallel_range Range, class F>
     requires detail::gives_values<F, std::ranges::iterator_t<Range>>
 auto parallel_collect(const fork_policy& on, Range&& range, F f) {

@@ -263,7 +263,7 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 ///
 /// A worker that takes part in the pipeline does so until the end of the pipeline. While there is
 /// no work, its thread sleeps, and another thread may run the worker. If the tasks of the scheduler
-/// must not wait that long, use a separate scheduler for the pipeline.
+/// must not wait for the pipeline, use a separate scheduler for it.
 template <class Source, detail::pipeline_stage_type... Stages>
     requires detail::pipeline_source<Source> && (sizeof...(Stages) != 0)
 void parallel_pipeline(const fork_policy& on, std::size_t tokens, Source&& source,

@@ -166,7 +166,6 @@ concept plain_numbers =
 
 inline constexpr int plain_block = 64;
 
-// Calls f(i) for each index of [first, last), in order.
 template <loop_index Index, class F> BIDE_INLINE void each_index(Index first, Index last, F&& f) {
     std::uint64_t left = loop_range<Index>{first, last}.size();
     for (; left >= plain_block; left -= plain_block) {
@@ -180,7 +179,6 @@ template <loop_index Index, class F> BIDE_INLINE void each_index(Index first, In
     }
 }
 
-// Calls f(*it) for each iterator of [first, last), in order.
 template <class It, class F> BIDE_INLINE void each_element(const It& first, const It& last, F&& f) {
     if constexpr (std::contiguous_iterator<It>) {
         auto* const at = detail::unwrap(first);

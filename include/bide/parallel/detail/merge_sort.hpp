@@ -253,7 +253,6 @@ public:
         return p == place::range ? place::buffer : place::range;
     }
 
-    // Calls f with the beginning of the place.
     template <class F> decltype(auto) at(place p, const F& f) const {
         if (p == place::range) {
             return f(range_);
@@ -575,7 +574,6 @@ private:
         merge_into(elements, first, middle, last, target);
     }
 
-    // Merges the runs [from, to) into the target.
     void merge_runs(const long_runs<It>& runs, int from, int to, place target) {
         const difference first = runs.begin_of(from) - places_.range();
         const difference last = runs.end_of(to - 1) - places_.range();

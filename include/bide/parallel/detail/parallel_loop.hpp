@@ -28,10 +28,10 @@
 // iterations together.
 //
 // Within a chunk, the part checks again whether thieves want work, because later iterations may
-// take longer than earlier ones. At the start of a part it checks after 64 iterations, then after
-// 256, 1,024 and 2,048 more, and later after up to 8,192 more if iterations are short. If thieves
-// want work, the chunk ends and the clock is read. The ends of parts are rounded to multiples of
-// 64, for vector instructions.
+// take longer than earlier ones. It checks after the first 64 iterations of a part, then after 256,
+// 1,024 and 2,048 more. If iterations are short, later checks come after up to 8,192 more. If
+// thieves want work, the chunk ends and the clock is read. The ends of parts are rounded to
+// multiples of 64, for vector instructions.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -100,7 +100,6 @@ public:
         count(iterations);
     }
 
-    // Counts finished iterations.
     void count(std::uint64_t iterations) noexcept {
         if (progress_ != nullptr && iterations != 0) {
             progress_->count(iterations);

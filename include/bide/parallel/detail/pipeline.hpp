@@ -321,7 +321,6 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 // empty, as the item of place p has left it.
 template <class Platform, class T> class basic_pipeline_queue {
 public:
-    // An item that waits, and its number.
     struct waiting {
         pipeline_item<T> item;
         std::uint64_t number = 0;
@@ -448,7 +447,6 @@ template <class Forker, class Source, class... Stages> class pipeline {
     static constexpr bool is_serial(stage_order order) noexcept {
         return order != stage_order::parallel;
     }
-    // The number of serial stages before stage K.
     template <std::size_t K> static constexpr unsigned serials_before() noexcept {
         constexpr std::array<stage_order, count> orders{Stages::order...};
         unsigned n = 0;

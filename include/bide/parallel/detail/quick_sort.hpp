@@ -129,7 +129,6 @@ private:
     difference elements_ = 0;
 };
 
-// The most chunks of a partition.
 inline constexpr std::size_t most_divide_chunks = 64;
 
 // Partitions as divide() does, in parallel. Calls divide_chunk(begin, end) for each chunk of at

@@ -27,7 +27,6 @@ namespace detail {
 
 // ---- How a sort begins and ends
 
-// The least size of a part that is forked.
 inline constexpr std::ptrdiff_t sort_fork_size = 1'024;
 
 // The state that the parts of a sort share.
