@@ -606,8 +606,8 @@ public:
     /// a coroutine may wait for it. A coroutine may wait for the descriptor again after that.
     using base::forget;
 
-    /// See driver. With Linux 5.11 or later the deadline is exact to the nanosecond, otherwise it
-    /// is rounded up to a millisecond. Never returns early.
+    /// As driver::wait(). With Linux 5.11 or later, the deadline is exact to the nanosecond;
+    /// otherwise it is rounded up to a millisecond. Never returns early.
     using base::wait;
 
     /// See driver. Makes a system call only if a thread sleeps in wait().

@@ -12,10 +12,10 @@
 /// socket does not.
 //
 // Each operation tries its system call first. If the call would block, the operation waits for the
-// file as async_wait_readable() does. When the file is ready, it tries the call again, on the
-// thread where the coroutine is about to resume, and waits again if the call would still block
-// (turn_back, core/wait_ops.hpp). So each operation is one wait with one time-out, and allocates
-// nothing.
+// file as async_wait_readable() does. When the file is ready, the operation tries the call again,
+// on the thread where the coroutine is about to resume. If the call would still block, it waits
+// again (turn_back, core/wait_ops.hpp). So each operation is one wait with one time-out, and
+// allocates nothing.
 //
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
 // the next file at once. If an event came before, the coroutine may be about to try its call again.
