@@ -50,9 +50,9 @@ public:
     explicit scheduler(simulation_options how = {})
         : scheduler(std::make_unique<detail::simulation>(std::move(how))) {}
 
-    /// Cancels all tasks and runs them until they have ended. Terminates with a message if a task
-    /// waits for ever or throws an exception and its handle was dropped, if another thread calls
-    /// the destructor, or if this thread has not destroyed all schedulers that it made later.
+    /// Cancels all tasks and runs them until they have ended. Terminates with a message in these
+    /// cases: a task waits for ever; a task whose handle was dropped throws; another thread calls
+    /// the destructor; this thread has made a later scheduler and has not destroyed it.
     /// Requires: no other thread spawns or wakes tasks of this scheduler.
     ~scheduler() = default;
 

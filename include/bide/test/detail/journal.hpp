@@ -17,7 +17,6 @@
 namespace bide::inline BIDE_ABI {
 namespace test::detail {
 
-// Returns the last `lines` lines of a text.
 inline std::string_view last_lines(std::string_view text, int lines) noexcept {
     std::size_t at = text.size();
     for (; at != 0 && lines >= 0; --at) {
@@ -30,7 +29,6 @@ inline std::string_view last_lines(std::string_view text, int lines) noexcept {
 // two equal runs have equal texts. If there is no memory for the text, terminates.
 class BIDE_SHARED journal {
 public:
-    // Adds a line of texts and numbers.
     template <class... Parts> void line(const Parts&... parts) noexcept {
         bide::detail::made_or_fatal("no memory for the journal of a simulation", [&] {
             (add(parts), ...);

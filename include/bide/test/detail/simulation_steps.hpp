@@ -191,7 +191,6 @@ inline void simulation::call_hooks() {
     }
 }
 
-// Cancels a task by chance.
 inline void simulation::cancel_one() {
     if (cancels_ == how_.faults.most_cancels || !random_.chance(how_.faults.cancel)) {
         return;
