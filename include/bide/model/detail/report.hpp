@@ -39,13 +39,12 @@ public:
     explicit step_order(execution& x);
 
     const std::vector<int>& events() const noexcept { return events_; }
-    // Returns the place of an event in the order.
     int place(int event) const { return places_[index(event)]; }
     // The place of the first event of the same step of the machine.
     int number(int event) const { return place(part_of_[index(event)]); }
     bool sequentially_consistent() const noexcept { return consistent_; }
-    // Returns a write that comes before this event in the order, although it is newer than the
-    // value that this event read, or stands behind the value that it wrote in the modification
+    // Returns a write that comes too early in the order: it comes before this event, but is newer
+    // than the value that this event read, or follows the write of this event in the modification
     // order. Returns -1 if there is none.
     int newer_than(int event) const;
 

@@ -41,8 +41,8 @@ private:
 };
 
 // Threads have random priorities. At depth - 1 random steps, the thread that would run gets a new
-// priority below all others (Burckhardt, Kothari, Musuvathi, Nagarakatte, "A Randomized Scheduler
-// with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010). The guarantee of the paper holds
+// priority below all others. (Burckhardt, Kothari, Musuvathi, Nagarakatte, "A Randomized Scheduler
+// with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010.) The guarantee of the paper holds
 // for schedules. Here the store that a load reads is also chosen at random, most of the time the
 // newest one.
 class pct final : public search {

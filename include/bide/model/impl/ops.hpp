@@ -251,7 +251,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     const bool sleeps = ((x.step(look) ^ expected) & mask(width)) == 0;
     t.message = entered;
     if (!sleeps) {
-        // The queue is unchanged, but this operation, too, has its place in the order of the
+        // The queue is unchanged, but this operation still has its place in the order of the
         // holders of the queue.
         write_half(x, queue, line, order::relaxed, true, s, "futex_wait: goes on");
         return true;

@@ -3,9 +3,9 @@
 #define BIDE_MODEL_IMPL_PATH_HPP
 
 // The path to an execution, as text. It begins with "g" or "s" (a search of graphs or of
-// schedules). If threads other than thread 0 start threads, then for T1, T2 and so on the starting
-// thread follows, and the number of the start in that thread ("0.0,0.1,2.0;": T3 is the first
-// thread that T2 started). Then the steps follow:
+// schedules). If a thread other than thread 0 starts threads, a list follows. For each of T1, T2
+// and so on, it has the number of the starting thread, and the number of the start in that thread.
+// In "0.0,0.1,2.0;", T3 is the first thread that T2 started. Then the steps follow:
 //
 //   2      thread 2 makes a step with the first of the possible outcomes
 //   2*3    three such steps
