@@ -54,8 +54,8 @@
 ///                                        bpftrace and gdb (README.md in core/). Needs <sys/sdt.h>.
 ///                                        Files of one program may differ in it: of an inline
 ///                                        function that both have, the linker keeps one.
-/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing; so are BIDE_PROBE_IF and
-///                          noted.hpp     BIDE_PROBE_WAIT.
+/// BIDE_PROBE(name, ...)    core/detail/  A probe, or nothing, depending on BIDE_USDT; likewise
+///                          noted.hpp     BIDE_PROBE_IF and BIDE_PROBE_WAIT.
 /// BIDE_THROW(exception)    here          Throws, or names the exception and terminates.
 /// BIDE_VERSION_*           version.hpp   Three numbers.
 /// \endcode

@@ -85,7 +85,8 @@ public:
 
 private:
     void notify(int count) noexcept {
-        // Order: seq_cst [event_count.epoch]; after the condition, before the check for sleepers.
+        // Order: seq_cst [event_count.epoch]; comes after the change of the condition, and before
+        // the check for sleepers.
         epoch_.fetch_add(1, std::memory_order_seq_cst);
         // Order: seq_cst [event_count.epoch]; a sleeper that is not seen here sees the increment.
         if (sleepers_.load(std::memory_order_seq_cst) != 0) {

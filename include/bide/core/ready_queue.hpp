@@ -47,8 +47,8 @@ public:
         std::uintptr_t seen = top_.load(std::memory_order_relaxed);
         do {
             r.next = seen == sleeping ? nullptr : reinterpret_cast<runnable*>(seen);
-            // Order: release [ready_queue.post]; the runnable and what the poster did before. After
-            // a failure, the loop tries again.
+            // Order: release [ready_queue.post]; the owner sees the runnable, and what the poster
+            // did before. After a failure, the loop tries again.
         } while (!top_.compare_exchange_weak(seen, reinterpret_cast<std::uintptr_t>(&r),
                                              std::memory_order_release, std::memory_order_relaxed));
         if (seen == sleeping) {

@@ -127,7 +127,7 @@ public:
 
     /// Returns whether this thread's release has decided the wait and is yet to call its waker.
     bool is_announced_here() const noexcept {
-        // Order: acquire [waiter.outcome]; the mark of the releaser's thread.
+        // Order: acquire [waiter.outcome]; sees the number of the releaser's thread.
         return detail::is_announced(state_.load(std::memory_order_acquire)) &&
                missing == reinterpret_cast<std::ptrdiff_t>(detail::thread_mark<Platform>());
     }
@@ -320,7 +320,7 @@ public:
         const waker wake = waker_;
         // Order: relaxed; the publisher reads what it wrote.
         const wait_status what = detail::announced_as(state_.load(std::memory_order_relaxed));
-        // Order: release [waiter.outcome]; the last access to the node and to the list.
+        // Order: release [waiter.outcome]; this is the last access to the node and to the list.
         state_.store(what, std::memory_order_release);
         return wake;
     }

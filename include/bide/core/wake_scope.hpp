@@ -8,11 +8,11 @@
 /// stack stays bounded.
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
-/// that were to resume after it are handed over to another worker. Outside of a scheduler, they are
-/// handed over to the resumers (core/timer.hpp). If it blocks outside of bide (read(), std::mutex)
-/// or computes, those coroutines wait for it. After a hand-over, another thread may resume those
-/// coroutines at any time. So a coroutine that has blocked must not destroy the coroutines that
-/// were released with it.
+/// that were to resume after it are handed over to another worker. If the thread is not a worker,
+/// they are handed over to the resumers (core/timer.hpp). If it blocks outside of bide (read(),
+/// std::mutex) or computes, those coroutines wait for it. After a hand-over, another thread may
+/// resume those coroutines at any time. So a coroutine that has blocked must not destroy the
+/// coroutines that were released with it.
 //
 // A release that has wakers to run opens a wake_scope. Coroutines that become runnable in it are
 // kept in a list of the thread. When the outermost scope closes, it runs the list, first in, first
