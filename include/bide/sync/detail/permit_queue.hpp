@@ -184,7 +184,7 @@ template <class Platform> inline bool basic_permit_queue<Platform>::try_take(wor
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & closed) == 0 && (n == 0 || ((seen & queued) == 0 && seen / one >= n))) {
-        // Order: acquire [permit.release]; what came before the release. Failure: look again.
+        // Order: acquire [permit.release]; sees what came before the release. Failure: look again.
         if (n == 0 || word_.compare_exchange_weak(seen, seen - n * one, std::memory_order_acquire,
                                                   std::memory_order_relaxed)) {
             return true;
