@@ -9,7 +9,7 @@
 //   top       the oldest child. Thieves move it up by one, by CAS. The owner does, too, when it takes
 //             the last child, and moves it up to bottom when it takes all.
 //   bottom    the place of the next child. Only the owner changes it.
-//   (top above bottom: only while the owner takes a child, and there is none)
+//   (top is above bottom only while the owner tries to take a child and there is none)
 //
 // The places count up and never wrap. The slot of a place is the place modulo Capacity. The owner
 // pushes only while bottom - top < Capacity. So if a thief has read a slot that is used again, top
@@ -89,7 +89,7 @@ private:
 
 template <class Platform, unsigned Capacity>
 bool basic_child_deque<Platform, Capacity>::push(detail::run_list& list) noexcept {
-    // Order: relaxed; the owner's own.
+    // Order: relaxed; the owner has written it itself.
     position at = bottom_.load(std::memory_order_relaxed);
     // Order: acquire [child_deque.slot]; the thief that moved top by its CAS has read the slot
     // before. If top is outdated, less room seems to be there than there is.
@@ -109,7 +109,7 @@ bool basic_child_deque<Platform, Capacity>::push(detail::run_list& list) noexcep
 
 template <class Platform, unsigned Capacity>
 bool basic_child_deque<Platform, Capacity>::take_back(runnable& r) noexcept {
-    // Order: relaxed, both; the owner's own.
+    // Order: relaxed, both; the owner has written them itself.
     const position bottom = bottom_.load(std::memory_order_relaxed);
     return bottom != 0 && slots_[(bottom - 1) % Capacity].load(std::memory_order_relaxed) == &r &&
            take(bottom - 1);
@@ -117,7 +117,7 @@ bool basic_child_deque<Platform, Capacity>::take_back(runnable& r) noexcept {
 
 template <class Platform, unsigned Capacity>
 void basic_child_deque<Platform, Capacity>::take_all(detail::run_list& list) noexcept {
-    // Order: relaxed; the owner's own.
+    // Order: relaxed; the owner has written it itself.
     const position bottom = bottom_.load(std::memory_order_relaxed);
     // Order: relaxed; the CAS decides.
     position top = top_.load(std::memory_order_relaxed);
@@ -126,7 +126,7 @@ void basic_child_deque<Platform, Capacity>::take_all(detail::run_list& list) noe
         if (top_.compare_exchange_weak(top, bottom, std::memory_order_relaxed,
                                        std::memory_order_relaxed)) {
             for (; top != bottom; ++top) {
-                // Order: relaxed; the owner's own.
+                // Order: relaxed; the owner has written it itself.
                 list.push(*slots_[top % Capacity].load(std::memory_order_relaxed));
             }
         }

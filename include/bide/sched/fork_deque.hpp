@@ -156,7 +156,7 @@ public:
 
     /// Returns true if no job is public. A worker calls it for its last check before it sleeps.
     bool is_empty_to_thieves() const noexcept {
-        // Order: seq_cst [idle.announce]; after the announcement.
+        // Order: seq_cst [idle.announce]; comes after the announcement.
         return has_no_public(range_.load(std::memory_order_seq_cst));
     }
 
@@ -251,7 +251,7 @@ template <class Platform, class Job, unsigned InitialCapacity>
 template <class Wanted>
 inline fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop(depth_type at,
                                                                       Wanted wanted) noexcept {
-    // Order: release [fork_deque.bottom]; the older jobs, as in push().
+    // Order: release [fork_deque.bottom]; publishes the older jobs, as in push().
     bottom_.store(at, std::memory_order_release);
     // Order: seq_cst [fork_deque.busy]; before the look at the limit.
     Platform::light_fence();
@@ -406,7 +406,7 @@ void basic_fork_deque<Platform, Job, InitialCapacity>::grow() {
     ++grown_;
     slots_ = made.get();
     capacity_ = larger;
-    // Order: release [fork_deque.grow]; the copies of the public jobs.
+    // Order: release [fork_deque.grow]; publishes the copies of the public jobs.
     shared_slots_.store(slots_, std::memory_order_release);
 }
 

@@ -177,7 +177,7 @@ unsigned basic_run_queue<Platform, InitialCapacity, MaxCapacity>::push(runnable&
     if (room() == 0) [[unlikely]] {
         return push_to_full(r, full);
     }
-    // Order: relaxed; the owner's own.
+    // Order: relaxed; the owner has written it itself.
     const position tail = tail_.load(std::memory_order_relaxed);
     slot_of(tail) = &r;
     // Order: seq_cst; publishes the slot [run_queue.publish], before the look for sleepers
@@ -249,7 +249,7 @@ bool basic_run_queue<Platform, InitialCapacity, MaxCapacity>::resize(position ca
         free_buffer(next);
         return false;
     }
-    // Order: relaxed; the owner's own.
+    // Order: relaxed; the owner has written it itself.
     const position tail = tail_.load(std::memory_order_relaxed);
     for (position at = real; at != tail; ++at) {
         next[at & (capacity - 1)] = static_cast<runnable*>(slot_of(at));
@@ -336,7 +336,7 @@ runnable* basic_run_queue<Platform, InitialCapacity, MaxCapacity>::steal_into(
     if (count == 0) {
         return nullptr;
     }
-    // Order: relaxed; the thief's own.
+    // Order: relaxed; the thief has written it itself.
     const position to = mine.tail_.load(std::memory_order_relaxed);
     runnable* const oldest = slot_of(first);
     for (position i = 1; i < count; ++i) {
@@ -362,7 +362,8 @@ auto basic_run_queue<Platform, InitialCapacity, MaxCapacity>::claim_half(positio
     word head = head_.load(std::memory_order_relaxed);
     for (;;) {
         first = real_of(head);
-        // Order: acquire [run_queue.publish]; the items before it. It may be older than the head.
+        // Order: acquire [run_queue.publish]; sees the items before this tail. The tail may be
+        // older than the head.
         const std::int32_t all = distance(first, tail_.load(std::memory_order_acquire));
         if (steal_of(head) != first || all <= 0) {
             return 0;

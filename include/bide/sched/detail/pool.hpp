@@ -999,8 +999,8 @@ template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker
                     least_spin_ns());
             }
             if (r != nullptr) {
-                // No worker was woken for the arms that this watcher would have taken. So wakes
-                // another sleeper for them, even if that one will not be the watcher.
+                // No worker was woken for the arms that this watcher would have taken. So another
+                // sleeper is woken for these arms, even if it does not become the watcher.
                 more = more || (watches && has_arms());
                 w.is_searching = false;
                 unpark(idle_.end_search(more));
