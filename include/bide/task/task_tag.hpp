@@ -88,7 +88,7 @@ public:
 
     // Returns nullptr for 0. Requires: find_or_add() has returned the number.
     const char* text_of(std::uint8_t number) const noexcept {
-        // Order: acquire [task_tag.text]; the characters.
+        // Order: acquire [task_tag.text]; sees the characters.
         return number == 0 ? nullptr : texts_[number - 1U].load(std::memory_order_acquire);
     }
 

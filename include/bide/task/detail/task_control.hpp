@@ -256,7 +256,7 @@ public:
     }
 
     bool is_complete() const noexcept {
-        // Order: acquire [task.outcome]; the outcome, if this returns true.
+        // Order: acquire [task.outcome]; sees the outcome, if this returns true.
         return (word_.load(std::memory_order_acquire) & complete) != 0;
     }
 
@@ -792,9 +792,9 @@ public:
     void set_name(const char* name) noexcept override {
         name_.store(name, std::memory_order_release);
     }
-    // Order: acquire [task.tag]; the tag's place in the table of tags, for a dump.
+    // Order: acquire [task.tag]; a dump sees the entry of the tag in the table of tags.
     std::uint8_t tag() const noexcept override { return tag_.load(std::memory_order_acquire); }
-    // Order: release [task.tag]; the same.
+    // Order: release [task.tag]; as in tag().
     void set_tag(std::uint8_t tag) noexcept override { tag_.store(tag, std::memory_order_release); }
 
     // The gate that opens when the task ends, if the task is kept.
