@@ -17,8 +17,8 @@
 ///                                        must agree on it; the inline namespace depends on it.
 /// BIDE_SHARED              here          The type, function or object is the same one in all shared
 ///                                        objects of a process, also in one that is compiled with
-///                                        hidden visibility. State of the process has this mark,
-///                                        and so have the types that name it.
+///                                        hidden visibility. State of the process is declared
+///                                        with it, and so are the types that name such state.
 /// BIDE_NOINLINE            here          The function is never inlined.
 /// BIDE_INLINE              here          The function is always inlined.
 /// BIDE_COLD                here          The function is never inlined and rarely called.
@@ -46,8 +46,8 @@
 ///                                        library bide::durable, includes durable/source.hpp.
 ///                                        Files of one program may differ in it.
 /// BIDE_DURABLE_INLINE      here          `inline` if the durable headers bring their definitions. A
-///                                        function with this mark has no static object: files that
-///                                        differ in it would have one each.
+///                                        function declared with it has no static object: files
+///                                        that differ in it would have one each.
 /// BIDE_DURABLE_OPENSSL     user or CMake Defined: OpenSSL is linked, and redis_slot speaks TLS. All
 ///                                        files of a program must agree on it.
 /// BIDE_USDT                user          1: the program has static probes, a nop each, for perf,

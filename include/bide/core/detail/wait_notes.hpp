@@ -162,7 +162,7 @@ public:
             });
             if (how == mode::shared && mine != of.end()) {
                 of.erase(mine);
-            } else { // whose it is, is not known
+            } else { // it is not known which holder has ended
                 of.clear();
             }
             if (of.empty()) {
@@ -298,7 +298,7 @@ private:
         bool relocks;          // its owner held that lock when it began
         bool may_end_early;
         std::int64_t since;
-        const void* woken_by = nullptr; // the mark of a thread
+        const void* woken_by = nullptr; // identifies a thread (thread_mark.hpp)
     };
 
     template <class Write> void write(Write&& change) noexcept {

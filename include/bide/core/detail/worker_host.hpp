@@ -118,7 +118,7 @@ template <class Platform> struct BIDE_SHARED worker_local {
     // failed, it is nullptr until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
-    unsigned next_budget = whole_budget; // of each turn that begins on this thread
+    unsigned next_budget = whole_budget; // the budget of each worker_turn that begins here
     unsigned pauses = 0;                 // of the chain that runs here, in a row
 
     static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
