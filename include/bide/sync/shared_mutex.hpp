@@ -416,7 +416,7 @@ private:
 
     static constexpr std::ptrdiff_t all = (queue::max)();
     static constexpr std::ptrdiff_t most = all / 2 + 1;      // of an upgradable reader
-    static constexpr std::ptrdiff_t to_upgrade = all - most; // what it takes to upgrade
+    static constexpr std::ptrdiff_t to_upgrade = all - most; // that an upgrade acquires in addition
 
     bool upgrade_until(deadline end) noexcept {
         front at{permits_};
