@@ -653,7 +653,7 @@ template <class Platform> runnable* basic_pool<Platform>::check_shared_work(work
         leave_driver(w);
     }
     w.ring.trim();
-    if (uses_classes()) { // this may not be the turn of a normal job
+    if (uses_classes()) { // a job of another class may come next
         w.injector_is_due = true;
         return nullptr;
     }

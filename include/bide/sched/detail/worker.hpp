@@ -437,13 +437,13 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     unsigned looked_at = index;      // the last worker with which it has compared its ring
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
     std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the watcher
-    runnable* yielded = nullptr;     // goes behind what is queued
+    runnable* yielded = nullptr;     // is to be queued behind all other jobs
     paused_chain* paused = nullptr;  // `yielded`, if it has only paused: it keeps its children
     bool is_searching = false;       // its pushes wake no worker; end_search() does
     bool must_check_leader = false;  // timers may be left that no sleeper wakes for
     bool left_driver = false;        // no worker may be in the driver
     bool ran_arm = false;            // the last thing that it ran was an arm
-    bool injector_is_due = false;    // its next turn of normal jobs begins with the injector
+    bool injector_is_due = false;    // take_due() is to be tried before its next normal job
     class_turns turns;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
     basic_posted_fork<Platform> arm;
