@@ -66,7 +66,7 @@ private:
 /// The interface of a driver.
 class driver {
 public:
-    /// The most operations that one wait() hands over, so that tasks and timers get their turn.
+    /// The most operations that one wait() hands over, so that tasks and timers run in between.
     static constexpr unsigned max_completions = 256;
 
     driver(const driver&) = delete;
