@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_DETAIL_DIGEST_HPP
 #define BIDE_MODEL_DETAIL_DIGEST_HPP
 
-// A number for a piece of memory: the same for the same bytes, and hardly ever for others.
+// A 64-bit hash of bytes.
 
 #include <bide/core/config.hpp>
 
@@ -12,7 +12,7 @@
 
 namespace bide::inline BIDE_ABI::model::detail {
 
-// Never 0. Four sums side by side, which the processor computes at once.
+// Never returns 0. The four sums are independent, so the processor computes them in parallel.
 inline std::uint64_t digest(const std::byte* from, std::size_t size) noexcept {
     constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
     std::uint64_t sums[4] = {1, 2, 3, size};

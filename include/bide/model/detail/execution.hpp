@@ -21,20 +21,20 @@
 
 namespace bide::inline BIDE_ABI::model::detail {
 
-// What a thread wants to do next.
+// The next step of a thread, as the thread announces it.
 struct request {
     enum class kind : std::uint8_t {
         none,
         read,
         write,
         fence,
-        choice, // of `picks`
+        choice, // one of `picks` numbers
         spawn,
         end,
         join,  // waits for the end of thread `other`
-        sleep, // waits until a wake took this thread out of queue `object`
-        pause, // waits until something it read changes
-        never, // leaves the execution out
+        sleep, // waits until a wake has taken this thread out of the queue `object`
+        pause, // waits until an object that the thread has read changes
+        never, // the execution is abandoned
     };
     kind what = kind::none;
     int object = -1;
@@ -42,34 +42,37 @@ struct request {
     order with_failure = order::relaxed; // of a compare-exchange that does not find `expected`
     bool exclusive = false;              // read: the first half of a read-modify-write
     bool compare = false;                // exclusive only if the value is `expected`
-    bool quiet = false;
-    bool inside = false; // in the middle of something that the machine does in one step
+    bool quiet = false;                  // an access by the kernel: it synchronises nothing
+    bool inside = false;                 // not the first part of what the machine does in one step
     bits expected = 0;
     bits value = 0;
-    int from = -1; // write: the message that the first half read
+    // Of an exclusive write: the message that the first half has read. Of a sleep: the message that
+    // has added this thread to the queue.
+    int from = -1;
     int picks = 0;
     int other = -1;
-    const clock* known = nullptr; // read: besides what the thread knows
+    const clock* known = nullptr; // of a read: more events that the read knows
     site where;
     const char* text = "";
 };
 
 // One possible outcome of a step.
 struct outcome {
-    int message = -1;       // read: which one; write: behind which
+    int message = -1;       // a read reads it; a write is placed behind it
     int pick = 0;           // of a choice
-    bool exclusive = false; // read: a write follows
-    bool conflict = false;  // another read-modify-write follows that message already
+    bool exclusive = false; // of a read: the write of the same read-modify-write follows
+    bool conflict = false;  // the write of another read-modify-write is behind that message already
     order with = order::relaxed;
 };
 
-// A read of a thread that has done nothing else since that another thread, or itself, could notice.
+// A read that its thread has announced. Since then the thread has made only steps that change
+// nothing: reads of the same values as before, and writes of values that were there already.
 struct look {
     site where;
     int object = -1;
     bits expected = 0;
     std::uint64_t state =
-        0; // of the thread when it came there for the second time or later; 0: first
+        0; // fiber::state() when the read was last repeated; 0: it was not repeated
 };
 
 struct model_thread {
@@ -77,7 +80,7 @@ struct model_thread {
     view knows;
     request wants;
     bits result = 0;
-    int message = -1; // that the last read read
+    int message = -1; // of the last read or write
     const std::function<void()>* run = nullptr;
     bool started = false;
     bool finished = false;
@@ -85,12 +88,12 @@ struct model_thread {
     int spawned = 0;
     std::int64_t now = 0;
     std::map<const void*, void*> locals;
-    std::vector<std::pair<int, int>> looked; // object and message read since it last did something
-    std::vector<std::pair<int, int>> newer;  // after a pause: to be read newer than this
+    std::vector<std::pair<int, int>> looked; // objects and messages read since its last change
+    std::vector<std::pair<int, int>> newer;  // after a pause: its next reads prefer newer ones
     std::vector<look> looks;
-    bool looks_again = false; // its loop was taken for a pause; the read is still to be done
-    bool timed = false;       // the sleep would time out
-    // Of its looks, the one that it wants to repeat; nullptr: none.
+    bool looks_again = false; // it waits in a loop as in pause(), and has not made its read yet
+    bool timed = false;       // its sleep has a time-out
+    // Returns the element of `looks` that the announced read repeats, or nullptr.
     look* look_before() noexcept {
         for (look& l : looks) {
             if (l.object == wants.object && l.expected == wants.expected &&
@@ -112,19 +115,22 @@ class execution;
 // executions of an exploration, also in other processes.
 class thread_names {
 public:
-    // The number of the n-th thread that `parent` starts; max_threads: there are too many.
+    // Returns the number of the n-th thread that `parent` starts. If there are too many threads,
+    // returns max_threads.
     int number(int parent, int n) noexcept;
-    // Those below a number as a text, which is empty where it goes without saying; and back.
+    // Returns the names of the threads with lower numbers than `below`, as a text. If thread 0 has
+    // started all of them, the text is empty.
     std::string text(int below) const;
-    // Returns false if it is no such text.
+    // Takes the names from such a text. Returns false if the text is not valid.
     bool read(std::string_view text);
 
 private:
-    // 0: none yet; else one more than parent << 16 | n.
+    // The names, by the number of the thread: (parent << 16 | n) + 1. A free number has the name 0.
     std::array<std::atomic<std::uint32_t>, max_threads> all_{};
 };
 
-// Decides. One for a whole exploration.
+// Decides for all executions of one exploration: which thread makes the next step, and with which
+// outcome.
 class search {
 public:
     search() = default;
@@ -132,40 +138,43 @@ public:
     search& operator=(const search&) = delete;
     virtual ~search() = default;
 
-    // A new execution is wanted: false when there is none left.
+    // Begins the next execution. Returns false if there is none left.
     virtual bool begin() = 0;
-    // Which thread goes on; -1: none can.
+    // Returns the thread that makes the next step; -1 if none can.
     virtual int thread(execution& x) = 0;
     // If the outcome of the step of `thread` is known already, sets `to` to it and returns true.
     // Then the other outcomes are not computed.
     virtual bool knows(execution&, int /*thread*/, outcome& /*to*/) { return false; }
-    // Which of the outcomes of its step; -1: leave this execution.
+    // Returns the index of the outcome of the thread's step; -1 if the execution is abandoned.
     virtual int choose(execution& x, int thread, const std::vector<outcome>& all) = 0;
-    // A step was done: the event with that number.
+    // Called after a step. The step has made the event with that number.
     virtual void done(execution&, int /*event*/) {}
     // Called if an exclusive write of `thread` cannot be placed directly behind the store that was
     // read, so that the execution will be abandoned. Returns true if the other threads continue
     // before that.
     virtual bool stuck(execution&, int /*thread*/) { return false; }
-    // All threads did what they could; `complete`: none was left out.
+    // Called when no thread can make a step. `complete` is true if all threads but sleeping
+    // daemons have ended.
     virtual void end(execution&, bool /*complete*/) {}
-    // Conflicting outcomes are wanted, a pause ends a thread.
+    // If true, choose() also gets outcomes with `conflict`, and a thread that pauses does not
+    // continue.
     virtual bool is_graph_search() const { return false; }
-    // Executions that had been explored before, as far as they are counted.
+    // Returns the number of executions that were explored before, if they are counted.
     virtual std::uint64_t duplicates() const { return 0; }
-    // The part of the whole that is done, from 0 to 1; negative: unknown.
+    // Returns the part of the exploration that is done, from 0 to 1; negative if it is not known.
     virtual double explored() const { return -1; }
-    // Bytes that the branches still to be taken occupy.
+    // Returns the memory of the unexplored branches, in bytes.
     virtual std::size_t branch_bytes() const { return 0; }
 };
 
-// An order at one place of the source, changed. Slot 1 is the failure order; no file: every place.
+// A changed memory order at one place of the source, or at every place if there is no file. Slot 1
+// is the order of a compare-exchange that fails.
 struct weakening {
     site where;
     int slot = 0;
     order from = order::relaxed;
     order to = order::relaxed;
-    const weakening* next = nullptr; // changed together with it
+    const weakening* next = nullptr; // another change of the same mutant
 };
 
 class execution {
@@ -175,7 +184,6 @@ public:
     execution(const execution&) = delete;
     execution& operator=(const execution&) = delete;
 
-    // Runs one execution.
     void run();
 
     // ---- For searches
@@ -183,13 +191,13 @@ public:
     memory& mem() noexcept { return memory_; }
     int threads() const noexcept { return static_cast<int>(threads_.size()); }
     model_thread& thread(int t) { return *threads_[static_cast<std::size_t>(t)]; }
-    // It can make a step now.
+    // Returns true if the thread can make a step now.
     bool enabled(int t);
-    // It was taken to wait in a loop, and goes on in spite of that.
+    // Lets a thread continue that was found to wait in a loop.
     void undo_pause(int t);
-    std::vector<std::string> outcomes; // by record()
+    std::vector<std::string> outcomes; // the texts of record()
 
-    // ---- What came of it
+    // ---- The result
 
     failure what() const noexcept { return failure_; }
     const std::string& message() const noexcept { return message_; }
@@ -202,14 +210,14 @@ public:
     // ---- For the operations of the modelled threads
 
     static execution* current() noexcept;
-    // The current one. Ends the program if there is none.
+    // Returns the current execution. If there is none, ends the program.
     static execution& needed() noexcept;
     model_thread& self() { return thread(running_); }
-    // Makes a step of the running thread.
+    // Makes a step of the running thread. Returns the value that the step has read or chosen.
     bits step(const request& r);
-    // Makes the step of a choice, and returns what was picked.
+    // Makes the step of a choice. Returns a number below `picks`.
     int choose(int picks, site where, const char* text);
-    // Leaves this execution.
+    // Abandons this execution.
     void leave_out();
     void fail(failure what, std::string message, site where = {});
     [[noreturn]] void fail_now(failure what, std::string message, site where = {});
@@ -218,9 +226,9 @@ public:
     order weakened(order o, int slot, site where);
 
     void* service = nullptr;
-    std::uint64_t number = 0; // of this execution among all of the program
+    std::uint64_t number = 0; // of this execution; counts all executions of the program
 
-    // Mutation: the orders seen, and the one that is weakened.
+    // For searches of mutants: the orders that the execution has used, and the changed ones.
     std::vector<weakening>* seen_orders = nullptr;
     const weakening* mutant = nullptr;
 
@@ -252,8 +260,8 @@ private:
     int running_ = 0;
     int starting_ = 0; // threads that run to their first step
     static constexpr int undecided = -2;
-    int next_ = undecided; // what the search said last, if it was not done yet
-    bool halted_ = false;  // no step is made any more
+    int next_ = undecided; // the thread that the search has chosen, before its step
+    bool halted_ = false;  // no more steps are made
     bool pruned_ = false;
     failure failure_ = failure::none;
     std::string message_;

@@ -33,7 +33,7 @@ class exhaustive final : public search {
 public:
     explicit exhaustive(bool count_duplicates) : count_duplicates_(count_duplicates) {}
 
-    // Explores nothing but what add_branches() brings.
+    // Begins a search of only those branches that add_branches() adds.
     void begin_empty() noexcept {
         first_ = false;
         now_.weight = 0;
@@ -43,9 +43,9 @@ public:
     // Returns the unexplored branches as text, for add_branches() of another search of the same
     // body. Those that probably lead to more branches come first. There are at most `most`.
     std::string branch_text(std::size_t most) const;
-    // The same, and takes them out.
+    // As branch_text(), and removes these branches from this search.
     std::string take_branches(std::size_t most);
-    // Returns false if the text is not one of branch_text().
+    // Returns false if branch_text() cannot have returned the text.
     bool add_branches(std::string_view text);
 
     bool begin() override;
@@ -64,16 +64,17 @@ public:
 private:
     struct step {
         std::uint8_t thread = 0;
-        bool any = false;        // a write: anywhere it may be placed
+        bool any = false;        // of a write: all of its places are explored
         int pick = 0;            // of a choice
-        event_id from;           // what a read reads; what a write is behind
-        std::uint32_t stamp = 0; // see event
+        event_id from;           // a read reads from it; a write is placed behind it
+        std::uint32_t stamp = 0; // as event::stamp
     };
-    // The first `known` steps were made so before; whether the others can be is to be seen.
+    // The steps of a branch. An earlier execution has made the first `known` ones. The memory model
+    // may not allow the others.
     struct script {
         std::vector<step> steps;
         std::size_t known = 0;
-        double weight = 1; // its part of the whole, if each branch is half of what it branches off
+        double weight = 1; // its part of the exploration; a new branch takes half of its parent's
     };
 
     bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
@@ -92,11 +93,11 @@ private:
     std::vector<script> work_;
     std::size_t bytes_ = 0; // of work_
     double explored_ = 0;
-    script now_;              // of this execution: followed first
-    std::vector<step> taken_; // its steps so far
+    script now_;              // the steps with which this execution begins
+    std::vector<step> taken_; // the steps of this execution so far
     std::size_t at_ = 0;
     std::uint32_t last_stamp_ = 0;
-    event_id behind_; // of the write that is being done
+    event_id behind_; // step::from of the step that is being made
     std::vector<char> dropped_;
     std::uint64_t duplicates_ = 0;
     std::unordered_set<std::uint64_t> seen_;

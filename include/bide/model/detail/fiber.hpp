@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_DETAIL_FIBER_HPP
 #define BIDE_MODEL_DETAIL_FIBER_HPP
 
-// A stack to run on, and switching between two of them.
+// A fiber: a stack of its own, and switches between stacks.
 
 #include <bide/core/config.hpp>
 #include <cstddef>
@@ -19,7 +19,7 @@ class fiber {
 public:
     static constexpr std::size_t stack_size = 256 * 1024;
 
-    // The stack that the program came on.
+    // The fiber of the calling code. It has the stack of the system thread until restart().
     fiber() = default;
     fiber(const fiber&) = delete;
     fiber& operator=(const fiber&) = delete;
@@ -29,20 +29,22 @@ public:
     using function = void (*)(void*);
     void restart(function run, void* context);
 
-    // Leaves this fiber, which is the one that runs, for another.
+    // Suspends this fiber and continues `other`. Requires: this fiber runs.
     void switch_to(fiber& other) noexcept;
 
-    // The address is on its stack.
+    // Returns true if the address is on the stack.
     bool holds(const void* address) const noexcept;
-    // The address is one below its stack, which is never there: the stack overflows.
+    // Returns true if the address is in the guard area below the stack. An access to that area is a
+    // stack overflow.
     bool guards(const void* address) const noexcept;
-    // Behind its stack, which grows from there.
+    // Returns the end of the stack. The stack grows downwards from there.
     std::byte* end() const noexcept { return stack_.get() + stack_size; }
 
-    // A digest of what the left fiber keeps: its stack, and the registers on it. 0 where it cannot be had.
+    // Returns a digest of the used part of the stack, which has the saved registers. Returns 0 if
+    // the platform does not support this. Requires: the fiber is suspended.
     std::uint64_t state() const noexcept;
 
-    // What restart() starts.
+    // The first function on the stack. Called by the first switch after restart().
     [[noreturn]] void enter() noexcept;
 
 private:
@@ -62,7 +64,7 @@ private:
     function run_ = nullptr;
     void* context_ = nullptr;
 #if defined(__x86_64__) || defined(__aarch64__)
-    void* top_ = nullptr; // where the registers were left
+    void* top_ = nullptr; // the address of the saved registers
 #else
     ucontext_t registers_{};
 #endif

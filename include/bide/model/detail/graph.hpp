@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_DETAIL_GRAPH_HPP
 #define BIDE_MODEL_DETAIL_GRAPH_HPP
 
-// What an execution is made of: events, and vector clocks that say which of them come before which.
+// The parts of an execution: events, and vector clocks that order the events.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/ops.hpp>
@@ -21,12 +21,12 @@ using ops::site;
 
 inline constexpr int max_threads = 8;
 
-// The number of an object that no execution made.
+// The number of an object that was not constructed in an execution.
 inline constexpr int outside = ops::outside;
 
 inline std::size_t index(int i) noexcept { return static_cast<std::size_t>(i); }
 
-// Counts the steps of a thread. As narrow as it may be: a clock is one register of a vector unit then.
+// Counts the steps of a thread. It has 16 bits, so that a clock fits into one vector register.
 using step_count = std::uint16_t;
 inline constexpr int most_steps = 60'000;
 
@@ -36,13 +36,13 @@ struct event_id {
     std::uint8_t thread = initial_thread;
     step_count index = 0;
 
-    static constexpr std::uint8_t initial_thread = 255; // of the value an object is made with
+    static constexpr std::uint8_t initial_thread = 255; // writes the initial values of objects
 
     bool is_initial() const noexcept { return thread == initial_thread; }
     friend bool operator==(const event_id&, const event_id&) = default;
 };
 
-// How many events of each thread come before.
+// For each thread, the number of its events that come before.
 struct clock {
     std::array<step_count, max_threads> seen{};
 
@@ -55,7 +55,8 @@ struct clock {
     bool covers(event_id e) const noexcept { return e.is_initial() || seen[e.thread] >= e.index; }
 
 private:
-    // At once: what is written number by number is slow to read as a whole, and clocks are copied a lot.
+    // Clocks are often copied. A copy is slow if the clock was stored number by number, so a clock
+    // is stored as a whole.
     using vector [[gnu::vector_size(max_threads * sizeof(step_count))]] = step_count;
     vector as_vector() const noexcept {
         vector all;
@@ -70,7 +71,7 @@ struct event {
         write, // with `exclusive`, the second half of a read-modify-write
         fence,
         choice,
-        local, // anything else that takes a place in its thread: start, end, join, wake-up
+        local, // another step of a thread: start, end, join, wake-up
     };
 
     event_id id;
@@ -78,13 +79,13 @@ struct event {
     order with = order::relaxed;
     bool exclusive = false;
     int object = -1;
-    int message = -1; // read: the one read; write: its own
+    int message = -1; // the message that a read has read, or that a write has made
     bits value = 0;
     int pick = 0;
     int node = -1;           // in the seq_cst order
-    std::uint32_t stamp = 0; // when it was added, over revisits (exhaustive.hpp)
-    clock hb;                // what happens before it, and itself
-    clock causes;            // the same for program order and reads-from, whatever the orders
+    std::uint32_t stamp = 0; // the order of addition; a revisit keeps it (exhaustive.hpp)
+    clock hb;                // the events that happen before it, and itself
+    clock causes;            // as `hb`, by program order and all reads-from edges
     site where;
     const char* text = ""; // for traces
 };

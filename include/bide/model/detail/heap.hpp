@@ -12,10 +12,11 @@
 
 namespace bide::inline BIDE_ABI::model::detail::heap {
 
-// From here on `new` on this thread is that thread's of the model; -1: the program's own.
+// From now on, `new` allocates from the region of that thread of the model. If `thread` is -1,
+// `new` allocates from the heap of the program.
 void enter(int thread) noexcept;
 
-// While one lives, `new` is the program's own.
+// While an object of this class exists, `new` allocates from the heap of the program.
 class leave {
 public:
     leave() noexcept;
@@ -27,20 +28,20 @@ private:
     int thread_;
 };
 
-// Is called with each piece of memory that the model frees. Null: nothing is.
+// Sets the function that is called for each block that the body frees. nullptr: none is called.
 using freed = void (*)(const void* piece, std::size_t size) noexcept;
 void on_freed(freed call) noexcept;
 
-// Returns whether the code that runs is the body's, not the checker's.
+// Returns true if the running code belongs to the body, false if it belongs to the checker.
 bool in_body() noexcept;
 
-// Forgets everything.
+// Empties all regions, and resets live() and broken().
 void reset() noexcept;
 
-// Pieces that were not freed.
+// Returns the number of blocks that were not freed.
 std::size_t live() noexcept;
 
-// A piece was freed twice, or no piece: cleared by reset().
+// Returns true if a block was freed twice, or an address was freed that is not a block.
 bool broken() noexcept;
 
 } // namespace bide::inline BIDE_ABI::model::detail::heap

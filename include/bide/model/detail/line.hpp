@@ -2,7 +2,8 @@
 #ifndef BIDE_MODEL_DETAIL_LINE_HPP
 #define BIDE_MODEL_DETAIL_LINE_HPP
 
-// The sleepers on a futex, as the value of its queue: four bits each, the thread's number and one.
+// The threads that sleep on a futex, as the value of its queue. Each takes four bits: its number
+// plus 1.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/graph.hpp>

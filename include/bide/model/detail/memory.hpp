@@ -28,12 +28,12 @@
 
 namespace bide::inline BIDE_ABI::model::detail {
 
-// What a thread knows.
+// The events that a thread knows.
 struct view {
-    clock hb;       // what happens before its next step
-    clock causes;   // program order and reads-from, for the search
-    clock unfenced; // to be joined by an acquire fence
-    clock released; // of its last release fence
+    clock hb;       // they happen before its next step
+    clock causes;   // its next step depends on them by program order and reads-from
+    clock unfenced; // the next acquire fence adds them to `hb`
+    clock released; // `hb` at its last release fence
     step_count steps = 0;
     int thread = 0;
 
@@ -47,18 +47,18 @@ struct message {
     int event = -1; // -1: the initial value
     bits value = 0;
     clock sync;
-    std::array<step_count, max_threads> first_read{}; // by each thread; 0: none
-    std::vector<int> readers;                         // events
-    int taken_by = -1;                                // the exclusive write that follows it
-    bool repeats = false; // a read-modify-write that left the value as it was
+    std::array<step_count, max_threads> first_read{}; // the step of each thread that read it first
+    std::vector<int> readers;                         // the events that have read it
+    int taken_by = -1;                                // the exclusive write placed behind it
+    bool repeats = false; // made by a read-modify-write that did not change the value
 };
 
 struct object {
     bool alive = false;
-    bool queue = false; // of a futex: the kernel's, no happens-before and no lifetime
+    bool queue = false; // a futex queue of the kernel: no happens-before, no lifetime
     const char* name = nullptr;
     event_id made;
-    event_id dropped; // once it is not alive
+    event_id dropped; // valid if it is not alive
     std::array<step_count, max_threads> touched{};
     std::vector<int> messages; // in modification order
 };
@@ -91,7 +91,7 @@ public:
 
     int make_object(bits initial, const view& v, bool queue);
     int make_plain(const view& v);
-    // Whatever is known of it was there before the body.
+    // Makes a plain object that was constructed before the body began.
     int make_watched();
     object& at(int o) { return objects_[static_cast<std::size_t>(o)]; }
     const object& at(int o) const { return objects_[static_cast<std::size_t>(o)]; }
@@ -100,13 +100,14 @@ public:
     const event& of(event_id id) const {
         return events[static_cast<std::size_t>(by_thread_[id.thread][id.index - 1])];
     }
-    // The messages of object `o` behind `m`, in modification order.
+    // Returns the messages of object `o` behind `m`, in modification order.
     std::span<const int> behind(int o, int m) const {
         const auto& all = at(o).messages;
         return {std::find(all.begin(), all.end(), m) + 1, all.end()};
     }
     int index_of(event_id id) const { return by_thread_[id.thread][id.index - 1]; }
-    // The message of object `o` that the event wrote; -1: it wrote another object, or is not there.
+    // Returns the message of object `o` that the event has written; -1 if the event is not a write
+    // of `o`, or does not exist.
     int written_by(event_id id, int o) const {
         if (id.is_initial()) {
             return at(o).messages.front();
@@ -117,29 +118,30 @@ public:
         const event& e = of(id);
         return e.what == event::kind::write && e.object == o ? e.message : -1;
     }
-    // A number that stands in freed memory is no object's.
+    // Returns false for other numbers, as freed memory has them.
     bool is_object(int o) const noexcept { return o >= 0 && o < static_cast<int>(object_count_); }
     bool is_plain(int p) const noexcept {
         return p >= 0 && p < static_cast<int>(plain_count_) &&
                plains_[static_cast<std::size_t>(p)].alive;
     }
-    // What touch() to drop_plain() found wrong last.
+    // The last clash that one of the functions from touch() to drop_plain() has found.
     const clash& found() const noexcept { return clash_; }
     int plains() const noexcept { return static_cast<int>(plain_count_); }
     int objects() const noexcept { return static_cast<int>(object_count_); }
 
-    // Empty, or what is wrong with the access or destruction.
+    // Each returns the error of the access or destruction; "" if there is none.
     std::string touch(int o, const view& v);
     std::string drop(int o, const view& v);
     std::string read_plain(int p, const view& v);
     std::string write_plain(int p, const view& v);
     std::string drop_plain(int p, const view& v);
 
-    // ---- What may be done next
+    // ---- The possible next steps
 
-    // Of object `o` by `v`: messages, newest first. `known` is what the reader must not miss.
+    // Sets `out` to the messages of object `o` that a reader may read, newest first. The reader
+    // knows the events of `known`. So it reads no message older than those that they read or wrote.
     void readable(int o, const clock& known, std::vector<int>& out) const;
-    // Messages after which a store may be placed, newest first.
+    // Sets `out` to the messages behind which a store may be placed, newest first.
     void places(int o, const clock& known, std::vector<int>& out) const;
 
     // may_read() returns true if the order S of C++20 allows a read of `m` after which the reader's
@@ -152,9 +154,9 @@ public:
         return may(access::write, o, m, with, v, v.hb, node);
     }
 
-    // ---- Doing it. Returns the event.
+    // ---- Steps. Each function adds an event and returns it.
 
-    // quiet: by the kernel; nothing is synchronised with.
+    // If `quiet` is true, the kernel makes the access, and it synchronises nothing.
     event& read(int o, int m, order with, bool exclusive, bool quiet, view& v, site s);
     event& write(int o, int after, bits value, order with, int exclusive_from, bool quiet, view& v,
                  site s);

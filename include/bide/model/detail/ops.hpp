@@ -15,15 +15,15 @@ namespace bide::inline BIDE_ABI::model::detail::ops {
 using bits = std::uint64_t;
 using order = std::memory_order;
 
-// The number of an object that was not made in an execution.
+// The number of an object that was not constructed in an execution.
 inline constexpr int outside = -1;
 
-// Where a step stands in the source.
+// The place of a step in the source.
 struct site {
     const char* file = nullptr;
     int line = 0;
     bool is_given =
-        false; // the order is not of that line: neither a weaker nor a stronger one is tried
+        false; // the order is not written in that line: no weaker or stronger order is tried
 };
 
 enum class rmw { exchange, add, sub, add_real, bit_and, bit_or, bit_xor };
@@ -33,19 +33,19 @@ int make_atomic(bits initial);
 void drop_atomic(int object) noexcept;
 bits load(int object, order o, site s) noexcept;
 void store(int object, bits value, order o, site s) noexcept;
-// `width` is the size in bytes: arithmetic wraps there.
+// `width` is the size of the object in bytes. Arithmetic wraps around at that size.
 bits modify(int object, rmw what, bits operand, unsigned width, order o, site s) noexcept;
 bool compare_exchange(int object, bits& expected, bits desired, order success, order failure,
                       bool weak, site s) noexcept;
 void fence(order o, site s) noexcept;
 
-// Plain objects: two accesses of which one writes must be ordered by happens-before.
+// Plain objects. If one of two accesses is a write, happens-before must order them.
 int make_plain();
 void drop_plain(int object) noexcept;
 void plain_read(int object) noexcept;
 void plain_write(int object) noexcept;
 
-// False: timed out. `width` is the number of bytes that are compared.
+// Returns false if the time-out has ended the wait. `width` is the number of compared bytes.
 bool futex_wait(int object, const void* address, bits expected, unsigned width, std::int64_t until,
                 site s) noexcept;
 void futex_wake(const void* address, int count, site s) noexcept;
@@ -53,16 +53,16 @@ void futex_wake(const void* address, int count, site s) noexcept;
 void pause() noexcept;
 std::int64_t now() noexcept;
 
-// This thread's object for `key`; made by `make` on first use in an execution.
+// Returns the calling thread's object for `key`. The first call in an execution makes the object
+// by make().
 void* local(const void* key, void* (*make)()) noexcept;
 
-// The number of this thread.
 int this_thread() noexcept;
 
 void* service() noexcept;
 void start_daemon(void (*body)(void*) noexcept, void* argument) noexcept;
 
-// A name for traces.
+// Sets the name of the object in traces.
 void name(int object, const char* text) noexcept;
 
 } // namespace bide::inline BIDE_ABI::model::detail::ops

@@ -18,7 +18,7 @@ namespace bide::inline BIDE_ABI::model::detail {
 std::string text(bits value);
 std::string text(site s); // file:line
 
-// It starts, or joins, the thread whose number is its value.
+// Both return true if the event starts, or joins, the thread whose number is `e.value`.
 inline bool is_start(const event& e) {
     return e.what == event::kind::local && std::strncmp(e.text, "starts", 6) == 0;
 }
@@ -40,7 +40,7 @@ public:
 
     const std::vector<int>& events() const noexcept { return events_; }
     int place(int event) const { return places_[index(event)]; }
-    // The place of the first event of the same step of the machine.
+    // Returns the place of the first event of the machine step that contains the event.
     int number(int event) const { return place(part_of_[index(event)]); }
     bool sequentially_consistent() const noexcept { return consistent_; }
     // Returns a write that comes too early in the order: it comes before this event, but is newer

@@ -27,7 +27,7 @@ public:
         event_id id;
         bool fence = false;
         bool leads = false; // something that was added before it comes after it
-        clock until;        // how many of each thread come before it; of its own thread, itself too
+        clock until; // the numbers of nodes of each thread up to it; its own thread's includes it
 
         // Returns the number of the node within its thread, counted from 1.
         step_count number() const noexcept { return until.seen[id.thread]; }
