@@ -26,7 +26,7 @@ template <class T> ops::bits to_bits(T value) noexcept {
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_clear_padding)
     if constexpr (!std::has_unique_object_representations_v<T>) {
-        __builtin_clear_padding(&value); // it is not compared
+        __builtin_clear_padding(&value); // padding is not compared
     }
 #endif
 #endif

@@ -45,7 +45,7 @@ public:
         friend stop_state;
         void (*call_)(callback&) noexcept;
         callback* next_ = nullptr;
-        ops::bits number_ = 0; // of its call; 0 while it is in the list
+        ops::bits number_ = 0; // the number of its call; 0: it is in the list
     };
 
     stop_state() noexcept {
@@ -82,7 +82,7 @@ public:
             first_ = next->next_;
             more = first_ != nullptr;
             next->number_ = ++calls_;
-            next->call_(*next); // may destroy it
+            next->call_(*next); // the call may destroy *next
             ops::store(ended_, calls_, std::memory_order_release, s);
         }
         return true;
@@ -92,7 +92,7 @@ public:
     bool add(callback& c, ops::site s) noexcept {
         step(std::memory_order_release, s);
         if (is_late_) {
-            ops::fence(std::memory_order_acquire, s); // from the request
+            ops::fence(std::memory_order_acquire, s); // synchronises with the request
             return false;
         }
         c.next_ = std::exchange(first_, &c);
@@ -237,7 +237,7 @@ public:
     /// Takes it back. Blocks: while another thread calls it.
     ~stop_callback() {
         if (state_.get() != nullptr) {
-            state_.get()->remove(*this, {.is_given = true}); // no line of the body
+            state_.get()->remove(*this, {.is_given = true}); // the step has no line in the body
         }
     }
 

@@ -55,7 +55,7 @@ private:
     const memory& memory_;
     std::vector<int> events_;
     std::vector<int> places_;
-    std::vector<int> part_of_; // the first event of the same step of the machine
+    std::vector<int> part_of_; // for each event, the first event of its machine step
     bool consistent_ = false;
 };
 

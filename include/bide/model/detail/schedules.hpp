@@ -36,7 +36,7 @@ private:
     int current_ = -1;
     bool first_ = true;
     std::size_t at_ = 0;
-    std::vector<std::pair<int, int>> decisions_; // which, among how many
+    std::vector<std::pair<int, int>> decisions_; // the choice, and the number of choices
     std::vector<int> ready_;
 };
 
@@ -77,13 +77,13 @@ public:
     int choose(execution& x, int thread, const std::vector<outcome>& all) override;
     bool is_graph_search() const override { return graph_; }
 
-    thread_names names; // of the path
+    thread_names names; // the names in the path
 
 private:
     static constexpr int from_writer = -1;
     struct step {
         int thread = 0;
-        int pick = 0; // from_writer: `from` says which
+        int pick = 0; // from_writer: `from` selects the outcome
         event_id from;
     };
 

@@ -26,8 +26,8 @@ public:
     struct node {
         event_id id;
         bool fence = false;
-        bool leads = false; // something that was added before it comes after it
-        clock until; // the numbers of nodes of each thread up to it; its own thread's includes it
+        bool leads = false; // a node that was added earlier comes after it
+        clock until;        // for each thread, how many nodes come before it; includes itself
 
         // Returns the number of the node within its thread, counted from 1.
         step_count number() const noexcept { return until.seen[id.thread]; }
@@ -60,7 +60,7 @@ public:
     // The edges that an operation adds to S. All nodes up to `before` come before `node`. `node`,
     // and all nodes up to `fences`, come before all nodes from `after` on.
     struct edges {
-        int node = -1; // the operation's; -1: it has none, and `before` does not matter
+        int node = -1; // of the operation; -1: it has none, and `before` is unused
         clock before;
         clock fences;
         firsts after;

@@ -33,7 +33,7 @@ private:
     struct edge {
         int write = -1;
         int read = -1;
-        int leaves = -1; // the last step of the reader's thread on the way
+        int leaves = -1; // the last step of the reader's thread on the path
     };
 
     static constexpr const char* no_order =
@@ -62,7 +62,7 @@ private:
     const object_names& names_;
 };
 
-// `the store of 2 to tail_ (#11, relaxed, ring.hpp:20)`, with the thread.
+// Describes a step: `the store of 2 to tail_ (#11, relaxed, ring.hpp:20)`, and its thread.
 inline std::string causes::called(int number) const {
     const event& e = memory_.events[index(number)];
     std::string what = thread(e.id.thread) + "'s ";
@@ -98,7 +98,7 @@ inline int causes::predecessor(const event& e) const {
 // step `to`. If there is no path with a read, returns an empty one.
 inline std::vector<causes::edge> causes::way(event_id from, int to) const {
     constexpr int far = std::numeric_limits<int>::max();
-    constexpr int wake = 1'000; // orders nothing: the last resort
+    constexpr int wake = 1'000; // the cost of a wake, which synchronises nothing
     std::vector<int> cost(memory_.events.size(), far);
     std::vector<int> next(memory_.events.size(), -1);
     if (to < 0) {
@@ -149,7 +149,7 @@ inline std::vector<causes::edge> causes::way(event_id from, int to) const {
     return out;
 }
 
-// An acquire fence after the read, on the way.
+// Returns true if the path has an acquire fence after the read.
 inline bool causes::fenced(const edge& e) const {
     const event_id first = memory_.events[index(e.read)].id;
     const event_id last = memory_.events[index(e.leaves)].id;
@@ -211,7 +211,7 @@ inline std::string causes::clash_text() const {
     const auto said = [&](clash::access a, event_id e) {
         std::string out =
             thread(e.thread) + "'s " + nouns[static_cast<std::size_t>(a)] + " of " + what;
-        // A step, or directly before one, or after the last one.
+        // The access is a step, or is between two steps, or is after the last step.
         const int next = event_at(e);
         const int shown = next >= 0 ? next : event_at(before(e));
         if (shown >= 0) {

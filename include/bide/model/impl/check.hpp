@@ -79,7 +79,7 @@ const char* text(options::method m) {
     const unsigned jobs =
         text == nullptr ? o.jobs : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
     const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
-    constexpr unsigned most = 4; // on each; for a mistake, -1 for instance
+    constexpr unsigned most = 4; // for each processor; limits a wrong value, such as -1
     return jobs != 0 ? std::min(jobs, most * processors) : processors;
 }
 
@@ -95,10 +95,10 @@ struct exploration {
     std::vector<weakening>* seen = nullptr;
     const weakening* mutant = nullptr;
     std::set<std::string>* outcomes = nullptr;
-    double most_seconds = forever;            // of the processor
-    bool report = true;                       // what failed, besides that it did
-    bool only_consistent = false;             // failures that need a weak order are passed over
-    thread_names* names = nullptr;            // those of another part of the same exploration
+    double most_seconds = forever; // processor time
+    bool report = true;            // the verdict gets the report of the failure
+    bool only_consistent = false;  // failures without a sequentially consistent order are ignored
+    thread_names* names = nullptr; // shared with the other parts of the same exploration
     std::function<void(execution&)> failed{}; // is called with the execution that failed
 
     // Calls `goes_on` after each execution. If it returns false, the exploration ends.

@@ -93,7 +93,7 @@ private:
         const auto top = reinterpret_cast<std::uintptr_t>(stack.end()) & ~std::uintptr_t{15};
         const auto next = reinterpret_cast<std::uintptr_t>(&crashed);
 #if defined(__x86_64__)
-        registers.gregs[REG_RSP] = static_cast<greg_t>(top - 8); // as behind a call
+        registers.gregs[REG_RSP] = static_cast<greg_t>(top - 8); // the alignment after a call
         registers.gregs[REG_RIP] = static_cast<greg_t>(next);
 #else
         registers.sp = top;

@@ -18,7 +18,7 @@ namespace bide::inline BIDE_ABI::model::detail {
 
 namespace {
 
-thread_local execution* running = nullptr; // whose body's code runs now
+thread_local execution* running = nullptr; // the execution whose body runs now
 
 // Returns the text of the exception that is being handled, if it has one.
 std::string exception_text() {
@@ -144,7 +144,7 @@ void execution::resume(int t) {
     heap::enter(-1);
     running = nullptr;
     running_ = before;
-    if (next_ == undecided) { // otherwise its wish was looked at
+    if (next_ == undecided) { // otherwise steps_here() has called find_loop()
         find_loop(thread(t));
     }
 }
@@ -189,12 +189,12 @@ bits execution::step(const request& r) {
 // Most of the time, the same thread continues. Then no switch of stacks is needed.
 bool execution::steps_here(model_thread& t) {
     if (starting_ > 0) {
-        return false; // the thread that started it has yet to say what it wants next
+        return false; // the thread that has started this one has not announced its next step
     }
     switch (t.wants.what) {
     case request::kind::read:
         if (t.look_before() != nullptr) {
-            return false; // find_loop() looks at the stack that was left
+            return false; // find_loop() needs the stack of a suspended thread
         }
         break;
     case request::kind::write:
@@ -244,14 +244,14 @@ void execution::fail(failure what, std::string message, site where) {
 
 void execution::fail_now(failure what, std::string message, site where) {
     heap::enter(-1);
-    fail(what, std::string(message.c_str()), where); // a copy that outlives the execution
+    fail(what, std::string(message.c_str()), where); // a copy: the text belongs to the execution
     for (;;) {
         self().stack.switch_to(main_);
     }
 }
 
 int execution::spawn(std::function<void()> run, bool is_daemon) {
-    const auto* const mine = new std::function<void()>(std::move(run)); // the body's memory
+    const auto* const mine = new std::function<void()>(std::move(run)); // memory of the body
     const int parent = running_;
     heap::enter(-1);
     const int t = names_.number(parent, self().spawned++);
@@ -345,7 +345,7 @@ void execution::finish() {
     bool all = true;
     bool asleep = false;
     bool daemons = false;
-    bool daemon_times_out = false; // it will do more than it did
+    bool daemon_times_out = false; // a daemon would continue after its time-out
     std::size_t own = 0;
     for (const auto& t : threads_) {
         if (!t->started) {

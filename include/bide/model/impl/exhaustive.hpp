@@ -220,7 +220,7 @@ void exhaustive::revisit(execution& x, int t) {
                 }
             }
             if (maximal && (taken_by < 0 || dropped_[index(taken_by)] != 0)) {
-                dropped_[index(r)] = 1; // and added again at the end
+                dropped_[index(r)] = 1; // the branch adds the read again at its end
                 push_revisit(m, read, write);
             }
         }
@@ -243,7 +243,7 @@ bool exhaustive::is_maximal(const memory& m, const event& e, const clock& kept) 
     if (e.what == event::kind::write) {
         for (const int r : mine.readers) {
             if (previous(m.events[index(r)])) {
-                return false; // a read that stays, by an earlier revisit
+                return false; // that read was revisited, and it stays
             }
         }
     }
@@ -305,7 +305,7 @@ void exhaustive::end(execution& x, bool complete) {
         return h * 0xbf58476d1ce4e5b9u;
     };
     const auto number = [](event_id e) { return (std::uint64_t{e.thread} << 32) | e.index; };
-    std::uint64_t sum = 0; // over the events, in no order
+    std::uint64_t sum = 0; // over the events: their order does not matter
     for (const event& e : m.events) {
         std::uint64_t h = mix(number(e.id), static_cast<std::uint64_t>(e.what));
         h = mix(h, static_cast<std::uint64_t>(e.pick));

@@ -126,7 +126,7 @@ void fiber::restart(function run, void* context) {
     auto end = reinterpret_cast<std::uintptr_t>(stack_.get()) + stack_size;
     end &= ~std::uintptr_t{15};
 #if defined(__x86_64__)
-    constexpr std::size_t words = 9;    // six registers, where to return to; aligned after that
+    constexpr std::size_t words = 9;    // six registers, the return address, and the alignment
     constexpr std::size_t argument = 4; // rbx
     constexpr std::size_t target = 6;
 #else
@@ -167,7 +167,7 @@ void fiber::restart(function run, void* context) {
 void fiber::switch_to(fiber& other) noexcept {
 #if BIDE_EXCEPTIONS
     auto* const now = reinterpret_cast<std::byte*>(abi::__cxa_get_globals());
-    constexpr std::size_t size = sizeof(void*) + sizeof(unsigned); // as the ABI lays it out
+    constexpr std::size_t size = sizeof(void*) + sizeof(unsigned); // the layout of the ABI
     std::memcpy(static_cast<void*>(&exceptions_), now, size);
     std::memcpy(now, &other.exceptions_, size);
 #endif

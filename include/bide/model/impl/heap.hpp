@@ -18,7 +18,7 @@ namespace bide::inline BIDE_ABI::model::detail::heap {
 namespace {
 
 constexpr std::size_t region_size = std::size_t{4} << 20;
-constexpr std::size_t most_size = std::size_t{1} << 31; // what is larger is not even tried
+constexpr std::size_t most_size = std::size_t{1} << 31; // larger blocks are refused
 constexpr std::uint32_t used = 0x5eed'a11c;
 constexpr std::uint32_t dropped = 0xdead'a11c;
 

@@ -28,7 +28,7 @@ public:
 private:
     static constexpr std::size_t whole_width = 110;
     static constexpr std::size_t least_width = 26;
-    static constexpr std::size_t most_cells = 150; // of which the first and the last are shown
+    static constexpr std::size_t most_cells = 150; // further cells, in the middle, are left out
     static constexpr std::size_t first_cells = 30;
 
     struct cell {
@@ -78,7 +78,7 @@ inline std::string columns::access(const event& e, const event* second) const {
     return name + "load(" + with + "): " + text(e.value) + of(e);
 }
 
-// A call of the kernel, or the part of it that stands together.
+// Returns the text of a call of the kernel, or of those parts of it that no other step divides.
 inline std::string columns::futex(const std::vector<int>& parts) const {
     const event& first = memory_.events[index(parts.front())];
     const event& last = memory_.events[index(parts.back())];
@@ -322,7 +322,7 @@ inline std::string columns::print() {
         }
         out += "\n";
     }
-    std::array<site, max_threads> shown{}; // whose source was the last of a thread
+    std::array<site, max_threads> shown{}; // the source line that each thread has shown last
     for (std::size_t i = 0; i < cells_.size(); ++i) {
         if (cells_.size() > most_cells && i == first_cells) {
             const std::size_t left_out = cells_.size() - most_cells;

@@ -158,7 +158,7 @@ using explores = std::function<verdict(exhaustive&, const std::function<bool(con
 
 // Runs as one of the processes. Never returns.
 [[noreturn]] void work(int parent, shared_counts& all, const explores& explore) {
-    constexpr std::uint64_t between = 256; // executions from one look at the others to the next
+    constexpr std::uint64_t between = 256; // executions between two looks at `all`
     for (;;) {
         // Order: relaxed; a hint.
         all.hungry.fetch_add(1, std::memory_order_relaxed);
@@ -171,7 +171,7 @@ using explores = std::function<verdict(exhaustive&, const std::function<bool(con
         exhaustive search(false);
         search.begin_empty();
         search.add_branches(bytes);
-        verdict told; // of these, what the others know of already
+        verdict told; // the counts that `all` has already
         const auto tell = [&](const verdict& v) {
             all.executions.fetch_add(v.executions - told.executions, std::memory_order_relaxed);
             all.pruned.fetch_add(v.pruned - told.pruned, std::memory_order_relaxed);

@@ -272,7 +272,7 @@ event& memory::write(int o, int behind, bits value, order with, int exclusive_fr
                      view& v, site s) {
     const clock old = v.hb;
     const event_id last{static_cast<std::uint8_t>(v.thread), v.steps};
-    const int node = exclusive_from >= 0 ? of(last).node : -1; // the first half's
+    const int node = exclusive_from >= 0 ? of(last).node : -1; // of the first half
     const std::size_t place = position(o, behind);
     const int id = make_message();
     event& e = add(event::kind::write, v, s);

@@ -155,7 +155,7 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
         r.compare = r.exclusive = false;
         r.with = r.with_failure;
         if (x.step(r) != expected) {
-            x.leave_out(); // it fails anyway
+            x.leave_out(); // the values differ: this is no spurious failure
         }
         return false;
     }
@@ -282,7 +282,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     leave.text = early == 1 ? "futex_wait: times out" : "futex_wait: ends for no reason";
     const bits now = x.step(leave);
     if (!contains(now, t.knows.thread)) {
-        x.leave_out(); // it was woken before
+        x.leave_out(); // a wake has taken it out already
     }
     write_half(x, queue, without(now, t.knows.thread), order::relaxed, true, s,
                "futex_wait: leaves");
@@ -317,7 +317,7 @@ std::int64_t now() noexcept {
         --t.clock_jumps_left;
         t.now += 1'000'000;
     }
-    return t.now + 1; // 0 is "never looked" to some
+    return t.now + 1; // some callers use 0 for "no time"
 }
 
 void* local(const void* key, void* (*make)()) noexcept {

@@ -10,7 +10,8 @@
 //   2      thread 2 makes a step with the first of the possible outcomes
 //   2*3    three such steps
 //   2:1    a step with the outcome number 1
-//   2<0.4  a read of the store of the fourth step of thread 0, or a write behind it; 2<i: the initial value
+//   2<0.4  a read of the store of the fourth step of thread 0, or a write behind that store
+//   2<i    the same for the initial value
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -73,7 +74,7 @@ int thread_names::number(int parent, int n) noexcept {
 
 std::string thread_names::text(int below) const {
     std::string out;
-    bool is_plain = true; // all of them were started by T0
+    bool is_plain = true; // thread 0 has started all of them
     for (int t = 1; t < below && t < max_threads; ++t) {
         const std::uint32_t name = all_[index(t)].load(std::memory_order_relaxed);
         if (name == 0) {

@@ -44,7 +44,7 @@ public:
             file += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
         }
         path_ = std::filesystem::path(folder) / (file + ".state");
-        static std::map<std::string, int, std::less<>> uses; // the same name may be used again
+        static std::map<std::string, int, std::less<>> uses; // a program may use a name twice
         const int use = uses.try_emplace(std::string(name), 0).first->second++;
         if (use != 0) {
             path_.replace_filename(file + "." + std::to_string(use) + ".state");

@@ -56,7 +56,7 @@ void memory::after(const event& e, seq_cst_order::firsts& out) const {
 void memory::strongly_before(int thread, const clock& hb, edges& out) const {
     for (int t = 0; t < max_threads; ++t) {
         if (t == thread) {
-            continue; // add() knows
+            continue; // add() orders the nodes of one thread
         }
         const auto& theirs = seq_cst_.of_thread(t);
         for (std::size_t n = theirs.size(); n-- > 0;) {
@@ -82,7 +82,7 @@ void memory::access_edges(access kind, int o, std::size_t position, const clock&
             if (i > position) {
                 after(e, out.after);
             } else if (e.node < 0 ||
-                       e.node != out.node) { // else the first half of a read-modify-write
+                       e.node != out.node) { // it is not the first half of the same operation
                 before(e, out.before);
             }
         };
@@ -103,8 +103,8 @@ void memory::access_edges(access kind, int o, std::size_t position, const clock&
 void memory::fence_edges(const clock& hb, edges& out) const {
     for (std::size_t o = 0; o < object_count_; ++o) {
         const auto& mo = objects_[o].messages;
-        std::size_t writes = 0; // stores before this position are before one that is known
-        std::size_t reads = 0;  // and reads of messages before this one
+        std::size_t writes = 0; // stores before this position precede a known operation
+        std::size_t reads = 0;  // reads of messages before this position do so, too
         for (std::size_t i = 0; i < mo.size(); ++i) {
             const message& m = msg(mo[i]);
             if (m.event >= 0 && hb.covers(m.writer)) {

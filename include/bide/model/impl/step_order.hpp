@@ -21,7 +21,7 @@ step_order::step_order(execution& x) : memory_(x.mem()) {
     std::iota(part_of_.begin(), part_of_.end(), 0);
     join_parts();
     consistent_ = sort();
-    if (!consistent_) { // as they were made
+    if (!consistent_) { // the order in which they were made
         events_.resize(all);
         std::iota(events_.begin(), events_.end(), 0);
     }
@@ -56,7 +56,7 @@ void step_order::join_parts() {
 // there is no such order: in every order, some read reads an old value.
 bool step_order::sort() {
     const std::size_t all = memory_.events.size();
-    std::vector<std::vector<int>> after(all); // by the first event of a step
+    std::vector<std::vector<int>> after(all); // a step has the number of its first event
     std::vector<int> missing(all, 0);
     const auto edge = [&](int a, int b) {
         a = part_of_[index(a)];
@@ -81,7 +81,7 @@ bool step_order::sort() {
         } else if (is_join(e)) {
             edge(last[e.value], n);
         } else if (e.what == event::kind::local && std::strcmp(e.text, "futex_wait: woken") == 0) {
-            for (std::size_t t = 0; t < max_threads; ++t) { // the wake that ended the sleep
+            for (std::size_t t = 0; t < max_threads; ++t) { // finds the wake that ended the sleep
                 if (t != e.id.thread && e.causes.seen[t] != 0) {
                     edge(memory_.index_of({static_cast<std::uint8_t>(t), e.causes.seen[t]}), n);
                 }

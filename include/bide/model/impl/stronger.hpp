@@ -29,7 +29,7 @@ private:
         weakening change;
         bool reads = false;
         bool writes = false;
-        bool is_own = false; // stands in a header of the library
+        bool is_own = false; // the order is in a header of the library
         std::size_t place = 0;
         std::vector<order> steps() const;
     };
@@ -113,7 +113,7 @@ inline std::string order_search::one_is_enough() const {
             if (found < most && with({change}) == failure::none) {
                 out += line_of(change);
                 ++found;
-                break; // a still stronger one is no news
+                break; // stronger orders suffice, too
             }
         }
     }

@@ -202,7 +202,7 @@ void mutate(std::string_view name, const options& o, const body& run,
             const std::vector<weakening>& seen) {
     static killed_mutants killed;
     const char* const within =
-        std::getenv("BIDE_MODEL_WITHIN"); // the models' own orders are left out
+        std::getenv("BIDE_MODEL_WITHIN"); // only orders in files with this prefix are changed
     for (const weakening& w : seen) {
         if (within != nullptr && !std::string_view(w.where.file).starts_with(within)) {
             continue;

@@ -36,7 +36,7 @@ public:
         if (!x.mem().is_plain(at->second)) {
             writes ? x.mem().write_plain(at->second, x.self().knows)
                    : x.mem().read_plain(at->second,
-                                        x.self().knows); // which thread freed it, for found()
+                                        x.self().knows); // so that found() has the thread
             x.fail_now(failure::lifetime, std::string(writes ? "write to" : "read of") +
                                               " memory that was freed by T" +
                                               std::to_string(x.mem().found().first.thread));
@@ -50,7 +50,7 @@ public:
 
     void free(execution& x, std::uintptr_t from, std::size_t size) {
         begin(x);
-        const int rest = x.mem().make_watched(); // the bytes that were not accessed
+        const int rest = x.mem().make_watched(); // stands for the bytes that were never accessed
         x.mem().drop_plain(rest, x.self().knows);
         freed_[from] = {from + size, rest};
         for (std::size_t i = 0; i < size; ++i) {
@@ -107,7 +107,7 @@ void watch(const void* from, std::size_t size, bool writes) {
     }
     const heap::leave guard;
     if (writes && !x->self().stack.holds(from)) {
-        x->self().looks.clear(); // a loop that does so does not only wait
+        x->self().looks.clear(); // a loop that writes memory does more than wait
     }
     const auto first = reinterpret_cast<std::uintptr_t>(from);
     for (std::size_t i = 0; i < size; ++i) {
