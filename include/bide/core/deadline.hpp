@@ -101,7 +101,6 @@ template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexc
     return more && whole != (limits::max)() ? whole + 1 : whole;
 }
 
-// Converts a duration. See deadline::saturated_ns().
 template <class R, class P>
 constexpr std::int64_t saturated_ns(const std::chrono::duration<R, P>& d) {
     const R count = d.count();

@@ -119,7 +119,6 @@ template <class Error> const Error& error_of(errc e) {
     return made;
 }
 
-// Throws the exception of `e`.
 [[noreturn]] BIDE_NOINLINE inline void throw_error(errc e) {
     if (e == errc::closed) {
         BIDE_THROW(closed_error(error_of<closed_error>(e)));

@@ -77,7 +77,6 @@ class BIDE_SHARED simulated_machine {
 public:
     // Returns the steady time in nanoseconds.
     virtual std::int64_t now() noexcept = 0;
-    // Returns 64 random bits.
     virtual std::uint64_t random() noexcept = 0;
 
     // Called when the calling thread is about to sleep until is_over(of) returns true, or until a

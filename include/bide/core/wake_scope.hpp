@@ -96,7 +96,6 @@ public:
 
     bool empty() const noexcept { return end_.next == &end_; }
 
-    // Takes the oldest runnable out. If the list is empty, returns nullptr.
     runnable* pop() noexcept {
         runnable* const r = end_.next;
         return r != &end_ && remove(*r) ? r : nullptr;
