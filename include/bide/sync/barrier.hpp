@@ -79,7 +79,6 @@ public:
     basic_phase_gate(const basic_phase_gate&) = delete;
     basic_phase_gate& operator=(const basic_phase_gate&) = delete;
 
-    // For destructors: terminates with the name of the primitive if there are waiters.
     void require_no_waiters(const char* name, const void* object) noexcept;
 
     // Counts n arrivals. After the last one, the caller calls advance().

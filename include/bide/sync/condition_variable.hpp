@@ -195,7 +195,6 @@ public:
             stage_.store(stage::waits, std::memory_order_relaxed);
         }
 
-        // Returns the lock of the wait.
         const condition_lock<Platform>& lock() const noexcept { return lock_; }
 
         // Returns true if no other waiter was queued before. Called by the owner.
@@ -215,7 +214,6 @@ public:
     basic_condition_queue(const basic_condition_queue&) = delete;
     basic_condition_queue& operator=(const basic_condition_queue&) = delete;
 
-    // For destructors: terminates with the name of the primitive if there are waiters.
     void require_no_waiters() noexcept;
 
     // Queues `w` and returns waiting. The owner of `w` holds the mutex, and unlocks it afterwards.

@@ -115,7 +115,7 @@ public:
 private:
     friend detail::condition_access;
 
-    // Passes on whether the caller has locked it.
+    // Notes the lock if `is_locked` is true, and returns `is_locked`.
     bool noted(bool is_locked) noexcept {
         BIDE_CHECKED(detail::note_locked<Platform>(&permits_, is_locked);)
         return is_locked;

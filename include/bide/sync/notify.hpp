@@ -87,7 +87,6 @@ public:
     basic_notify_queue(const basic_notify_queue&) = delete;
     basic_notify_queue& operator=(const basic_notify_queue&) = delete;
 
-    // For destructors: terminates with the name of the primitive if there are waiters.
     void require_no_waiters() noexcept;
 
     // Takes the permit. Returns false if there is none.

@@ -78,7 +78,7 @@ public:
         return begin_by([&] { return waits::stoppable(turns_, 1, token); });
     }
 
-    // Both are the last access of their caller.
+    // Both make the last access of their caller to *this.
     void set() noexcept { turns_.close(); }
     void give_up() noexcept { turns_.give(1); }
 

@@ -423,7 +423,8 @@ private:
         return thread_wait<front, Platform>::until(at, to_upgrade, end) == wait_status::granted;
     }
 
-    // Each passes on whether the caller has locked it. An upgradable lock is not noted.
+    // Each notes the lock if `is_locked` is true, and returns `is_locked`. An upgradable lock is
+    // not noted.
     bool noted(bool is_locked) noexcept {
         BIDE_CHECKED(detail::note_locked<Platform>(&permits_, is_locked);)
         return is_locked;

@@ -64,7 +64,6 @@ public:
     basic_gate(const basic_gate&) = delete;
     basic_gate& operator=(const basic_gate&) = delete;
 
-    // For destructors: terminates with the name of the primitive if there are waiters.
     void require_no_waiters(const char* name, const void* object) noexcept;
 
     // Order: acquire [gate.arrive]; if true, the caller sees what was done before the gate opened.

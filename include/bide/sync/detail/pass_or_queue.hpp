@@ -79,7 +79,6 @@ template <class Platform, class Word> struct pass_or_queue {
         return decided;
     }
 
-    // For destructors: terminates with the name of the primitive if there are waiters.
     static void require_no_waiters(atomic& at, basic_waiter_queue<Platform>& queue,
                                    const char* name, const void* object) noexcept {
         // Order: relaxed; a check of a precondition, nothing is read behind it.

@@ -74,7 +74,6 @@ public:
     basic_permit_queue(const basic_permit_queue&) = delete;
     basic_permit_queue& operator=(const basic_permit_queue&) = delete;
 
-    // For destructors: terminates with the name of the primitive if there are waiters.
     void require_no_waiters(const char* name, const void* object) const noexcept {
         if (const auto waiting = count_if(queued); waiting != 0) {
             fatal_destroyed(name, object, waiting);
