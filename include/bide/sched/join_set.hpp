@@ -115,7 +115,6 @@ public:
         return what;
     }
 
-    // Takes the child that was reserved for the caller.
     child& take_reserved() noexcept {
         lock::acquire(lock_);
         reserved_ = reserved_ - 1;

@@ -117,7 +117,7 @@ public:
         task_ended();
     }
 
-    // Of basic_task_home.
+    // Overrides of basic_task_home.
     unsigned registry_here() const noexcept final {
         const worker* const w = pool_.current_worker();
         return w != nullptr ? w->index : 0;
@@ -134,7 +134,6 @@ public:
     // See basic_pool_owner::found_nothing().
     void add_up() noexcept;
 
-    // The numbers of spawned tasks and of ended tasks.
     struct counts {
         std::uint64_t spawned, ended;
     };

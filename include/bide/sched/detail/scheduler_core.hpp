@@ -155,7 +155,7 @@ protected:
 private:
     using queue_home = basic_queue_home<Platform, Home>;
 
-    // Of basic_pool_owner.
+    // Overrides of basic_pool_owner.
     void found_nothing() noexcept final { this->add_up(); }
     // Called by a pinned task on its own thread.
     bool has_queue(executor_ref where) noexcept final {

@@ -137,7 +137,6 @@ public:
         return false;
     }
 
-    // A snapshot.
     bool is_blocked() const noexcept {
         // Order: relaxed; the value may be old when the caller reads it.
         return (word_.load(std::memory_order_relaxed) & blocked) != 0;
@@ -196,7 +195,6 @@ public:
         }
     }
 
-    // A snapshot.
     bool is_asleep() const noexcept {
         // Order: relaxed; the value may be old when the caller reads it.
         const futex_word now = state_.load(std::memory_order_relaxed);
