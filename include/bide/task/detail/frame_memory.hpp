@@ -211,7 +211,6 @@ public:
         }
     }
 
-    // Returns the bytes in the depot, possibly outdated.
     static std::size_t kept() noexcept { return shared.bytes(); }
 
 private:

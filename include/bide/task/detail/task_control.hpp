@@ -730,7 +730,6 @@ public:
     // Runs `r` on a thread of this home.
     virtual void post(runnable& r) noexcept = 0;
 
-    // Returns this home as an executor.
     virtual executor_ref executor() noexcept = 0;
 
     // Returns the number of the registry of waiting tasks that the calling thread uses. A worker
