@@ -541,7 +541,7 @@ private:
         }
     }
 
-    // The `watch` of the merge of [first, last).
+    // The argument `watch` of the merge of [first, last).
     struct merge_watch {
         bool leaves_out() const noexcept { return sort.leaves_out(first); }
         void count(std::ptrdiff_t merged) const noexcept { sort.settle(first, last, merged); }

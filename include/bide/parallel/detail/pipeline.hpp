@@ -85,7 +85,6 @@ public:
         }
     }
 
-    // Destroys the value, if there is one.
     void reset() noexcept {
         if (has_value_) {
             has_value_ = false;
