@@ -54,7 +54,6 @@ public:
 
     bool empty() const noexcept { return entries_.empty(); }
 
-    // Returns the number of the task that was added last.
     std::uint64_t last() const noexcept { return last_; }
 
     // Returns the task that a runnable runs. If it runs no task of the table, returns nullptr.
