@@ -583,7 +583,7 @@ private:
         if (me.op_.ops_->on_cancel == nullptr) {
             return me.end_early(wait_status::stopped);
         }
-        me.interrupted_ = true; // its task was cancelled, and it outlasts that
+        me.interrupted_ = true; // the task was cancelled, but the wait goes on
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 
@@ -591,7 +591,7 @@ private:
     // releases resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
-        wakers_later<Platform> later; // one that runs may destroy this coroutine
+        wakers_later<Platform> later; // a waker may destroy this coroutine
         const bool ended =
             !wait_.node.is_decided() && op_.ops_->cancel(op_.target_, wait_.node, why);
         if (ended) {
@@ -607,13 +607,13 @@ private:
     BIDE_NOINLINE void abandon() noexcept {
         armed_.disarm();
         wait_.forget(*op_.ops_, op_.target_);
-        if (yields_) { // it was not tried
+        if (yields_) { // the operation was not tried
             if (op_.ops_->on_cancel != nullptr) {
                 op_.ops_->on_cancel(op_.target_);
             }
             return op_.ops_->give_back(op_.target_, wait_status::stopped);
         }
-        if (ready_ != wait_status::waiting) { // it is about to resume
+        if (ready_ != wait_status::waiting) { // the coroutine is about to resume
             return op_.ops_->give_back(op_.target_, ready_);
         }
         const bool ended = !wait_.node.is_decided() &&
@@ -655,9 +655,9 @@ private:
 
     basic_async_op& op_; // lives as long as the await expression
     bool suspended_ = false, yields_ = false, has_wait_ = false, interrupted_ = false;
-    wait_status ready_ = wait_status::waiting; // what the attempt found
+    wait_status ready_ = wait_status::waiting; // the outcome of the attempt
     union {
-        wait wait_; // from await_suspend on
+        wait wait_; // used from await_suspend() on
     };
     [[no_unique_address]] armed_limits armed_;
 };

@@ -142,7 +142,7 @@ private:
     std::optional<payload> payload_; // while the wait has begun
     bool begun_ = false;             // take() was not called yet
     bool calls_ = false;             // the waker runs when the node is granted
-    bool* left_ = nullptr;           // of the call that runs
+    bool* left_ = nullptr;           // the flag of the running call; see on_complete()
     armed_limits armed_;
     typename Platform::template atomic<const void*> caller_{nullptr};
     basic_waiter<Platform> node_;

@@ -166,7 +166,7 @@ private:
     const waker_turn* const outer_;
     void* const list_;
     const waker::function run_;
-    const bool is_away_; // what the wakers make runnable is posted to another place
+    const bool is_away_; // the runnables of its wakers go to another executor
 };
 
 } // namespace detail

@@ -25,7 +25,7 @@ struct wait_subject {
     const void* primitive = nullptr;
     const char* kind = nullptr;   // such as "event"; nullptr: not known by its type
     const char* name = nullptr;   // or nullptr
-    std::ptrdiff_t amount = 0;    // how much of it; known where readers and writers differ
+    std::ptrdiff_t amount = 0;    // the units that the wait asks for, if it counts units
     const void* relock = nullptr; // or nullptr
     std::ptrdiff_t relock_amount = 0;
 

@@ -27,7 +27,7 @@ template <class Platform> struct task_binding {
     const void* key = nullptr;
     const void* value = nullptr;
     const task_binding* outer = nullptr;
-    mutable typename Platform::template atomic<std::size_t> uses{0}; // by groups made in the scope
+    mutable typename Platform::template atomic<std::size_t> uses{0}; // the groups of the scope
 };
 
 // Refers to a binding, or to nothing. It must be destroyed before the scope of the binding ends.

@@ -293,9 +293,9 @@ private:
         actor who;
         std::string text;
         std::string on;        // what it waits for
-        const void* lock;      // the address of that, or of the lock that its end needs
+        const void* lock;      // the address of `on`, or of the lock that the waiter acquires again
         std::ptrdiff_t amount; // of the lock
-        bool relocks;          // its owner held that lock when it began
+        bool relocks;          // the waiter held `lock` when the wait began
         bool may_end_early;
         std::int64_t since;
         const void* woken_by = nullptr; // identifies a thread (thread_mark.hpp)

@@ -119,7 +119,7 @@ template <class Platform> struct BIDE_SHARED worker_local {
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // the budget of each worker_turn that begins here
-    unsigned pauses = 0;                 // of the chain that runs here, in a row
+    unsigned pauses = 0;                 // how often the running chain has paused in a row
 
     static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
 
