@@ -191,7 +191,7 @@ void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
             if ((seen & (notified | handoff)) != notified || seen < one_left) {
                 break;
             }
-            next -= one_left; // the head is awake: let it float
+            next -= one_left; // the head is awake and retries without a grant
         }
         // Order: release [adaptive_mutex.unlock]; as in unlock(). This step ignores the queue's
         // lock, because the holder of that lock decides by a CAS that sees this step. Failure: look
@@ -278,7 +278,7 @@ template <class Platform> wait_status basic_adaptive_lock<Platform>::link(node& 
 // Waits as waiter::park() does, and tries to take the mutex each time that the waiter is roused.
 template <class Platform>
 bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
-    std::int64_t since = 0; // first roused
+    std::int64_t since = 0; // the time at which it was first roused
     w.spin();
     while (!w.is_complete()) {
         if (!w.sleep(until)) {

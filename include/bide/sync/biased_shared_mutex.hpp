@@ -190,7 +190,7 @@ public:
         if (try_take_known()) {
             return true;
         }
-        if (permits_.available() == 0) { // as when a writer has the mutex; it is not biased then
+        if (permits_.available() == 0) { // no permit is free: it is not biased
             return false;
         }
         permits_.recall([this]() noexcept { return close_slots(); });
@@ -250,7 +250,7 @@ private:
     }
 
     static bool enter(slot& at) noexcept {
-        word seen = open; // most often; it saves a load
+        word seen = open; // the usual value: this saves a load
         do {
             // Order: acquire [biased.slot]; sees what was done before the slot was opened. Failure:
             // look again.
@@ -320,7 +320,7 @@ private:
     }
 
     alignas(cache_line_pair) queue permits_;
-    atomic reads_{0}; // that found it free since it was biased
+    atomic reads_{0}; // reads that found it free since it was last biased
     typename Platform::template var<bool> biased_{true};
     slot slots_[Slots];
 };

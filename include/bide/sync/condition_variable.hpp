@@ -116,7 +116,7 @@ public:
         auto* const link = link_;
         void* const to = queue_;
         w.ask(amount_);
-        if (link(to, w) != wait_status::waiting) { // if it waits, it may be gone with *this
+        if (link(to, w) != wait_status::waiting) { // if it waits, `w` and *this may be destroyed
             granted.push(w);
         }
     }
@@ -639,7 +639,7 @@ private:
             mutex& m = *held.release(); // if the frame is destroyed, `held` unlocks nothing
             p.mutex = &m;
             const wait_status refused = p.at->enqueue(w, p.place);
-            if (refused == wait_status::waiting) { // the coroutine may be gone
+            if (refused == wait_status::waiting) { // the coroutine may be destroyed
                 detail::condition_access::unlock(Lock(), m);
             } else {
                 own(p);

@@ -122,7 +122,7 @@ private:
 
     static constexpr word queued = entry::queued;
     static constexpr word stored = 8;
-    static constexpr std::ptrdiff_t for_seats = 0; // what the nodes of seats ask for
+    static constexpr std::ptrdiff_t for_seats = 0; // the amount of the nodes of seats
 
     // Requires: the lock is held, and there were waiters.
     void unlock(word if_empty = 0) noexcept {
@@ -155,7 +155,7 @@ template <class Platform> bool basic_notify_queue<Platform>::try_take() noexcept
 template <class Platform> bool basic_notify_queue<Platform>::notify_none(word next) noexcept {
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
-    word locks = 0; // what the CAS releases
+    word locks = 0; // the lock bits that the CAS clears
     for (;;) {
         while ((seen & queued) == 0) {
             // Order: release [notify.notify]; the waiter that takes the permit, and each waiter

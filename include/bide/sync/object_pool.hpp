@@ -297,7 +297,7 @@ private:
 
     pool& of_;
     object* mine_ = nullptr;
-    bool counts_ = false; // among the pool's objects
+    bool counts_ = false; // the pool counts the object
     bool lent_ = false;
 };
 

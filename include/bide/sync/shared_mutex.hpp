@@ -415,7 +415,7 @@ private:
     friend detail::condition_access;
 
     static constexpr std::ptrdiff_t all = (queue::max)();
-    static constexpr std::ptrdiff_t most = all / 2 + 1;      // of an upgradable reader
+    static constexpr std::ptrdiff_t most = all / 2 + 1;      // the permits of an upgradable reader
     static constexpr std::ptrdiff_t to_upgrade = all - most; // that an upgrade acquires in addition
 
     bool upgrade_until(deadline end) noexcept {
