@@ -143,7 +143,7 @@ private:
         Thread thread;
     };
     struct thread_role {
-        const void* pool = nullptr; // that the calling thread belongs to
+        const void* pool = nullptr; // the pool of the calling thread
     };
     void lock() const noexcept { lock_word::acquire(lock_); }
     void unlock() const noexcept { lock_word::release_plain(lock_); }
@@ -329,7 +329,7 @@ void basic_blocking_pool<Platform, Thread>::run(void* self) noexcept {
     Thread::name_this(mine.pool.options_.name, "-b", mine.index);
     Platform::template local<thread_role>().pool = &mine.pool;
     for (runnable* r = mine.work; r != nullptr; r = mine.pool.next(mine)) {
-        r->run.wake(); // the last touch of *r
+        r->run.wake(); // the last access to *r
     }
 }
 

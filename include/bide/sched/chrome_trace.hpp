@@ -89,7 +89,7 @@ private:
         chunk* next;
     };
 
-    static constexpr unsigned max_rows = 14; // the last row takes all that overlaps still
+    static constexpr unsigned max_rows = 14; // the last row takes all further events
 
     struct alignas(cache_line_pair) worker_log {
         worker_log() noexcept = default;
@@ -225,7 +225,7 @@ inline bool chrome_trace::write(std::FILE* to) noexcept {
 
 inline void chrome_trace::write_log(output& out, worker_log& l) noexcept {
     lock::acquire(l.word);
-    const chunk* from = l.first; // events that are there do not change
+    const chunk* from = l.first; // stored events do not change
     const std::size_t all = l.kept;
     const unsigned rows = l.rows;
     const unsigned worker = l.worker;

@@ -71,7 +71,7 @@ public:
         }
     }
     void post(runnable& r) noexcept override {
-        const executor_ref where = where_; // what runs may end the home
+        const executor_ref where = where_; // a runnable may end the home
         where.post(r);
     }
     executor_ref executor() noexcept override { return where_; }

@@ -400,8 +400,8 @@ auto basic_fork_lane<Platform>::wait_idle(job& mine, basic_fork_lane& from) noex
 // The fork-join that the calling thread is in. Each thread has one such object,
 // Platform::near_local() (core/platform.hpp).
 template <class Platform> struct BIDE_SHARED basic_fork_context {
-    const void* scheduler_id = nullptr;           // set while the thread is in a fork-join
-    basic_fork_lane<Platform>* lane = nullptr;    // of the fork-join; outside of one, the thread's
+    const void* scheduler_id = nullptr;        // set while the thread is in a fork-join
+    basic_fork_lane<Platform>* lane = nullptr; // the lane of the fork-join, or else of the thread
     basic_spawn_frame<Platform>* frame = nullptr; // the innermost scope that spawns on this lane
 
     static basic_fork_context& here() noexcept {

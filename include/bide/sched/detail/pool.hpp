@@ -98,7 +98,7 @@ struct pool_options {
     std::int64_t timer_slack_ns = 0;
     int spare_processors = 0;           // more processors than workers; negative: fewer
     executor_ref executor{};            // of the tasks
-    const void* scheduler_id = nullptr; // by which threads know the scheduler (fork_lane.hpp)
+    const void* scheduler_id = nullptr; // identifies the scheduler (fork_lane.hpp)
 };
 
 // The functions that a pool calls in its owner, which has the threads.
@@ -526,7 +526,7 @@ private:
     basic_idle<Platform> idle_;
     alignas(cache_line_pair) basic_injector<Platform> injector_;
     typename Platform::template atomic<bool> uses_classes_{
-        false}; // a class or a thread ever had a job
+        false}; // a class or a thread has had a job
     basic_injector<Platform> high_;
     basic_injector<Platform> low_;
     alignas(cache_line_pair)
@@ -820,7 +820,7 @@ void basic_pool<Platform>::push_pinned(worker& home, runnable& r) noexcept {
     use_classes();
     const unsigned at = home.pinned.push(r);
     if (thread_role::here().pinned == &home.pinned) {
-        return; // this thread will look
+        return; // this thread looks for the job
     }
     if (at == home.pinned.none) {
         owner_.wake_thread(home.index);
@@ -864,7 +864,7 @@ runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool b
                                        bool& more) noexcept {
     fire_timers(w, Platform::now());
     if (runnable* const own = take_local(w)) { // from timers and files
-        more = more || !has_nothing(w);        // a job that it was woken for is still there
+        more = more || !has_nothing(w);        // the job for which it was woken is still there
         return own;
     }
     const bool woken = std::exchange(more, false);

@@ -259,7 +259,7 @@ template <class Platform> struct BIDE_SHARED basic_thread_role {
     basic_pool<Platform>* pool = nullptr;
     basic_worker<Platform>* worker = nullptr;
     basic_thread_queue<Platform>* pinned =
-        nullptr;                // what only this thread may run, if there is such
+        nullptr; // the jobs that only this thread may run; nullptr: it has no such jobs
     bool is_substitute = false; // runs a worker in place of its own thread
     static basic_thread_role& here() noexcept {
         return Platform::template local<basic_thread_role>();

@@ -216,7 +216,7 @@ private:
         // Under the lock:
         var<own_thread*> next_idle{nullptr};
         var<worker*> next_worker{nullptr};
-        var<unsigned> substitutes{0}; // one that runs the worker, and those that are leaving it
+        var<unsigned> substitutes{0}; // threads that run or leave `mine` in its place
     };
 
     void serve_request() noexcept;
