@@ -222,7 +222,7 @@ protected:
     std::coroutine_handle<> consumer_; // set by each next()
     transfer_node node_;
     generator_call* call_ = nullptr; // the latest one, which may be over
-    waker pending_; // begins the wait of the consumer; left as it is between two items
+    waker pending_;                  // begins the wait of the consumer; empty if it has begun
     std::exception_ptr error_;
 };
 

@@ -281,7 +281,7 @@ public:
     coroutine_cell(task_home& home, bool kept, S&& what, Args&... args) : End(home, kept, args...) {
         const auto labels = body_.open(std::move(what));
         this->set_name(labels.name);
-        if (labels.tag != 0) { // else that of End
+        if (labels.tag != 0) { // otherwise the tag of End stays
             this->set_tag(labels.tag);
         }
     }

@@ -391,7 +391,7 @@ public:
         }
         const bool cancelled = state_.is_cancelled();
         if (cancelled) {
-            request_stop(); // as above: a task that knows finds its token stopped
+            request_stop(); // a task that sees its cancellation finds its token stopped
         }
         return cancelled;
     }

@@ -171,7 +171,7 @@ private:
     std::size_t index_ = 0;
     bool begun_ = false;
     bool in_place_ = false;  // the parent awaits this child alone
-    bool stays_home_ = true; // was resumed last by the executor of the parent
+    bool stays_home_ = true; // its last resumption was on the parent's executor
 };
 
 template <class Platform> class basic_when_state {
