@@ -158,7 +158,7 @@ private:
 public:
     scope_type& scope;
     basic_spawned* older = nullptr; // in the list that has the job
-    std::uint32_t order = 0;        // the place of its exception
+    std::uint32_t order = 0;        // its exception has this order
     const std::uint32_t alignment;  // of its own memory; 0: it is a cell
     bool is_over = false;           // set by the body's thread, for a job beside that it has run
 };
@@ -266,7 +266,7 @@ private:
     const unsigned waits_below_ = outer_ != nullptr ? outer_->waits() : 0;
     scope_type& scope_;
     lane* const lane_;
-    depth_type depth_; // of the lane, while no arm is on it that lies above the frame
+    depth_type depth_; // the depth of the lane without the arms above the frame
     std::uint32_t order_;
     bool numbers_;
     spawned* youngest_ = nullptr;

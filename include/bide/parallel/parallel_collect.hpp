@@ -96,7 +96,7 @@ public:
 private:
     const elements<It> in_;
     Append& append_;
-    std::vector<std::vector<T>> vectors_; // together the values, in order
+    std::vector<std::vector<T>> vectors_; // in order, they have all values
 };
 
 template <class T, std::size_t Values, class On, class It, class Append>

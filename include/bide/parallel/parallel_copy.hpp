@@ -105,8 +105,8 @@ template <class It, class Keeps, class Output> class pack_front {
     static constexpr std::uint64_t batch = 1'024;
 
     struct block {
-        std::uint64_t asked = 0; // less than the block has, if a call threw
-        std::uint64_t kept = 0;  // of these; from the join on, of all elements before the block
+        std::uint64_t asked = 0; // elements; not all of the block if a call threw
+        std::uint64_t kept = 0;  // of these; after the join, of all elements before the block
     };
 
 public:

@@ -28,7 +28,7 @@ void parallel_fill(const fork_policy& on, Range&& range, const T& value) {
         detail::loop_over(
             on, all.numbers(),
             [&all, copy = static_cast<number>(value)](std::uint64_t from, std::uint64_t to) {
-                const number own = copy; // its address is not known outside, as that of `copy` is
+                const number own = copy; // unlike `copy`, no other code knows its address
                 detail::each_element(all.at(from), all.at(to),
                                      [own](number& element) { element = own; });
             });

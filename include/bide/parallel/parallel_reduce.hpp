@@ -98,7 +98,7 @@ private:
     // thread.
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
-    static constexpr std::size_t most_levels = 9; // of a tree of so many without a grain
+    static constexpr std::size_t most_levels = 9; // of the tree of `most_brief` iterations
 
     // The part of the tree that one thread has reduced from the left. For each node on the path
     // from the root to the end of that part, it has the result of the left half, if that half is

@@ -85,7 +85,7 @@ template <scan_kind Kind, class It, class Out, class T, class Op, class Map> cla
     using operand =
         std::conditional_t<std::is_trivially_copyable_v<T> &&
                                std::is_trivially_copy_constructible_v<T> && sizeof(T) <= 64,
-                           T, const T&>; // a trivially copyable type may have moves alone
+                           T, const T&>; // a trivially copyable type may be move-only
     static_assert(
         reduces_to<std::invoke_result_t<Map&, std::iter_reference_t<It>>, T>,
         "bide: an element does not fit into the type of the initial value: convert it, or "

@@ -54,7 +54,7 @@ void move_in_order(const Forker& forks, It begin, std::size_t size, const Keys& 
                    two_places<It>& places) {
     using difference = std::iter_difference_t<It>;
     auto* const buffer = places.buffer();
-    if constexpr (two_places<It>::is_plain) { // which says nothing of copies
+    if constexpr (two_places<It>::is_plain) { // is_plain says nothing about copies
         detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
             detail::move_elements(begin + static_cast<difference>(first),
                                   begin + static_cast<difference>(last), buffer + first);

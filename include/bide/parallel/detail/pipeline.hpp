@@ -706,7 +706,7 @@ private:
     // Only the thread that has the source uses these members:
     Source& source_;
     typename platform::template var<number> next_number_{0};
-    typename platform::template var<bool> was_stopped_{false}; // an item was not read for a stop
+    typename platform::template var<bool> was_stopped_{false}; // a stop kept an item unread
     const std::stop_token& stop_;
     fork_progress* const progress_;
     const std::tuple<Stages&...> stages_;

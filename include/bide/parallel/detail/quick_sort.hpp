@@ -138,7 +138,7 @@ template <class Forker, class It, class DivideChunk>
 division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint64_t least_chunk,
                               const DivideChunk& divide_chunk) {
     using difference = std::iter_difference_t<It>;
-    constexpr difference least_swaps = 16'384; // of one arm
+    constexpr difference least_swaps = 16'384; // the least number for one arm
     const auto size = static_cast<std::uint64_t>(last - first);
     const auto chunks = static_cast<std::size_t>(
         std::clamp<std::uint64_t>(size / least_chunk, 1, most_divide_chunks));

@@ -172,7 +172,7 @@ void move_left(Loop& loop, const elements<It>& in, std::uint64_t from, std::uint
     if (room == 0) {
         return;
     }
-    constexpr std::uint64_t least = 4 * moved_part; // to be moved in parallel
+    constexpr std::uint64_t least = 4 * moved_part; // fewer elements are moved serially
     while (size != 0) {
         const std::uint64_t now = room < least ? size : (std::min)(room, size);
         const auto move = [&](std::uint64_t first, std::uint64_t last) {
