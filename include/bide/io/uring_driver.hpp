@@ -82,9 +82,9 @@ struct uring_request {
     bool polls = false;        // waits until the file is ready; only then reads or writes
     bool is_left_out = false;  // its end was asked for before this step could be submitted
     bool is_abandoned = false; // end_now() waits for it, and its waiter is not woken
-    bool is_taken = false;     // in the list of those for which look() has something to do:
-    bool has_answer = false;   // `answer` is the kernel's, to the last step
-    bool asks_again = false;   // the request to end it has not found it
+    bool is_taken = false;     // in the list of the requests that look() handles
+    bool has_answer = false;   // `answer` is the kernel's answer to the last step
+    bool asks_again = false;   // the kernel did not find it when it was to end it
     wait_status ended_by = wait_status::granted;
     int fd = -1;
     int answer = 0;
@@ -93,7 +93,7 @@ struct uring_request {
     void* data = nullptr; // of a write: only read
     std::uint64_t offset = 0;
     void* waiter = nullptr;
-    uring_request* next = nullptr; // among those that are submitted, or that have ended
+    uring_request* next = nullptr; // in the list of submitted or of ended requests
     uring_request* prev = nullptr;
     uring_request* next_taken = nullptr;
 };
@@ -108,7 +108,7 @@ public:
     static constexpr const char* name = "uring_driver";
 
     struct event : base::event {
-        node* completed; // the waiter of a request that has ended, or nullptr: then it is of a file
+        node* completed; // the waiter of an ended request; nullptr: the event is of a file
     };
 
     // Throws: std::system_error if the system refuses, or is older than Linux 5.11.
