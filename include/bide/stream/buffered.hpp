@@ -73,7 +73,7 @@ template <class T> task<> end_all(join_set<T>& running) {
         // If the set is cancelled, the first call returns when all tasks have ended.
         static_cast<void>(co_await running.async_join_next());
 #if BIDE_EXCEPTIONS
-    } catch (...) { // of a task, or because the consumer is cancelled, too
+    } catch (...) { // a task has failed, or the consumer is cancelled
     }
 #endif
 }
@@ -89,7 +89,7 @@ async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool i
         std::size_t runs = 0;
         std::uint64_t started = 0;
         std::uint64_t yielded = 0;
-        std::deque<std::optional<outcome>> unyielded; // if in order: of the tasks that were started
+        std::deque<std::optional<outcome>> unyielded; // if `in_order`: of the started tasks
         for (bool more = true; more || runs != 0;) {
             std::optional<outcome> ended;
             if (more && (in_order ? unyielded.size() : runs) < n) {
