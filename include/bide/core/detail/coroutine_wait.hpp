@@ -185,8 +185,8 @@ public:
         return post_behind(resumption(), &basic_worker_host<Platform>::yield);
     }
 
-    // Called when the budget is spent. Runs `then`, which calls begin_turn(), where go_behind()
-    // would resume the coroutine. Otherwise as go_behind().
+    // Called when the budget is spent. As go_behind(), but runs `then` instead of the coroutine.
+    // `then` calls begin_turn().
     bool go_behind(waker then) noexcept {
         runnable& r = resumption();
         const waker was = std::exchange(r.run, then);
