@@ -108,8 +108,8 @@ public:
     void disable(seat& s) noexcept;
     // If the seat is marked, frees the seat and returns the mark. Otherwise returns waiting.
     wait_status take(seat& s) noexcept;
-    // As enqueue(w), for the wait for which the seat was enabled. `w` takes the place of the seat,
-    // or its mark.
+    // As enqueue(w), for the wait for which the seat was enabled. If the seat is queued, `w` takes
+    // its place in the queue. If the seat is marked, `w` gets the mark.
     wait_status enqueue(node& w, seat& s) noexcept;
     // As cancel(w). The seat returns to its place in the queue.
     bool cancel(node& w, wait_status why, seat& s) noexcept;
