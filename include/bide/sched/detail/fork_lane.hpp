@@ -287,8 +287,8 @@ public:
 private:
     friend basic_fork_lanes<Platform>;
 
-    // Returns how many jobs the owner keeps public. If thieves can publish the other jobs, as few
-    // as possible; otherwise one for each worker that sleeps.
+    // Returns how many jobs the owner keeps public. If thieves can publish the other jobs, the
+    // number is as small as possible. Otherwise it is one for each worker that sleeps.
     depth_type wanted() const noexcept {
         return deque_.thieves_publish() ? 0
                                         : (std::max)(depth_type{4}, pool_.idle().sleepers_hint());
