@@ -73,10 +73,9 @@
 #define BIDE_EXCEPTIONS 0
 #endif
 
-// GCC makes the transfer a tail call only at -O2 and above, and not under ASan or TSan. Without the
-// tail call, a loop over ready children overflows the stack. No predefined macro tells -O1 from
-// -O2. So GCC gets the trampoline by default. A user that compiles with such flags may define this
-// to 1.
+// GCC emits the tail call only at -O2 and above, and not under ASan or TSan. Without it, a loop over
+// ready children overflows the stack. No predefined macro tells -O1 from -O2. So GCC gets the
+// trampoline by default. A user that compiles with such flags may define the macro as 1.
 /// 1 if a step from one coroutine into another is a tail call.
 #if !defined(BIDE_SYMMETRIC_TRANSFER)
 #if defined(__clang__) || defined(_MSC_VER)

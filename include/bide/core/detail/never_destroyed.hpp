@@ -7,8 +7,8 @@
 namespace bide::inline BIDE_ABI {
 namespace detail {
 
-// Is a static object that is never destroyed. Other statics and threads may use the object
-// until the process ends.
+// A static object that is never destroyed. Other statics and threads may use the object until the
+// process ends.
 template <class T> union never_destroyed {
     constexpr never_destroyed() noexcept : object() {}
     constexpr ~never_destroyed() {}

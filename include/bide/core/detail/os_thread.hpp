@@ -2,7 +2,7 @@
 #ifndef BIDE_CORE_DETAIL_OS_THREAD_HPP
 #define BIDE_CORE_DETAIL_OS_THREAD_HPP
 
-// Is a thread of the library. If the thread cannot be started, start() returns an error code, also
+// A thread of the library. If the thread cannot be started, start() returns an error code, also
 // with exceptions off. std::thread would throw.
 
 #include <bide/core/config.hpp>
