@@ -505,8 +505,8 @@ BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexce
         return;
     }
     threads->raise_limit();
-    // If the system has refused the thread, this thread tries again, because no other thread may be
-    // able to.
+    // If the system has refused the thread, this thread tries again, because perhaps no other
+    // thread can.
     while (!until.wait_until(threads->tend() ? deadline::after(retry) : deadline::never())) {
     }
     threads->lower_limit();

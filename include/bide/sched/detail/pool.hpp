@@ -940,8 +940,6 @@ template <class Platform> runnable* basic_pool<Platform>::take_stale(worker& w) 
     return nullptr;
 }
 
-// Takes the oldest arm of a fork-join, which is then run as `w.arm`. `left` is true if arms were
-// left on its lane.
 template <class Platform> runnable* basic_pool<Platform>::take_arm(worker& w, bool& left) noexcept {
     basic_arm_source<Platform>* const all = arms();
     if (all == nullptr || !all->take_arm(w, left)) {
