@@ -136,7 +136,7 @@ void parallel_for_chunks(const fork_policy& on, Range&& range, Body&& body) {
 
 } // namespace bide::inline BIDE_ABI
 
-// A chunk's iterators stay valid without it.
+// The iterators of a chunk stay valid after the chunk was destroyed.
 /// \cond
 template <class It>
 inline constexpr bool std::ranges::enable_borrowed_range<bide::parallel_chunk<It>> = true;
