@@ -18,7 +18,7 @@ MODULE = INCLUDE / "bide.cppm"
 UMBRELLAS = ["bide.hpp", "io.hpp", "parallel.hpp", "sched/chrome_trace.hpp", "stream.hpp"]
 
 INCLUDES = re.compile(r"^\s*#\s*include <bide/([^>]+)>", re.MULTILINE)
-OPENS = re.compile(r"^(?:inline )?namespace ([\w:]+(?:::inline BIDE_ABI)?|) ?\{$")
+OPENS = re.compile(r"(inline )?namespace ([\w:]*) ?\{")
 TEMPLATE = re.compile(r"^template\s*<")
 TYPE = re.compile(r"^(?:class|struct|union|enum class|enum)\s+(?:\[\[[^\]]*\]\]\s*|alignas\([^)]*\)\s*|BIDE_\w+\s+)*(\w+)\s*(?:final\s*)?(?:[:{;]|$)")
 SPECIALISATION = re.compile(r"^(?:class|struct|union)\s+(?:\[\[[^\]]*\]\]\s*)?[\w:]+\s*<")
@@ -94,11 +94,11 @@ def names_of(header):
     scopes = []
     pending = ""
     for line in text.splitlines():
-        if line.startswith("}") and not pending and re.match(r"^\}+\s*$", line) and scopes:
-            scopes.pop()
+        if not pending and scopes and re.match(r"^\}+\s*$", line):
+            del scopes[-line.count("}"):]
             continue
-        if m := OPENS.match(line):
-            scopes.append(m[1].replace("::inline BIDE_ABI", ""))
+        if re.fullmatch(rf"(?:{OPENS.pattern} ?)+", line):
+            scopes += [None if inline else name for inline, name in OPENS.findall(line)]
             continue
         if pending:
             pending += " " + line.strip()

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 // ---- core
 
@@ -324,6 +324,6 @@ template <class T> class merged;
 /// See parallel/fork_policy.hpp.
 struct fork_options;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -33,7 +33,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Why a subscriber received nothing.
 struct recv_error {
@@ -259,6 +259,6 @@ result<T, recv_error> broadcast_state<T, Platform>::receive(reader& r, errc if_n
 }
 
 } // namespace detail
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

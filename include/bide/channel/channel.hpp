@@ -42,7 +42,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// What a channel, or a handle that sends, can do to send. `Self` is its class.
 template <class Self, class T, class Platform> class send_operations {
@@ -455,6 +455,6 @@ private:
     detail::basic_channel_core<T, Platform, Stamp> core_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -27,7 +27,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Core: a channel without its public operations.
@@ -252,6 +252,6 @@ make_unbounded_channel() {
                                 basic_unbounded_receiver<T, Platform>>::make();
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

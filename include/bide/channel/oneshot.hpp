@@ -32,7 +32,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The state that the two ends of a oneshot share. `finished` and `closed` are marks. The lock
@@ -416,6 +416,6 @@ std::pair<basic_oneshot_sender<T, Platform>, basic_oneshot_receiver<T, Platform>
     return {basic_oneshot_sender<T, Platform>(state), basic_oneshot_receiver<T, Platform>(state)};
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -21,7 +21,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // True if a comparison of two T does not throw. The standard library does not say noexcept for
@@ -265,6 +265,6 @@ template <class T, class Compare = std::less<>, class Platform = native_platform
                                                              std::move(compare));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -39,7 +39,7 @@
 #include <stdexcept>
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The outcome of one attempt at a ring.
 /// `done`: it succeeded. `not_now`: the ring is full, or empty. `busy`: another thread is between
@@ -385,6 +385,6 @@ std::size_t basic_ring<T, Platform, Stamp>::size() const noexcept {
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

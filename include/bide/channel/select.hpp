@@ -47,7 +47,7 @@
 #include <utility>
 #include <variant>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// One case of a select. The functions below make it; it is used once. A case without a value has the
 /// result std::monostate.
@@ -556,6 +556,6 @@ template <class... Cases> auto async_select_biased(Cases... cases) {
     return detail::select_later(true, cases...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

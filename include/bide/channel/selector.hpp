@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A select with cases that are known at run time. It can be used repeatedly. Each case has a
 /// handler. After all other cases have stopped waiting, a select calls the handler of the chosen
@@ -275,6 +275,6 @@ auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform
     return {selecting{*this}};
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -20,7 +20,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The items of a sliding channel: Items of locked_core.hpp. The latest `capacity` items, in an array
@@ -176,6 +176,6 @@ make_sliding_channel(std::size_t capacity = 1) {
             detail::capacity_to_slide(capacity));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

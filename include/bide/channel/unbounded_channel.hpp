@@ -12,7 +12,7 @@
 
 #include <cstddef>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A first-in-first-out channel without a capacity, for threads and coroutines. A send never waits.
 /// It never returns errc::full, errc::timeout or errc::stopped. If senders are faster than
@@ -77,6 +77,6 @@ private:
     detail::basic_unbounded_core<T, Platform> core_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -36,7 +36,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The value with its readers and writers. Writers take turns: a modify() has the turn while its
@@ -384,6 +384,6 @@ private:
     detail::publication<state> at_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -68,7 +68,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // ---- When a wait ends early
@@ -662,6 +662,6 @@ private:
     [[no_unique_address]] armed_limits armed_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

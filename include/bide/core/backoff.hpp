@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Waits for another thread that is between two steps, which are a few instructions apart. That
 /// thread may be preempted between these steps. Each call waits longer: the first 6 calls pause,
@@ -45,6 +45,6 @@ private:
     int count_ = 0;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -43,7 +43,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Waits by a callback for an operation whose value is a T. It accepts the operations that
 /// coroutines await: those of a semaphore, a lock, an event, a channel, a select, a join handle or
@@ -281,6 +281,6 @@ void basic_callback_wait<T, Platform>::end_early(wait_status why) noexcept {
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -24,7 +24,7 @@
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 template <class Platform> class basic_waiter;
 
@@ -78,6 +78,6 @@ private:
     typename Platform::template atomic<futex_word> word_{0};
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

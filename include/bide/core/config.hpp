@@ -185,13 +185,13 @@
 #define BIDE_THROW(exception) ::bide::detail::fatal("would throw " #exception)
 #endif
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The distance between two objects that different threads write. It is two cache lines of 64
 /// bytes, because an adjacent-line prefetcher fetches lines in pairs.
 // std::hardware_destructive_interference_size is missing in clang 14, and g++ warns about it.
 inline constexpr int cache_line_pair = 128;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -20,7 +20,7 @@
 #include <ratio>
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Converts durations of any type to nanoseconds. std::chrono multiplies before it divides, which
@@ -245,6 +245,6 @@ private:
     clock_function other_clock_; // nullptr: the steady clock
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

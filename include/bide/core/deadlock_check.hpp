@@ -41,7 +41,7 @@
 
 #include <cstdio>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The type of a deadlock handler. Its argument is the report, a text of several lines. The handler
 /// runs on the thread whose wait closes the cycle. It must not wait for a primitive of the cycle.
@@ -73,6 +73,6 @@ inline void dump_all(std::FILE* to) {
                to);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

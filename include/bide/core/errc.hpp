@@ -17,7 +17,7 @@
 #include <system_error>
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// States why an operation failed.
 enum class errc {
@@ -77,14 +77,14 @@ inline std::error_code make_error_code(errc e) noexcept {
     return {static_cast<int>(e), error_category()};
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 /// \cond
 // Lets a std::error_code be made of an errc and compared to it.
 template <> struct std::is_error_code_enum<bide::errc> : std::true_type {};
 /// \endcond
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Is thrown if a primitive is closed. Its code is errc::closed.
 class BIDE_SHARED closed_error : public std::system_error {
@@ -137,6 +137,6 @@ template <class Error> const Error& error_of(errc e) {
 
 } // namespace detail
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

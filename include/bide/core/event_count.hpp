@@ -34,7 +34,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Puts waiters to sleep until a notification.
 /// Thread safety: any thread calls any function.
@@ -101,6 +101,6 @@ private:
 /// Is the event count of native threads.
 using event_count = basic_event_count<native_platform>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

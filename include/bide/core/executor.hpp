@@ -8,7 +8,7 @@
 #include <concepts>
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Is a job with its own place in a queue, so that a post needs no memory.
 struct runnable {
@@ -151,6 +151,6 @@ template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

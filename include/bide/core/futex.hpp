@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -104,6 +104,6 @@ void futex_wake(const typename Platform::template atomic<Word>* word, int count)
     Platform::futex_wake(word, count);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

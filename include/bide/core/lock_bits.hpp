@@ -33,7 +33,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Acquires and releases the lock in a word.
 template <class Platform, class Word> struct lock_bits {
@@ -135,6 +135,6 @@ private:
     }
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

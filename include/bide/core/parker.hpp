@@ -38,7 +38,7 @@
 
 #include <chrono>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Holds at most one token for the thread that owns it.
 /// Thread safety: only the owner parks; any thread unparks.
@@ -121,6 +121,6 @@ using parker = basic_parker<native_platform>;
 
 BIDE_COMPILED_TEMPLATE(class basic_parker<native_platform>)
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -52,17 +52,15 @@
 #else
 #include <bide/core/detail/futex_portable.hpp>
 #include <bide/fwd.hpp>
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 using os_futex = portable_futex;
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 #endif
 #if !defined(_WIN32)
 #include <sched.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 struct timer;
 
@@ -230,6 +228,6 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
 /// Is the platform of all aliases for users.
 struct BIDE_SHARED native_platform : basic_native_platform<detail::os_futex> {};
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

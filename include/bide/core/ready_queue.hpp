@@ -28,7 +28,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Queues runnables for one owner, first in, first out.
 /// Thread safety: any thread posts; only the owner pops.
@@ -109,6 +109,6 @@ private:
     detail::run_list taken_; // only the owner uses it
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

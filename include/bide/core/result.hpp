@@ -30,7 +30,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// States that the arguments after it make the error.
 inline constexpr unexpect_t unexpect{};
@@ -503,6 +503,6 @@ inline result<void> result_of(wait_status what) noexcept {
     return what == wait_status::granted ? result<void>() : unexpected{errc_of(what)};
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

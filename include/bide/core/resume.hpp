@@ -17,7 +17,7 @@
 #include <coroutine>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 struct transfer_node {
@@ -94,6 +94,6 @@ std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_no
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

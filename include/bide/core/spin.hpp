@@ -21,7 +21,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Spins, with a budget that is learned for the process and a history of each thread.
 template <class Platform> class BIDE_SHARED basic_spin {
@@ -228,6 +228,6 @@ private:
     inline static typename Platform::template atomic<std::int64_t> wake_cost_ns_{max_cost_ns};
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -24,7 +24,7 @@
 
 #include <cstddef>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Blocks a thread in the queue of a primitive.
 template <class Q, class Platform> struct thread_wait {
@@ -106,6 +106,6 @@ private:
     }
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -52,7 +52,7 @@
 #include <system_error>
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // ---- Resumers
@@ -568,6 +568,6 @@ BIDE_COMPILED_TEMPLATE(void detail::add_service_timer<native_platform>(timer&) n
 BIDE_COMPILED_TEMPLATE(void detail::add_timer<native_platform>(timer&) noexcept)
 BIDE_COMPILED_TEMPLATE(void detail::prepare_timers<native_platform>())
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -36,7 +36,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // A hierarchical timing wheel (Varghese, Lauck, SOSP 1987, scheme 6) of intrusive nodes. Inserting
@@ -532,6 +532,6 @@ unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most, 
 
 BIDE_COMPILED_TEMPLATE(class basic_timer_queue<native_platform>)
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

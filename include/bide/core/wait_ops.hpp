@@ -67,7 +67,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 template <class Platform> class basic_waiter;
 struct runnable;
@@ -338,6 +338,6 @@ template <class R, class Platform> struct basic_wait {
     [[no_unique_address]] wait_payload_t<R> payload; ///< What it carries.
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

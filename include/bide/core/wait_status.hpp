@@ -9,7 +9,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// States the outcome of a wait. The first two values are no outcomes.
 enum class wait_status : futex_word {
@@ -41,6 +41,6 @@ inline bool is_announced(wait_status seen) noexcept {
 }
 
 } // namespace detail
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

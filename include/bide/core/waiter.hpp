@@ -51,7 +51,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 template <class Platform> class basic_waiter_queue;
 template <class Platform> class basic_wake_list;
@@ -415,6 +415,6 @@ template <class Platform> void basic_waiter<Platform>::publish(wait_status what)
 
 BIDE_COMPILED_TEMPLATE(class basic_waiter<native_platform>)
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

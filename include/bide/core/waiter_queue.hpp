@@ -14,7 +14,7 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/wake_scope.hpp>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 template <class Platform> class wakers_later;
 
@@ -409,6 +409,6 @@ wait_status settle_if_over(basic_waiter<Platform>& w, wait_status what) noexcept
 BIDE_COMPILED_TEMPLATE(class basic_wake_list<native_platform>)
 BIDE_COMPILED_TEMPLATE(class basic_waiter_queue<native_platform>)
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -38,7 +38,7 @@
 
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // A list of runnables, oldest first.
@@ -285,6 +285,6 @@ template <class Platform> executor_ref current_worker() noexcept {
     return Platform::template local<detail::resume_state>().worker;
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

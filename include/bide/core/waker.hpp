@@ -4,7 +4,7 @@
 
 #include <bide/core/config.hpp>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Makes a waiter runnable: a function and its context. It is two words and trivially copyable.
 /// Event loops of other libraries use it to connect to bide.
@@ -46,6 +46,6 @@ private:
     void* context_ = nullptr;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

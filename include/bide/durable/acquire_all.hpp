@@ -24,7 +24,7 @@
 #include <variant>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 class held_locks;
 } // namespace detail
@@ -141,7 +141,7 @@ result<durable_guards, std::error_code> try_acquire_all(std::vector<keyed_lock> 
 task<result<durable_guards, std::error_code>> async_acquire_all(std::vector<keyed_lock> locks,
                                                                 acquire_request request = {});
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/impl/acquire_all.hpp>

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A mutex for all processes and machines that share a slot. It survives their crashes.
 ///
@@ -53,7 +53,7 @@ public:
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/impl/async_acquire.hpp>

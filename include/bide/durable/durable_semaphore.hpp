@@ -32,7 +32,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A counting semaphore for all processes and machines that share a slot.
 ///
@@ -108,7 +108,7 @@ public:
     std::int64_t permits() const noexcept { return permit_count(); }
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/impl/async_acquire.hpp>

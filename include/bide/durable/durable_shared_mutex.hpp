@@ -16,7 +16,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A shared mutex for all processes and machines that share a slot: many readers or one writer.
 ///
@@ -86,7 +86,7 @@ private:
     }
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/impl/async_acquire.hpp>

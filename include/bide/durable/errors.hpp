@@ -16,7 +16,7 @@
 #include <string>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The reasons why an operation of a durable lock failed.
 enum class durable_errc {
@@ -101,7 +101,7 @@ inline bool may_pass(const std::error_code& error) noexcept {
                         [&](std::errc one) { return error == one; });
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 /// \cond
 // durable_errc converts to std::error_code.

@@ -45,8 +45,7 @@
 #include <string>
 #include <unordered_map>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
+namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 /// Remembers for each entry of a record the time since which it has not changed, on the boottime
 /// clock of this machine.
@@ -238,7 +237,6 @@ private:
     const process_knowledge* processes_ = nullptr;
 };
 
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::durable
 
 #endif

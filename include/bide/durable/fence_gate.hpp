@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Admits fencing tokens in order: refuses a token if a larger one was admitted.
 ///
@@ -68,6 +68,6 @@ private:
 using fence_gate = basic_fence_gate<native_platform>;
 static_assert(sizeof(fence_gate) == sizeof(std::int64_t));
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

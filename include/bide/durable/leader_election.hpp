@@ -27,7 +27,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 struct election;
 } // namespace detail
@@ -197,7 +197,7 @@ private:
     std::shared_ptr<detail::election> it_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/impl/leader_election.hpp>

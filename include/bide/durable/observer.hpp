@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Why a grant was lost.
 enum class durable_loss {
@@ -60,6 +60,6 @@ public:
     virtual void store_failed(const std::error_code&) noexcept {}
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

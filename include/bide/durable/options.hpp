@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 class scheduler;
 
@@ -198,6 +198,6 @@ struct durable_attempt {
     std::chrono::milliseconds retry_in{0};
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -35,8 +35,7 @@
 #include <sys/syscall.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
+namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 /// Returns the milliseconds since the machine was booted, including the time it slept. The clock is
 /// never set, and never goes back.
@@ -274,7 +273,6 @@ inline int watch_process(const origin& it, const origin& here) {
 #endif
 }
 
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::durable
 
 #endif

@@ -22,7 +22,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 class rate_store;
 struct taken_tokens;
@@ -180,7 +180,7 @@ private:
     std::shared_ptr<detail::rate_store> store_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/impl/rate_limiter.hpp>

@@ -50,8 +50,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
+namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 /// Makes an empty record, for the first contender.
 inline record fresh_record(const terms& t) {
@@ -394,7 +393,6 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
     return seen;
 }
 
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::durable
 
 #endif

@@ -17,8 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
+namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 /// Takes away the grant with the token `fence`, also if it rests. The holder learns of it by its
 /// next renewal. The resource learns of it by the next token.
@@ -107,7 +106,6 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     r.holders.push_back(std::move(unknown));
 }
 
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::durable
 
 #endif

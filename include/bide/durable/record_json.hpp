@@ -43,8 +43,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
+namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 /// Writes a record as JSON. Text that is not valid UTF-8 is replaced.
 ///
@@ -57,8 +56,7 @@ std::string encode(const record& r);
 /// Throws: std::bad_alloc.
 result<record, std::error_code> decode(std::string_view text);
 
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::durable
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/impl/record_json.hpp>

@@ -32,8 +32,7 @@
 #include <string>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
+namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 namespace detail {
 
@@ -125,7 +124,6 @@ inline bool is_told(const record& r, std::size_t index) noexcept {
                        reaches_it);
 }
 
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::durable
 
 #endif

@@ -16,8 +16,7 @@
 #include <system_error>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
+namespace bide { inline namespace BIDE_ABI { namespace durable {
 
 /// The version of the stored format.
 inline constexpr std::int64_t record_format = 1;
@@ -256,7 +255,6 @@ struct inspection {
     std::int64_t free = 0;          ///< the number of free permits
 };
 
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::durable
 
 #endif

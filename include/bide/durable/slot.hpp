@@ -34,7 +34,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A slot with the operations that every slot has. The file comment lists what they guarantee.
 template <class S>
@@ -364,6 +364,6 @@ private:
     std::unique_ptr<any> held_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -13,7 +13,7 @@
 #include <string>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The version of a value in a slot. 0: no value was ever stored.
 using slot_version = std::uint64_t;
@@ -77,6 +77,6 @@ struct slot_guarantees {
     lock_clock clock = lock_clock::boottime;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The identity of a contender.
 struct durable_ticket {
@@ -57,7 +57,7 @@ std::string fresh_nonce();
 bool is_utf8(std::string_view text) noexcept;
 
 } // namespace detail
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/impl/ticket.hpp>

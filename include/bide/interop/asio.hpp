@@ -48,8 +48,7 @@
 /// \endcond
 #include <bide/interop/detail/asio_names.inc>
 
-namespace bide::inline BIDE_ABI {
-namespace with_asio {
+namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 
 /// Awaits an operation of bide as an asynchronous operation of Asio: async_await(op, token) or
 /// async_await(where, op, token). `op` is the value of any async_...() function of bide, with its
@@ -123,7 +122,6 @@ inline constexpr use_bide_t use_bide{};
 /// An executor of Asio as an executor of bide, for resume_on(), strand and sync_wait().
 using executor = detail::asio_executor<detail::standalone_asio>;
 
-} // namespace with_asio
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::with_asio
 
 #endif

@@ -42,8 +42,7 @@
 /// \endcond
 #include <bide/interop/detail/asio_names.inc>
 
-namespace bide::inline BIDE_ABI {
-namespace with_boost_asio {
+namespace bide { inline namespace BIDE_ABI { namespace with_boost_asio {
 
 /// Awaits an operation of bide as an asynchronous operation of Boost.Asio.
 inline constexpr detail::asio_async_await<detail::boost_asio> async_await{};
@@ -59,7 +58,6 @@ inline constexpr use_bide_t use_bide{};
 /// An executor of Boost.Asio as an executor of bide.
 using executor = detail::asio_executor<detail::boost_asio>;
 
-} // namespace with_boost_asio
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::with_boost_asio
 
 #endif

@@ -42,7 +42,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Makes senders and schedulers with the names of a library.
 template <class Names> class senders {
@@ -163,6 +163,6 @@ public:
     };
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -19,7 +19,7 @@
 #include <atomic>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -201,6 +201,6 @@ struct io_operation {
     }
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -65,7 +65,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class Driver> struct socket_access; // io_socket.hpp
@@ -617,7 +617,7 @@ public:
 /// The driver of a program.
 using epoll_driver = basic_epoll_driver<>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif
 

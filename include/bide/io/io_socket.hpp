@@ -49,7 +49,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The result of a read or a write: the number of bytes, an errc (stopped, timeout, closed,
 /// no_driver), or an error of the system.
@@ -439,7 +439,7 @@ result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Add
     return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif
 

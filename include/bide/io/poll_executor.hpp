@@ -24,7 +24,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Queues runnables for the event loop of another library. Its descriptor is readable while
 /// runnables are queued. The loop then calls run().
@@ -102,7 +102,7 @@ private:
     bool running_ = false; // only the thread of the loop uses it
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif
 

@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A wait for an operation whose value is a T. It has a descriptor that is readable while the
 /// result is ready. The loop only polls the descriptor: it must not read it, write it or close it.
@@ -97,7 +97,7 @@ private:
     callback_wait<T> wait_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif
 

@@ -70,7 +70,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -652,6 +652,6 @@ template <class Platform> std::size_t uring_set<Platform>::size() noexcept {
 }
 
 } // namespace detail
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -16,7 +16,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI::model {
+namespace bide { inline namespace BIDE_ABI { namespace model {
 
 namespace detail {
 
@@ -376,6 +376,6 @@ inline void fence(std::memory_order o, BIDE_MODEL_SITE) noexcept {
     detail::ops::fence(o, {file, line});
 }
 
-} // namespace bide::inline BIDE_ABI::model
+}}} // namespace bide::BIDE_ABI::model
 
 #endif

@@ -35,7 +35,7 @@
 #include <string_view>
 #include <utility>
 
-namespace bide::inline BIDE_ABI::model {
+namespace bide { inline namespace BIDE_ABI { namespace model {
 
 // ---- Inside a body
 
@@ -224,6 +224,6 @@ using failure_handler = void (*)(const verdict& found);
 /// Returns: the previous handler.
 failure_handler on_failure(failure_handler handler) noexcept;
 
-} // namespace bide::inline BIDE_ABI::model
+}}} // namespace bide::BIDE_ABI::model
 
 #endif

@@ -17,11 +17,11 @@
 #include <limits>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 template <class Platform> class basic_timer_service;
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
-namespace bide::inline BIDE_ABI::model {
+namespace bide { inline namespace BIDE_ABI { namespace model {
 
 /// Is a platform of the library (core/platform.hpp) whose executions are explored. LockLooks is the
 /// number of times that a waiter reads a held lock_bits before it sleeps.
@@ -114,6 +114,6 @@ using platform = basic_platform<0>;
 /// a separate model. Without it, a larger model has fewer executions by orders of magnitude.
 using platform_without_lock_sleep = basic_platform<std::numeric_limits<int>::max()>;
 
-} // namespace bide::inline BIDE_ABI::model
+}}} // namespace bide::BIDE_ABI::model
 
 #endif

@@ -31,7 +31,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace bide::inline BIDE_ABI::model {
+namespace bide { inline namespace BIDE_ABI { namespace model {
 
 /// Is the std::mutex of the checker. Any of the waiting threads may be the next holder.
 class mutex {
@@ -140,6 +140,6 @@ private:
     atomic<std::uint32_t> changes_{0};
 };
 
-} // namespace bide::inline BIDE_ABI::model
+}}} // namespace bide::BIDE_ABI::model
 
 #endif

@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI::model {
+namespace bide { inline namespace BIDE_ABI { namespace model {
 
 namespace detail {
 
@@ -252,6 +252,6 @@ private:
 /// Deduces the type of the callback.
 template <class F> stop_callback(stop_token, F) -> stop_callback<F>;
 
-} // namespace bide::inline BIDE_ABI::model
+}}} // namespace bide::BIDE_ABI::model
 
 #endif

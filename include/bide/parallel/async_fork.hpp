@@ -30,7 +30,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class F> decltype(auto) call_with_policy(F& f, const fork_policy& on) {
@@ -218,6 +218,6 @@ auto async_parallel_for(const fork_policy& on, First first, Last last, Body body
     });
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

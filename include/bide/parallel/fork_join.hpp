@@ -36,7 +36,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // ---- The two arms
@@ -524,6 +524,6 @@ void parallel_invoke(const fork_policy& on, Range&& functions) {
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

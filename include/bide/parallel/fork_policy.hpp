@@ -13,7 +13,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 class scheduler;
 
@@ -110,6 +110,6 @@ private:
     fork_options options_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

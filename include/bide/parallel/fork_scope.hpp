@@ -62,7 +62,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The memory of the functions that one frame of a scope spawns. It consists of cells of one size.
@@ -650,6 +650,6 @@ auto fork_scope(const fork_policy& on, Body&& body) -> std::invoke_result_t<Body
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -33,7 +33,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Makes objects when arms need them, and keeps them for other arms. Several loops may use one
 /// fork_scratch, one after the other or at the same time.
@@ -216,6 +216,6 @@ void parallel_for_chunks(const fork_policy& on, Range&& range, fork_scratch<Make
     bide::parallel_for_chunks(on, range, call);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

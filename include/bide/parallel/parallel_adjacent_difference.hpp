@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class Out, class Op, class It>
@@ -64,6 +64,6 @@ auto parallel_adjacent_difference(const fork_policy& on, It first, End last, Arg
                                               std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -12,7 +12,7 @@
 #include <span> // the concepts of ranges
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Returns true if predicate(projection(element)) is true for an element of the range.
 /// Otherwise as parallel_find_any().
@@ -65,6 +65,6 @@ auto parallel_all_of(const fork_policy& on, It first, End last, Args&&... args) 
                                  std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -36,7 +36,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class F, class It>
@@ -305,6 +305,6 @@ auto parallel_group_by(const fork_policy& on, Range&& range, Key key, Value valu
     return front.take();
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

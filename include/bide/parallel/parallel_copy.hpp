@@ -30,7 +30,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // True if an element can be copied as bytes. Then each element is copied, even if it is not kept,
@@ -391,6 +391,6 @@ auto parallel_partition_copy(const fork_policy& on, It first, End last, Args&&..
                                          std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Returns for how many elements is_match(*it) is true.
@@ -83,6 +83,6 @@ auto parallel_count_if(const fork_policy& on, It first, End last, Args&&... args
                                    std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -14,7 +14,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Assigns `value` to each element of the range. `value` must not be an element of the range.
 /// Otherwise as parallel_for().
@@ -48,6 +48,6 @@ auto parallel_fill(const fork_policy& on, It first, End last, Args&&... args) {
                                std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

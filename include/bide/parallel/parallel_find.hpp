@@ -25,7 +25,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 enum class wanted_match { first, any };
@@ -201,6 +201,6 @@ std::ranges::borrowed_iterator_t<Range> parallel_find_any(const fork_policy& on,
     return all.at(detail::find_match<detail::wanted_match::any>(on, all, predicate, projection));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

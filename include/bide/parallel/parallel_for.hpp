@@ -27,7 +27,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Consecutive elements of a range. parallel_for_chunks() passes it to its body. It is a range that
 /// borrows the elements. If they are contiguous, it converts to a std::span.
@@ -134,7 +134,7 @@ void parallel_for_chunks(const fork_policy& on, Range&& range, Body&& body) {
     });
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 // The iterators of a chunk stay valid after the chunk was destroyed.
 /// \cond

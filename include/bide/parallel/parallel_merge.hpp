@@ -27,7 +27,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Returns how many of the first n elements of the merged sequence come from the left range. Of
@@ -193,6 +193,6 @@ void parallel_inplace_merge(const fork_policy& on, It first, It middle, End last
                                  std::move(less), std::move(projection));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

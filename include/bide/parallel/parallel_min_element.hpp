@@ -21,7 +21,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // True if the comparison is <, or >, of two values of type T.
@@ -157,6 +157,6 @@ auto parallel_max_element(const fork_policy& on, It first, End last, Args&&... a
                                       std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

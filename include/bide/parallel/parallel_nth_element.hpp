@@ -24,7 +24,7 @@
 #include <iterator>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Quickselect: partitions the range, then the part that has the wanted place. All threads take part
@@ -177,6 +177,6 @@ void parallel_partial_sort(const fork_policy& on, It first, It middle, End last,
                                 std::move(less), std::move(projection));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

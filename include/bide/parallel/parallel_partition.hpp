@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The least number of elements of a chunk, if no grain is given. They take some microseconds.
@@ -209,6 +209,6 @@ auto parallel_stable_partition(const fork_policy& on, It first, End last, Args&&
                                            std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -36,7 +36,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The sources of a pipeline. One thread at a time reads a source.
@@ -276,6 +276,6 @@ void parallel_pipeline(const fork_policy& on, std::size_t tokens, Source&& sourc
     detail::run_pipeline(on, tokens, std::move(items), stages...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

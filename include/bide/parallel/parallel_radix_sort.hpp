@@ -27,7 +27,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class T>
@@ -340,6 +340,6 @@ void parallel_radix_sort(const fork_policy& on, Range&& range, Projection projec
     detail::sort_by_bits(on, detail::elements_of(range), projection);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -35,7 +35,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // True if a T can be constructed from a From and, if T is a number, represents each of its values.
@@ -311,6 +311,6 @@ T parallel_reduce(const fork_policy& on, It first, End last, T identity, Callabl
                                  std::move(identity), std::forward<Callables>(callables)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -27,7 +27,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // True if an element may be moved as bytes. Then each element is moved, even if it is not kept, so
@@ -200,6 +200,6 @@ auto parallel_unique(const fork_policy& on, It first, End last, Args&&... args) 
                                  std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

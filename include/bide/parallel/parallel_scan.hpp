@@ -37,7 +37,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 enum class scan_kind { inclusive, exclusive };
@@ -366,6 +366,6 @@ auto parallel_transform_exclusive_scan(const fork_policy& on, It first, End last
                                                    std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

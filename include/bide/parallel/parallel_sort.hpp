@@ -25,7 +25,7 @@
 #include <new>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Chooses the algorithm that sorts a range: a merge of the pieces that are sorted already, or a
@@ -174,6 +174,6 @@ void parallel_stable_sort(const fork_policy& on, It first, End last, Compare les
                                std::move(projection));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -28,7 +28,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The key of an element, and the number of the element in the range.
@@ -135,6 +135,6 @@ void parallel_sort_by_cached_key(const fork_policy& on, Range&& range, Compute k
     detail::sort_by_cached_key(on, detail::elements_of(range), key, less);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -22,7 +22,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Writes f(*it, *others...) for each place of [it, last). If all ranges are contiguous, counts one
@@ -89,6 +89,6 @@ auto parallel_transform(const fork_policy& on, It first, End last, Args&&... arg
                                     std::forward<Args>(args)...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -51,7 +51,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A pool of threads for blocking work. `Thread` is the type of its threads: detail::os_thread, or
 /// the type of a model.
@@ -430,6 +430,6 @@ void basic_blocking_pool<Platform, Thread>::finish() noexcept {
 /// The pool of a program.
 using blocking_pool = basic_blocking_pool<native_platform>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

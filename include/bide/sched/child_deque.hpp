@@ -30,7 +30,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The forked children of a worker, at most Capacity, a power of two.
 template <class Platform, unsigned Capacity = 256> class basic_child_deque {
@@ -175,6 +175,6 @@ runnable* basic_child_deque<Platform, Capacity>::steal() noexcept {
                : nullptr;
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -20,7 +20,7 @@
 #include <string>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Records what the workers of one scheduler, or one run_loop, do, and writes it as a Chrome trace,
 /// the JSON that ui.perfetto.dev, chrome://tracing and other viewers show. Each worker has a row.
@@ -285,6 +285,6 @@ inline void chrome_trace::write_ns(std::FILE* to, const char* key, std::int64_t 
     std::fprintf(to, ",\"%s\":%llu.%03llu", key, time / 1000, time % 1000);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

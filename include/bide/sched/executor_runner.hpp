@@ -30,7 +30,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -193,6 +193,6 @@ void spawn(S& where, Source source, Handler on_error) {
     executor_runner::spawn_on(executor_ref(where), std::move(source), std::move(on_error)).detach();
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class F> decltype(auto) call_on_worker(F& f, unsigned worker) {
@@ -211,6 +211,6 @@ auto async_for_each_worker(scheduler& s, F f) -> task<typename detail::worker_ca
     co_return calls.finish();
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -85,7 +85,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// What basic_fork_deque::pop() did.
 enum class fork_pop : std::uint8_t {
@@ -461,6 +461,6 @@ bool basic_fork_deque<Platform, Job, InitialCapacity>::publish_all() noexcept {
     return published;
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

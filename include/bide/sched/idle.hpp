@@ -74,7 +74,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The sleep protocol of a set of workers.
 template <class Platform> class basic_idle {
@@ -398,6 +398,6 @@ bool basic_idle<Platform>::remove(unsigned which, bool restores_deferred) noexce
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

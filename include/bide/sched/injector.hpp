@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The global queue of a scheduler.
 template <class Platform> class basic_injector {
@@ -128,6 +128,6 @@ std::size_t basic_injector<Platform>::pop(detail::run_list& list, std::size_t mo
     return detail::integer_cast<std::size_t>(count);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

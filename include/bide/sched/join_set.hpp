@@ -34,7 +34,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The state of join_set::join_next(). It has the list of the ended children that no call has taken,
@@ -455,6 +455,6 @@ template <class T> auto on_join_next(join_set<T>& set) {
     return detail::case_of(set.async_join_next());
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -21,7 +21,7 @@
 #include <memory>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// How a run_loop works.
 struct run_loop_options {
@@ -139,7 +139,7 @@ private:
     const std::unique_ptr<detail::run_loop_core> core_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if BIDE_DEFINITIONS
 
@@ -156,7 +156,7 @@ private:
 
 #include <optional>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -280,7 +280,7 @@ BIDE_COMPILED_INLINE void run_loop::dump(std::FILE* to) {
     detail::dump_waiting(core_->loop().workers(), to);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif
 

@@ -53,7 +53,7 @@
 #include <cstdint>
 #include <new>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The ring of a worker. It has room for InitialCapacity items at first. When it is full, its
 /// capacity doubles, up to MaxCapacity. Both are powers of two.
@@ -392,6 +392,6 @@ void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::end_claim() noexce
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -25,7 +25,7 @@
 #include <sys/types.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 class scheduler_core;
@@ -200,7 +200,7 @@ template <class T> T sync_wait(scheduler& where, task<T> t) {
     return where.spawn(std::move(t)).join();
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if BIDE_DEFINITIONS
 
@@ -217,7 +217,7 @@ template <class T> T sync_wait(scheduler& where, task<T> t) {
 #include <unistd.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 BIDE_COMPILED_INLINE scheduler::scheduler(std::unique_ptr<detail::scheduler_core> core) noexcept
     : task_runner(*core),
@@ -336,7 +336,7 @@ BIDE_COMPILED_INLINE void scheduler::dump(std::FILE* to) const {
     detail::dump_waiting(pool.workers(), to);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif
 

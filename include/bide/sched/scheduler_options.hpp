@@ -13,7 +13,7 @@
 #include <functional>
 #include <string_view>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 class driver;
 class trace_sink;
@@ -126,6 +126,6 @@ struct scheduler_stats {
     }
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The priority class of a task. While all three classes have runnable tasks, each worker takes 12
 /// high, 3 normal and 1 low task of any 16 in a row. If a class has no runnable task, its share
@@ -50,6 +50,6 @@ struct spawn_options {
     task_tag tag{};
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

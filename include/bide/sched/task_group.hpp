@@ -28,7 +28,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Runs tasks on a scheduler or a run_loop and waits for all of them. The first child that fails cancels the
 /// other children.
@@ -291,6 +291,6 @@ inline task_group::~task_group() {
     detail::block_until(group_.of_all(), home_);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 struct runner_access;
@@ -148,6 +148,6 @@ struct runner_access {
 };
 
 } // namespace detail
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

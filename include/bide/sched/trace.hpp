@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Receives the events of the workers of a scheduler (scheduler_options::trace) or of a run_loop
 /// (run_loop_options::trace). A run_loop counts as worker 0. Times are nanoseconds of the steady
@@ -36,6 +36,6 @@ protected:
     trace_sink() noexcept = default;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

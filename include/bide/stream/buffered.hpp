@@ -30,7 +30,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The value or the exception of the task with the given number.
@@ -196,6 +196,6 @@ auto buffer_unordered(task_runner& on, S source, std::size_t n) {
     return detail::make_buffered(on, std::move(source), n, false);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The type of a chunk.
 template <stream S> using chunk_of_t = std::vector<std::remove_cvref_t<stream_item_t<S>>>;
@@ -76,6 +76,6 @@ async_generator<chunk_of_t<S>> chunks(S source, std::size_t n,
                            });
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -36,7 +36,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class T> class merge_state {
@@ -194,6 +194,6 @@ template <stream S> auto merge(task_runner& on, std::vector<S> streams) {
     });
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

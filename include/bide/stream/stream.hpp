@@ -36,7 +36,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -339,6 +339,6 @@ async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_p
     return detail::taken_until<S, deadline>(std::move(source), deadline::at(when));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

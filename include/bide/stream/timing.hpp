@@ -21,7 +21,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Slows a stream down. It yields an item, and asks the stream for the next item when `period` has
 /// passed since the last one. No item is dropped.
@@ -83,6 +83,6 @@ async_generator<result<stream_item_t<S>>> timeout(S source, std::chrono::duratio
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

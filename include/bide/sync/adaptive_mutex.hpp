@@ -24,7 +24,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The protocol of adaptive_mutex: bounded barging.
@@ -517,6 +517,6 @@ private:
 using adaptive_mutex = basic_adaptive_mutex<native_platform>;
 static_assert(sizeof(adaptive_mutex) == 16 || sizeof(void*) != 8);
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -25,7 +25,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The wait of a barrier: a gate that opens for one phase after another. Its state is one word:
@@ -359,6 +359,6 @@ private:
     [[no_unique_address]] Completion completion_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -30,7 +30,7 @@
 #include <shared_mutex>
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // A loan of a permit queue: permits that the bias holds for readers that do not access the queue. A
@@ -523,6 +523,6 @@ private:
 using biased_shared_mutex = basic_biased_shared_mutex<native_platform>;
 static_assert(sizeof(biased_shared_mutex) == 17 * cache_line_pair);
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -30,7 +30,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The locks that a condition_variable waits with: std::unique_lock of a mutex, an adaptive_mutex or a
@@ -698,6 +698,6 @@ using condition_variable = basic_condition_variable<native_platform>;
 using notified = basic_notified<native_platform>;
 static_assert(sizeof(condition_variable) == 16 || sizeof(void*) != 8);
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

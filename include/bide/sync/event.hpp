@@ -12,7 +12,7 @@
 
 #include <chrono>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A flag that threads and coroutines wait for. set() lets every waiter through, and every later
 /// wait, until reset(). If set() lets a waiter through, a later reset() does not change that.
@@ -95,6 +95,6 @@ private:
 /// An event for users.
 using event = basic_event<native_platform>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -27,7 +27,7 @@
 #include <new>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The table of the keys that are in use. Each key has a queue. It is a hash table in shards. Each
@@ -416,6 +416,6 @@ private:
     [[no_unique_address]] Equal equal_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <stdexcept>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A count that goes down to zero once. At zero, it lets every waiter through. It is std::latch for
 /// threads and coroutines, with time-outs and stop tokens.
@@ -105,6 +105,6 @@ private:
 /// A latch for users.
 using latch = basic_latch<native_platform>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

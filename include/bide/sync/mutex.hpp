@@ -22,7 +22,7 @@
 #include <chrono>
 #include <mutex>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A mutex that threads and coroutines acquire in the order in which they came. Not recursive.
 /// TimedLockable. Any thread may unlock it, so a coroutine may hold it across a suspension and a
@@ -128,6 +128,6 @@ private:
 using mutex = basic_mutex<native_platform>;
 static_assert(sizeof(mutex) == 16 || sizeof(void*) != 8);
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -23,7 +23,7 @@
 
 #include <chrono>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The queue of a notify, and its permit. Its state is one word:
@@ -579,6 +579,6 @@ template <class Platform> bool basic_notify<Platform>::cancel_wait(waiter& w) no
     return false;
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

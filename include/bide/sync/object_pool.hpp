@@ -32,7 +32,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The idle objects of an object_pool: a list of the objects that no caller has, in the order of
@@ -599,6 +599,6 @@ template <class Make, class... IsGood>
 explicit object_pool(object_pool_options, Make, IsGood...)
     -> object_pool<std::invoke_result_t<Make&>>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -38,7 +38,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The wait of once_flag and once_cell. It is a permit queue with one permit, the turn to initialise:
@@ -388,6 +388,6 @@ private:
     explicit once_turn(cell& of) noexcept : basic_once_turn<cell>(of) {}
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A counting semaphore; see sync/semaphore.hpp.
 template <class Platform> class basic_semaphore;
@@ -129,6 +129,6 @@ private:
     std::ptrdiff_t count_ = 0;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -26,7 +26,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // True for a lock such as std::unique_lock, whose address is not that of its mutex.
@@ -227,6 +227,6 @@ scoped_lock(const std::chrono::duration<R, P>&, M&...) -> scoped_lock<M...>;
 /// \overload
 template <detail::lockable... M> scoped_lock(const std::stop_token&, M&...) -> scoped_lock<M...>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -30,7 +30,7 @@
 #include <mutex>
 #include <stdexcept>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A counting semaphore for threads and coroutines, first come, first served.
 ///
@@ -285,6 +285,6 @@ basic_semaphore<Platform>::async_acquire(std::ptrdiff_t n) {
     return {acquiring{{permits_, valid(n)}, *this}};
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -27,7 +27,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The upgrade of a reader to the writer is a wait that overtakes all other waiters in the permit
@@ -448,6 +448,6 @@ private:
 using shared_mutex = basic_shared_mutex<native_platform>;
 static_assert(sizeof(shared_mutex) <= 32);
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -17,7 +17,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// A value that is accessed only while its mutex is locked. The name comes from the Concurrency TS
 /// 2. Mutex is any Lockable; async_lock() requires a mutex of bide.
@@ -122,6 +122,6 @@ private:
     T value_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

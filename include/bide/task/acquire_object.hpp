@@ -17,7 +17,7 @@
 #include <memory>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 struct object_pool_access {
@@ -63,6 +63,6 @@ task<object_lease<T>> async_acquire_object(object_pool<T>& pool, Make make) {
     co_return mine.lend();
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -68,7 +68,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -458,6 +458,6 @@ private:
     detail::awaiting awaiting_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Why a task is cancelled. If several cancel it, the first one gives the reason.
 enum class cancel_reason : std::uint8_t {
@@ -29,6 +29,6 @@ constexpr cancel_reason user_reason(unsigned n) noexcept {
     return static_cast<cancel_reason>(static_cast<unsigned>(cancel_reason::user) | (n & 127U));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

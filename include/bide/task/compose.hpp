@@ -57,7 +57,7 @@
 #include <variant>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -293,6 +293,6 @@ template <detail::child_range R> auto when_any(R&& children) {
     return when_any(detail::to_children(std::forward<R>(children)));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -53,7 +53,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 inline constexpr std::size_t unknown_size = (std::numeric_limits<std::size_t>::max)();
@@ -448,6 +448,6 @@ map_concurrent(Range&& items, std::size_t limit, F f) {
     return detail::map_concurrent<Range, F>(std::forward<Range>(items), limit, std::move(f));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

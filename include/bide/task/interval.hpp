@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// What an interval does if it is late and several ticks are due at once.
 enum class missed_ticks {
@@ -112,6 +112,6 @@ private:
     missed_ticks policy_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

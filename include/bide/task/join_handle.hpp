@@ -22,7 +22,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Owns the right to ask for the outcome of a spawned task. T is the type of its value.
 ///
@@ -187,6 +187,6 @@ join_handle<T>::joining::collect(wait_status what) const {
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

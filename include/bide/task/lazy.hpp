@@ -18,7 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class T> struct result_of_task {
@@ -127,6 +127,6 @@ private:
 /// The type of the value is what the function initialises.
 template <class F> explicit lazy(F) -> lazy<detail::initialised_by<F>, F>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

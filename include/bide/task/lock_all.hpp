@@ -15,7 +15,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The lock of one mutex, with its type erased, until the lock_set takes it over. If the coroutine
@@ -97,6 +97,6 @@ task<result<scoped_lock<M...>>> async_lock_all(const std::chrono::duration<R, P>
     return detail::lock_all(deadline::after(rest), std::stop_token(), mutexes...);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -24,7 +24,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Says how often retry() tries, and how long it waits between attempts. The wait after attempt i,
 /// counted from 1, is at most base * 2^(i-1), and at most cap.
@@ -166,6 +166,6 @@ task<detail::task_value_t<Make>> retry(const retry_policy& policy, Make make_tas
                                       std::move(make_task), std::move(again));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

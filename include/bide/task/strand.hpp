@@ -23,7 +23,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -234,6 +234,6 @@ template <class T> task<T> strand::run_on(strand& on, detail::executor_use use, 
     co_return outcome.take();
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -34,7 +34,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -527,6 +527,6 @@ template <executor S, class T> T sync_wait(S& where, task<T> t) {
     return promise.outcome().take();
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

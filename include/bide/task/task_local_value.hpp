@@ -37,7 +37,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Is the key of a value. It is usually a variable of a namespace:
 /// \code
@@ -132,6 +132,6 @@ task<detail::task_value_t<S>> with_value(const task_local_value<T>& key, U&& val
     return detail::run_with_value<T, S>(key, T(std::forward<U>(value)), std::move(work));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

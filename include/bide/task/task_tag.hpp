@@ -16,7 +16,7 @@
 #include <cstring>
 #include <stdexcept>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 struct tag_access;
@@ -123,6 +123,6 @@ inline task_tag::task_tag(const char* text) {
 
 inline const char* task_tag::text() const noexcept { return detail::all_tags.text_of(number_); }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -28,7 +28,7 @@
 #include <cstdint>
 #include <stop_token>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 using task_control = basic_task_control<native_platform>;
@@ -219,6 +219,6 @@ private:
 
 } // namespace this_task
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -34,7 +34,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The only child of a when_state, and its timer. It is destroyed before the frames of the child,
@@ -149,6 +149,6 @@ task<as_result_t<detail::task_value_t<S>>> with_timeout(S work,
     return with_deadline(std::move(work), deadline::after(rest));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

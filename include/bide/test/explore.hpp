@@ -27,8 +27,7 @@
 #include <string>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace test {
+namespace bide { inline namespace BIDE_ABI { namespace test {
 
 /// A seed under which a test has thrown.
 struct seed_failure {
@@ -136,7 +135,6 @@ template <class F> void for_each_seed(std::uint64_t first, std::uint64_t count, 
     std::rethrow_exception(failure->error);
 }
 
-} // namespace test
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test
 
 #endif

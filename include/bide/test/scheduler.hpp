@@ -25,8 +25,7 @@
 #include <string_view>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace test {
+namespace bide { inline namespace BIDE_ABI { namespace test {
 
 /// Runs tasks on the thread that made it, inside of calls of its functions. It starts no thread and
 /// never sleeps. While it exists, bide's clock on that thread is simulated: the clock stands still
@@ -227,7 +226,6 @@ inline void note(std::string_view text) {
     }
 }
 
-} // namespace test
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test
 
 #endif

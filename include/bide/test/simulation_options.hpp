@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace bide::inline BIDE_ABI {
-namespace test {
+namespace bide { inline namespace BIDE_ABI { namespace test {
 
 /// How a scheduler chooses among what is runnable: tasks, and the timer that is due.
 enum class task_order : std::uint8_t {
@@ -69,7 +68,6 @@ struct simulation_options {
     std::function<void(std::uint64_t step)> before_step{};
 };
 
-} // namespace test
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test
 
 #endif

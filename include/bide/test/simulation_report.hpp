@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace test {
+namespace bide { inline namespace BIDE_ABI { namespace test {
 
 /// A task that has not ended.
 struct unfinished_task {
@@ -77,7 +76,6 @@ public:
     using simulation_error::simulation_error;
 };
 
-} // namespace test
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test
 
 #endif

@@ -20,8 +20,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> struct brief_lock {
     using word = std::uint32_t;
@@ -83,7 +82,6 @@ private:
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -73,8 +73,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class T, class Platform, class Stamp> class basic_channel_core {
     static_assert(is_element<T>);
@@ -591,7 +590,6 @@ bool basic_channel_core<T, Platform, Stamp>::match(node& sender, node& receiver,
     return &gone != &sender;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

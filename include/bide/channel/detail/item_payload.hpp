@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Returns a function that moves an item to `to`.
@@ -104,6 +104,6 @@ template <> struct wait_payload<result<std::size_t>> {
     using type = detail::recv_n_payload;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

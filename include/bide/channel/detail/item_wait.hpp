@@ -35,7 +35,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Why an item was not sent, and the item.
 template <class T> struct send_error {
@@ -361,6 +361,6 @@ public:
 };
 
 } // namespace detail
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -42,8 +42,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Memory for `capacity` objects, which its owner constructs and destroys. The constructor allocates
 // all of it.
@@ -331,7 +330,6 @@ template <class Items, class Platform> bool basic_locked_core<Items, Platform>::
     return first;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -47,8 +47,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The time of a time-out or a deadline: relative to the begin of the wait, or a point in time.
 class select_timeout {
@@ -418,7 +417,6 @@ template <class Platform> struct signal_wait {
 
 BIDE_COMPILED_TEMPLATE(class basic_select_core<native_platform>)
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -23,8 +23,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> class basic_shared_state {
 public:
@@ -119,7 +118,6 @@ private:
     mutable typename Platform::template atomic<word> word_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

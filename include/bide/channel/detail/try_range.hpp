@@ -10,8 +10,7 @@
 #include <optional>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // An input range of the items that From::try_recv() returns. It ends at the first attempt that
 // finds no item. A further begin() continues to receive.
@@ -82,7 +81,6 @@ private:
     try_range* of_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

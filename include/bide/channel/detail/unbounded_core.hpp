@@ -40,8 +40,7 @@
 #include <new>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // A queue without a limit, for use under the lock of its owner: items lie in segments, which are
 // linked from the oldest to the youngest.
@@ -638,7 +637,6 @@ template <class T, class Platform> bool basic_unbounded_core<T, Platform>::close
     return first;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

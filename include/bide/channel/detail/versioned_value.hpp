@@ -22,8 +22,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> class basic_versioned_value : public basic_shared_state<Platform> {
     using base = basic_shared_state<Platform>;
@@ -332,7 +331,6 @@ private:
     typename Platform::template var<cell*> cell_{nullptr};
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

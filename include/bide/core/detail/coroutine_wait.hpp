@@ -21,8 +21,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Defined in core/timer.hpp.
 template <class Platform> executor_ref service_executor() noexcept;
@@ -297,7 +296,6 @@ private:
     };
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

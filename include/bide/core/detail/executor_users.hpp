@@ -21,8 +21,7 @@
 #include <exception>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class executor_users {
 protected:
@@ -86,7 +85,6 @@ private:
     executor_ref of_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -8,8 +8,7 @@
 #include <exception>
 #include <new>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Reports on stderr that the program has violated a precondition, and terminates.
 [[noreturn]] BIDE_NOINLINE inline void fatal(const char* what) noexcept {
@@ -49,7 +48,6 @@ template <class Make> auto made_or_fatal(const char* what, Make&& make) noexcept
     std::terminate();
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -16,8 +16,7 @@
 #include <typeinfo>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 #if BIDE_EXCEPTIONS
 
@@ -71,7 +70,6 @@ template <class F> void call_noexcept(const char* source, F&& function) noexcept
 #endif
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -16,8 +16,7 @@
 #include <os/clock.h>
 #include <os/os_sync_wait_on_address.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct BIDE_SHARED darwin_futex {
     // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
@@ -58,7 +57,6 @@ struct BIDE_SHARED darwin_futex {
 
 using os_futex = darwin_futex;
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

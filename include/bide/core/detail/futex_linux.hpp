@@ -18,8 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct BIDE_SHARED linux_futex {
     // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
@@ -70,7 +69,6 @@ private:
 
 using os_futex = linux_futex;
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -16,8 +16,7 @@
 #include <limits>
 #include <mutex>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct BIDE_SHARED portable_futex {
     // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
@@ -70,7 +69,6 @@ private:
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

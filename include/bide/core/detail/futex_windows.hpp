@@ -27,8 +27,7 @@ void __stdcall WakeByAddressAll(void* address);
 __declspec(dllimport) int __stdcall SwitchToThread();
 }
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct windows_futex {
     // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
@@ -75,7 +74,6 @@ private:
 
 using os_futex = windows_futex;
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -4,8 +4,7 @@
 
 #include <bide/core/config.hpp>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Converts an integer to a type that is narrower on some machines and the same on others, where g++
 // warns of a useless static_cast.
@@ -13,7 +12,6 @@ template <class To, class From> constexpr To integer_cast(From value) noexcept {
     return static_cast<To>(value);
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -7,13 +7,11 @@
 #include <bide/core/config.hpp>
 #include <bide/fwd.hpp>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class T> inline constexpr bool is_task = false;
 template <class T> inline constexpr bool is_task<task<T>> = true;
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -4,8 +4,7 @@
 
 #include <bide/core/config.hpp>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // A static object that is never destroyed. Other statics and threads may use the object until the
 // process ends.
@@ -15,7 +14,6 @@ template <class T> union never_destroyed {
     T object;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

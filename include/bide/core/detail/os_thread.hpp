@@ -24,8 +24,7 @@
 #include <signal.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Blocks all signals of the calling thread while this object lives. Threads that are started
 // meanwhile inherit the signal mask, so they handle no signals.
@@ -236,7 +235,6 @@ inline void os_thread::name_this(std::string_view name, const char* separator,
 #endif
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

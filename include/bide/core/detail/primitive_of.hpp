@@ -17,8 +17,7 @@
 #include <concepts>
 #include <cstddef>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The object that a wait waits for, as an address.
 struct wait_subject {
@@ -79,7 +78,6 @@ wait_subject subject_of_queue(const Queue& queue, std::ptrdiff_t amount) noexcep
     return what;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -21,8 +21,7 @@
 #define BIDE_PROBE(name, ...)                                                                      \
     BIDE_PROBE_OF(__VA_ARGS__, STAP_PROBE3, STAP_PROBE2, STAP_PROBE1, )(bide, name, __VA_ARGS__)
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 enum class probed : int { thread, coroutine };
 
@@ -46,8 +45,7 @@ private:
     const Waiter& node_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #define BIDE_PROBE_IF(when, name, ...)                                                             \
     if (when) {                                                                                    \

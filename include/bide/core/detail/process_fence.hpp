@@ -18,8 +18,7 @@
 extern "C" __declspec(dllimport) void __stdcall FlushProcessWriteBuffers();
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct process_fence {
     // Returns false if the system has no such fence. The first call of a process that has several
@@ -75,8 +74,7 @@ template <class Platform> void prepare_heavy_fence() noexcept {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #undef BIDE_HAS_MEMBARRIER
 

@@ -19,8 +19,7 @@
 #include <pthread.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class T, class Platform> class BIDE_SHARED process_wide {
 public:
@@ -85,7 +84,6 @@ private:
     inline static constinit atomic<bool> prepared{false};
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

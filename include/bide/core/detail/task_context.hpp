@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 // Describes how a suspended chain of coroutines resumes. The last coroutine of the chain is called
 // the leaf. This object lies in the frame of the leaf. The handle of the leaf is in the context of
@@ -154,6 +154,6 @@ basic_task_context<Platform>* task_context_of(Promise& promise) noexcept {
     }
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -5,8 +5,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct BIDE_SHARED thread_mark_place {
     char unused;
@@ -17,7 +16,6 @@ template <class Platform> const void* thread_mark() noexcept {
     return &Platform::template local<thread_mark_place>();
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

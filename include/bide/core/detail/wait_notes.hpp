@@ -51,8 +51,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // A thread or a task. A thread has an odd number, and no other thread ever has it. A task has its
 // address, and its notes are removed when it ends.
@@ -557,7 +556,6 @@ void note_unlocked(const void* lock, wait_notes::mode how = wait_notes::mode::ex
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 struct timer;
 
@@ -148,6 +148,6 @@ private:
     const unsigned left_;
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -32,8 +32,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class look_call final : public store_call {
 public:
@@ -179,7 +178,6 @@ inline task<acquisition::answer> acquire_task(lock_parts parts, acquire_request 
     co_return it.told(unexpected{make_error_code(errc::stopped)});
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -42,8 +42,7 @@
 
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class acquisition {
 public:
@@ -387,7 +386,6 @@ inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, 
     again_ = deadline::at_ns(std::min(at, limits_.until.steady_ns()));
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -13,8 +13,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class caller_transaction {
 public:
@@ -55,7 +54,6 @@ private:
     typename S::transaction& in_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

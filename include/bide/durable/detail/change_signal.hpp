@@ -16,8 +16,7 @@
 #include <memory>
 #include <mutex>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Wakes all threads and coroutines of this process that wait for one lock, so that they read the
 // record again.
@@ -76,7 +75,6 @@ private:
 
 using change_signal = basic_change_signal<native_platform>;
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -26,8 +26,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The descriptors and the monitor of the system.
 struct native_watch_system {
@@ -343,7 +342,6 @@ private:
     native_platform::atomic<bool> has_waited_{false};
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -21,8 +21,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct lock_parts;
 
@@ -139,8 +138,7 @@ private:
     std::shared_ptr<lock_parts> parts_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/impl/durable_lock.hpp>

@@ -26,8 +26,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct stops_other {
     std::stop_source other;
@@ -210,7 +209,6 @@ inline std::unique_ptr<held_term> end_term(election& it) {
     return term;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -29,8 +29,7 @@
 #include <tuple>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Whether a run tries again after the error.
 inline bool passes(const std::error_code& error) noexcept {
@@ -277,7 +276,6 @@ inline task<result<void, std::error_code>> async_run_observed(std::shared_ptr<el
     co_return std::move(std::get<0>(ended));
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

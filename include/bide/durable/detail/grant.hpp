@@ -33,8 +33,7 @@
 
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class acquisition;
 
@@ -327,7 +326,6 @@ inline void end_grant(const std::shared_ptr<grant>& held) noexcept {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

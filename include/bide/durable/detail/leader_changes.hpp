@@ -28,8 +28,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 inline result<std::optional<leader_info>, std::error_code> read_leader(election& it) {
     const auto seen = it.parts.engine->inspect(std::nullopt);
@@ -133,7 +132,6 @@ inline task<change_of_leader::answer> async_wait_for_leader(std::shared_ptr<elec
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

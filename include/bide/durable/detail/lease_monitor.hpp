@@ -46,8 +46,7 @@
 #include <sys/timerfd.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // A client of the lease monitor.
 class monitor_client {
@@ -300,7 +299,6 @@ inline void lease_monitor::remove(int) noexcept {}
 
 #endif
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -26,8 +26,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // What an acquisition asks for beside its ticket.
 struct acquire_wishes {
@@ -311,7 +310,6 @@ template <class Change> result<bool, std::error_code> lock_engine::administer(Ch
     return done;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -18,8 +18,7 @@
 
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The parts that every kind of durable lock has.
 struct lock_parts {
@@ -51,7 +50,6 @@ struct lock_parts {
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

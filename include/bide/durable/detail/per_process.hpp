@@ -20,8 +20,7 @@
 
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Distinguishes a process from its parents by an address. To read the address is cheaper than
 // getpid(2), which is a system call.
@@ -111,7 +110,6 @@ private:
     per_process<std::shared_ptr<T>> copy_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

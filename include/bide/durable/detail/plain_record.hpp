@@ -23,9 +23,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace durable { namespace detail {
 
 inline bool is_plain(char c) noexcept { return c >= ' ' && c <= '~' && c != '"' && c != '\\'; }
 
@@ -256,8 +254,6 @@ inline std::optional<record> read_plain(std::string_view text) {
     return reader.good() ? std::move(r) : std::nullopt;
 }
 
-} // namespace detail
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}}} // namespace bide::BIDE_ABI::durable::detail
 
 #endif

@@ -25,8 +25,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The marks of tickets that are bound to this process.
 //
@@ -143,7 +142,6 @@ inline durable::origin process_identity::origin(bool bound, slot_ref& slot) {
     return from;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

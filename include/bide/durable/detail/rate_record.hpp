@@ -31,8 +31,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct token_rate {
     static constexpr std::int64_t most = std::int64_t{1} << 61; // of units, and of nanoseconds
@@ -205,7 +204,6 @@ inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
     return r;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

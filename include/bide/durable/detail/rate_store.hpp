@@ -27,8 +27,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The record of a limiter, in its slot.
 class rate_store {
@@ -197,7 +196,6 @@ template <class Rule> std::error_code rate_store::update(deadline until, Rule ru
         [&](std::error_code error) { return failed(error); });
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

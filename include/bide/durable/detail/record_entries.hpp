@@ -33,9 +33,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace durable { namespace detail {
 
 inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence) noexcept {
     for (holder& h : r.holders) {
@@ -253,8 +251,6 @@ inline bool observe(record& r, const contender& self, std::int64_t now) {
     return changed;
 }
 
-} // namespace detail
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}}} // namespace bide::BIDE_ABI::durable::detail
 
 #endif

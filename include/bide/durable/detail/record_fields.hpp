@@ -19,9 +19,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace durable { namespace detail {
 
 struct clock_name {
     lock_clock clock;
@@ -95,8 +93,6 @@ template <class F> void fields(is_a<record> auto& r, F& f) {
     f.object("admin", r.admin);
 }
 
-} // namespace detail
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}}} // namespace bide::BIDE_ABI::durable::detail
 
 #endif

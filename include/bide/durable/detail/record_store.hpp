@@ -36,8 +36,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class record_store {
 public:
@@ -225,7 +224,6 @@ inline void record_store::end_waiting(bool hears_all) noexcept {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

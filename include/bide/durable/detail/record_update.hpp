@@ -38,8 +38,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Announces that this thread may block on a store. If the thread is a scheduler's worker, another
 // thread takes over the worker.
@@ -344,7 +343,6 @@ std::error_code update_in_transaction(caller_transaction& in, update_context wit
     return failed(tried.error);
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -24,8 +24,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The time of a read.
 struct read_time {
@@ -216,7 +215,6 @@ inline std::error_code record_view::read(const slot_snapshot& from, std::int64_t
     return {};
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

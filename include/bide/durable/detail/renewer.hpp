@@ -54,8 +54,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Each grant has a reference to its renewer. The renewer has weak references to its grants. A
 // caller of look_through() has a reference, too. So if a grant ends there, the renewer is not
@@ -348,7 +347,6 @@ private:
     std::map<std::string, std::weak_ptr<renewer>> by_store_; // under lock_
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

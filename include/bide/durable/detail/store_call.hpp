@@ -44,8 +44,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The threads that call stores for callers with a time limit: coroutines, and threads with a
 // timeout or a stop token. The process has one set of them, started on demand. It is never
@@ -317,7 +316,6 @@ task<R> async_call_store(std::function<R()> body, call_limits limits,
     co_return call->take();
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

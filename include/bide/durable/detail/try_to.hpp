@@ -7,8 +7,7 @@
 #include <exception>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Calls f. Returns the exception that f threw; nullptr if there was none.
 template <class F> std::exception_ptr thrown_by(F&& f) noexcept {
@@ -38,7 +37,6 @@ template <class F> bool try_to(F&& f) noexcept {
     return true;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -27,8 +27,7 @@
 #include <unistd.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 #if defined(__linux__)
 
@@ -94,7 +93,6 @@ struct wake_socket {
 
 #endif
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -32,8 +32,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class withdrawals final : public monitor_client, public std::enable_shared_from_this<withdrawals> {
 public:
@@ -169,7 +168,6 @@ inline bool withdrawals::is_done(entry& one) noexcept {
     return is_settled || durable::boottime_ms() >= one.until_ms;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

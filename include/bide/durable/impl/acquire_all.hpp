@@ -32,7 +32,7 @@
 #include <variant>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Locks in the order of their keys, and the guards of the first of them.
@@ -305,6 +305,6 @@ async_acquire_all(std::vector<keyed_lock> locks, acquire_request request) {
     return detail::acquire_all_task(std::move(locks), std::move(request));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -18,7 +18,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Calls what(engine) on a store thread.
@@ -88,6 +88,6 @@ BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::repair(std::int
         engine_, [min_fence, note](detail::lock_engine& on) { return on.repair(min_fence, note); });
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -17,7 +17,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
 durable_mutex::async_acquire(acquire_request request) {
@@ -38,6 +38,6 @@ durable_shared_mutex::async_acquire_shared(acquire_request request) {
     return async_wait(weighing(std::move(request), 1));
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -19,8 +19,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The grant of a ticket that is bound to this process may outlive the lock object.
 template <class Got>
@@ -140,7 +139,6 @@ BIDE_DURABLE_INLINE std::int64_t durable_lock::permit_count() const noexcept {
     return parts_->engine->permits();
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

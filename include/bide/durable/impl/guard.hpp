@@ -19,7 +19,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 BIDE_DURABLE_INLINE durable_guard::~durable_guard() {
     if (grant_ != nullptr) {
@@ -91,6 +91,6 @@ BIDE_DURABLE_INLINE durable_ticket durable_guard::detach() {
     return t;
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -22,7 +22,7 @@
 #include <thread>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 BIDE_DURABLE_INLINE leader_election::leader_election(slot_ref slot, durable_options options)
     : it_(std::make_shared<detail::election>(std::move(slot), std::move(options))) {}
@@ -121,6 +121,6 @@ BIDE_DURABLE_INLINE std::string leader_election::explain() const {
     return it_->parts.engine->explain();
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

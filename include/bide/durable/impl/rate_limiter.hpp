@@ -30,7 +30,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Tokens that were taken, and that can be given back once.
@@ -320,6 +320,6 @@ BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> durable_rate_limiter::
 
 BIDE_DURABLE_INLINE std::string durable_rate_limiter::explain() const { return store_->explain(); }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

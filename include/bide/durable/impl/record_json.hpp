@@ -26,8 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace durable {
+namespace bide { inline namespace BIDE_ABI { namespace durable {
 namespace detail {
 
 using json = nlohmann::json;
@@ -349,7 +348,6 @@ BIDE_DURABLE_INLINE result<record, std::error_code> decode(std::string_view text
     return std::move(*r);
 }
 
-} // namespace durable
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::durable
 
 #endif

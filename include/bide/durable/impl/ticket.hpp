@@ -24,7 +24,7 @@
 #include <sys/random.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace durable::detail {
 
 template <class F> void fields(is_a<durable_ticket> auto& t, F& f) {
@@ -90,6 +90,6 @@ BIDE_DURABLE_INLINE bool is_utf8(std::string_view text) noexcept {
 }
 
 } // namespace detail
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

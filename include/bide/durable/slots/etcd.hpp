@@ -36,7 +36,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 struct etcd_core;
 } // namespace detail
@@ -134,7 +134,7 @@ private:
     std::shared_ptr<detail::etcd_core> core_; // of this slot alone
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/slots/impl/etcd.hpp>

@@ -60,7 +60,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Options of a file slot.
 struct file_slot_options {
@@ -191,7 +191,7 @@ using file_slot = basic_file_slot<true>;
 /// A file slot that does not sync.
 using relaxed_file_slot = basic_file_slot<false>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/slots/impl/file.hpp>

@@ -58,7 +58,7 @@
 
 struct pg_conn; // PGconn of libpq
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 struct postgres_core;
 } // namespace detail
@@ -168,7 +168,7 @@ private:
     std::shared_ptr<detail::postgres_core> core_; // of this slot alone
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/slots/impl/postgres.hpp>

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// Returns the SQLSTATE of a code of postgres_category().
 inline std::string sqlstate(const std::error_code& code) {
@@ -120,6 +120,6 @@ inline std::error_code postgres_error(std::string_view state) noexcept {
     return {detail::postgres_category_type::packed(state), postgres_category()};
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

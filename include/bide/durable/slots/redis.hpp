@@ -48,7 +48,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 struct redis_core;
 } // namespace detail
@@ -158,7 +158,7 @@ private:
     std::shared_ptr<detail::redis_core> core_; // of this slot alone
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/slots/impl/redis.hpp>

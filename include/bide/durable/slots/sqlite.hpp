@@ -52,7 +52,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The operations of SQLite slots.
 class sqlite_slot_operations {
@@ -150,7 +150,7 @@ using sqlite_slot = basic_sqlite_slot<true>;
 /// crash of a process does not. Much faster in WAL mode.
 using relaxed_sqlite_slot = basic_sqlite_slot<false>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/slots/impl/sqlite.hpp>

@@ -15,7 +15,7 @@
 
 struct sqlite3; // SQLite's connection
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The errors that a slot itself reports. Their codes are negative. The codes of SQLite, which are
 /// in the same category, are positive.
@@ -93,7 +93,7 @@ struct sqlite_transaction {
     std::string schema = "main";   ///< the name under which the database is attached
 };
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 /// \cond
 template <> struct std::is_error_code_enum<bide::sqlite_slot_errc> : std::true_type {};

@@ -18,8 +18,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // An executor of Asio, or an execution context, which stands for its executor.
 template <class Asio, class T>
@@ -70,7 +69,6 @@ template <class Asio> struct asio_co_spawn {
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -10,8 +10,7 @@
 #include <system_error>
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The category of errc for error codes that are not std::error_code.
 template <class Base> class asio_category final : public Base {
@@ -37,7 +36,6 @@ template <class Asio> typename Asio::error_code asio_code(errc e) noexcept {
     return asio_code<Asio>(make_error_code(e));
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -9,8 +9,7 @@
 
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 /// An executor of Asio as an executor of bide.
 template <class Asio> class asio_executor : public executor_users {
@@ -34,7 +33,6 @@ private:
     typename Asio::any_io_executor where_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

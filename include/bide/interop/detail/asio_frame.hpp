@@ -12,8 +12,7 @@
 #include <memory>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Memory of an allocator, with a copy of the allocator behind it.
 template <class Alloc> class asio_memory {
@@ -82,7 +81,6 @@ private:
     std::coroutine_handle<promise_type> frame_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

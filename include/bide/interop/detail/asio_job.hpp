@@ -38,8 +38,7 @@
 #include <mutex>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Asio> class asio_job;
 
@@ -221,7 +220,6 @@ template <class Asio> void asio_service<Asio>::shutdown() noexcept {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

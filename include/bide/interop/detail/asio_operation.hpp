@@ -25,8 +25,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
 
@@ -306,7 +305,6 @@ private:
     Where where_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -23,8 +23,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The chain of an operation, which ends on the thread that resumes it. It is a member and no base
 // of its Owner, because a task_control has a start() of its own.
@@ -160,7 +159,6 @@ private:
     Receiver receiver_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -16,8 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class event_fd {
 public:
@@ -54,8 +53,7 @@ private:
     const int fd_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif
 

@@ -22,8 +22,7 @@
 #include <memory>
 #include <new>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class T, class Platform> class growing_table {
 public:
@@ -104,7 +103,6 @@ private:
     typename Platform::template atomic<T*> chunks_[chunks] = {};
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

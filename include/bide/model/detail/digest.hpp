@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 // Never returns 0. The four sums are independent, so the processor computes them in parallel.
 inline std::uint64_t digest(const std::byte* from, std::size_t size) noexcept {
@@ -39,6 +39,6 @@ inline std::uint64_t digest(const std::byte* from, std::size_t size) noexcept {
     return all | 1;
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

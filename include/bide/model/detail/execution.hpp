@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 // The next step of a thread, as the thread announces it.
 struct request {
@@ -274,6 +274,6 @@ private:
     std::vector<int> scratch_;
 };
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

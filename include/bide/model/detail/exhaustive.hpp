@@ -27,7 +27,7 @@
 #include <unordered_set>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 class exhaustive final : public search {
 public:
@@ -103,6 +103,6 @@ private:
     std::unordered_set<std::uint64_t> seen_;
 };
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -13,7 +13,7 @@
 #include <ucontext.h>
 #endif
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 class fiber {
 public:
@@ -70,6 +70,6 @@ private:
 #endif
 };
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

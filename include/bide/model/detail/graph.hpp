@@ -13,7 +13,7 @@
 #include <cstring>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 using bits = ops::bits;
 using ops::order;
@@ -99,6 +99,6 @@ constexpr bool is_release(order o) noexcept {
     return o == order::release || o == order::acq_rel || o == order::seq_cst;
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -10,7 +10,7 @@
 #include <bide/core/config.hpp>
 #include <cstddef>
 
-namespace bide::inline BIDE_ABI::model::detail::heap {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail::heap {
 
 // From now on, `new` allocates from the region of that thread of the model. If `thread` is -1,
 // `new` allocates from the heap of the program.
@@ -44,6 +44,6 @@ std::size_t live() noexcept;
 // Returns true if a block was freed twice, or an address was freed that is not a block.
 bool broken() noexcept;
 
-} // namespace bide::inline BIDE_ABI::model::detail::heap
+}}} // namespace bide::BIDE_ABI::model::detail::heap
 
 #endif

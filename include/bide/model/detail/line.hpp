@@ -8,7 +8,7 @@
 #include <bide/core/config.hpp>
 #include <bide/model/detail/graph.hpp>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 inline bits joined(bits line, int thread) {
     int at = 0;
@@ -40,6 +40,6 @@ inline bits without(bits line, int thread) {
 
 inline bool contains(bits line, int thread) { return without(line, thread) != line; }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

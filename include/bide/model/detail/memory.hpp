@@ -26,7 +26,7 @@
 #include <string>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 // The events that a thread knows.
 struct view {
@@ -191,6 +191,6 @@ private:
     seq_cst_order seq_cst_;
 };
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

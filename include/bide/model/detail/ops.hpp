@@ -10,7 +10,7 @@
 #include <bide/core/config.hpp>
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI::model::detail::ops {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail::ops {
 
 using bits = std::uint64_t;
 using order = std::memory_order;
@@ -65,6 +65,6 @@ void start_daemon(void (*body)(void*) noexcept, void* argument) noexcept;
 // Sets the name of the object in traces.
 void name(int object, const char* text) noexcept;
 
-} // namespace bide::inline BIDE_ABI::model::detail::ops
+}}} // namespace bide::BIDE_ABI::model::detail::ops
 
 #endif

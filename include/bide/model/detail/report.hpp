@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 std::string text(bits value);
 std::string text(site s); // file:line
@@ -97,6 +97,6 @@ using exploring = std::function<failure(const weakening*)>;
 std::string stronger_orders(execution& x, const std::vector<weakening>& seen,
                             const exploring& explore);
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 // A depth-first search over all decisions. A decision chooses the thread of the next step, or the
 // outcome of a step. With a bound on preemptions (Musuvathi and Qadeer, "Iterative Context
@@ -93,6 +93,6 @@ private:
     std::vector<step> steps_;
 };
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -19,7 +19,7 @@
 #include <limits>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 class seq_cst_order {
 public:
@@ -148,6 +148,6 @@ private:
     bool has_fences_ = false;
 };
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-namespace bide::inline BIDE_ABI::model {
+namespace bide { inline namespace BIDE_ABI { namespace model {
 
 thread::thread(std::function<void()> run)
     : id_(detail::execution::needed().spawn(std::move(run), false)) {}
@@ -61,6 +61,6 @@ void use_service(void* timer_service) noexcept {
     detail::execution::needed().service = timer_service;
 }
 
-} // namespace bide::inline BIDE_ABI::model
+}}} // namespace bide::BIDE_ABI::model
 
 #endif

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 namespace {
 
@@ -82,6 +82,6 @@ bool exhaustive::add_branches(std::string_view text) {
     return true;
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

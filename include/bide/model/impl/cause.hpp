@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 class causes {
 public:
@@ -318,6 +318,6 @@ std::string report_of(execution& x) {
     return interleaving(x, steps, names) + "\n" + cause(x, steps, names);
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -30,7 +30,7 @@
 #include <thread>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model {
+namespace bide { inline namespace BIDE_ABI { namespace model {
 
 namespace {
 
@@ -282,6 +282,6 @@ verdict replay(const std::string& path, const options& o, const body& run) {
     return exploration{o, run}.with(s);
 }
 
-} // namespace bide::inline BIDE_ABI::model
+}}} // namespace bide::BIDE_ABI::model
 
 #endif

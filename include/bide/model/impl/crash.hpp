@@ -34,9 +34,7 @@
 #include <ucontext.h>
 #endif
 
-namespace bide::inline BIDE_ABI::model::detail {
-
-namespace {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace {
 
 #if BIDE_MODEL_CATCHES_CRASHES
 
@@ -128,8 +126,6 @@ struct crash_guard {
 
 #endif
 
-} // namespace
-
-} // namespace bide::inline BIDE_ABI::model::detail
+}}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

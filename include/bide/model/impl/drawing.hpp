@@ -12,7 +12,7 @@
 #include <cstring>
 #include <string>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 class graph_text {
 public:
@@ -169,6 +169,6 @@ std::string drawing(execution& x, const step_order& steps, const object_names& n
     return graph_text(x, steps, names).print();
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

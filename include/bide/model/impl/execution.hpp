@@ -14,7 +14,7 @@
 #include <exception>
 #include <utility>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 namespace {
 
@@ -396,6 +396,6 @@ std::string execution::describe_blocked() {
     return out;
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 bool exhaustive::begin() {
     if (first_) {
@@ -320,6 +320,6 @@ void exhaustive::end(execution& x, bool complete) {
     duplicates_ += seen_.insert(sum).second ? 0 : 1;
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

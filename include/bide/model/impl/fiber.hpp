@@ -112,7 +112,7 @@ void bide_model_start();
 }
 #endif
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
@@ -236,6 +236,6 @@ void fiber::enter() noexcept {
     std::abort();
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -14,7 +14,7 @@
 #include <memory>
 #include <new>
 
-namespace bide::inline BIDE_ABI::model::detail::heap {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail::heap {
 namespace {
 
 constexpr std::size_t region_size = std::size_t{4} << 20;
@@ -128,7 +128,7 @@ std::size_t live() noexcept { return pieces; }
 
 bool broken() noexcept { return misused; }
 
-} // namespace bide::inline BIDE_ABI::model::detail::heap
+}}} // namespace bide::BIDE_ABI::model::detail::heap
 
 // The array and nothrow forms end here, too.
 void* operator new(std::size_t size) { return bide::model::detail::heap::take(size, 16); }

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 class columns {
 public:
@@ -344,6 +344,6 @@ std::string interleaving(execution& x, const step_order& steps, const object_nam
     return columns(x, steps, names).print();
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

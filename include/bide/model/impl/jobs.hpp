@@ -41,9 +41,7 @@
 #define BIDE_MODEL_FORKS 0
 #endif
 
-namespace bide::inline BIDE_ABI::model::detail {
-
-namespace {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace {
 
 #if BIDE_MODEL_FORKS
 
@@ -315,8 +313,6 @@ private:
 
 #endif
 
-} // namespace
-
-} // namespace bide::inline BIDE_ABI::model::detail
+}}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 void memory::clear() {
     events.clear();
@@ -342,6 +342,6 @@ event& memory::other(event::kind what, view& v, site s, const char* text) {
     return e;
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 namespace {
 
@@ -347,6 +347,6 @@ void name(int object, const char* text) noexcept {
 
 } // namespace ops
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

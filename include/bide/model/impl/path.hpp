@@ -25,7 +25,7 @@
 #include <string>
 #include <string_view>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 namespace {
 
@@ -206,6 +206,6 @@ int one_path::choose(execution& x, int, const std::vector<outcome>& all) {
     return found == all.end() ? is_no_outcome() : static_cast<int>(found - all.begin());
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -13,9 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace bide::inline BIDE_ABI::model::detail {
-
-namespace {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace {
 
 class progress {
     using clock = std::chrono::steady_clock;
@@ -64,8 +62,6 @@ private:
     std::uint64_t executions_ = 0;
 };
 
-} // namespace
-
-} // namespace bide::inline BIDE_ABI::model::detail
+}}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -26,9 +26,7 @@
 #include <system_error>
 #include <typeinfo>
 
-namespace bide::inline BIDE_ABI::model::detail {
-
-namespace {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace {
 
 class saved_state {
     using clock = std::chrono::steady_clock;
@@ -145,8 +143,6 @@ private:
     clock::time_point last_ = clock::now();
 };
 
-} // namespace
-
-} // namespace bide::inline BIDE_ABI::model::detail
+}}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 namespace {
 
@@ -142,6 +142,6 @@ int pct::choose(execution& x, int t, const std::vector<outcome>& all) {
 
 void pct::end(execution&, bool) { longest_ = std::max(longest_, step_); }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

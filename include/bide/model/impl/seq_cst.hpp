@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 // ---- The order S
 
@@ -151,6 +151,6 @@ bool memory::may(access kind, int o, int m, order with, const view& v, const clo
     return allowed;
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 const std::string& source_text(site s) {
     static std::map<std::string, std::vector<std::string>> files;
@@ -119,6 +119,6 @@ object_names::object_names(execution& x) : names_(index(x.mem().objects())) {
     }
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

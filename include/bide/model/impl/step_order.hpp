@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 step_order::step_order(execution& x) : memory_(x.mem()) {
     const std::size_t all = memory_.events.size();
@@ -150,6 +150,6 @@ int step_order::newer_than(int number) const {
     return newest;
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 // ---- A step
 
@@ -275,6 +275,6 @@ void execution::apply(model_thread& t, const outcome& o) {
     }
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

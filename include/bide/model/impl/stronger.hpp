@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 class order_search {
 public:
@@ -188,6 +188,6 @@ std::string stronger_orders(execution& x, const std::vector<weakening>& seen,
     return order_search(x, seen, explore).print();
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

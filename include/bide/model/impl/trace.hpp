@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-namespace bide::inline BIDE_ABI::model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
 const char* text(order o) {
     switch (o) {
@@ -120,6 +120,6 @@ std::string execution::trace() {
     return out;
 }
 
-} // namespace bide::inline BIDE_ABI::model::detail
+}}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bide::inline BIDE_ABI::model {
+namespace bide { inline namespace BIDE_ABI { namespace model {
 
 namespace {
 
@@ -282,6 +282,6 @@ std::string outcomes(const options& o, const body& run) {
     return out;
 }
 
-} // namespace bide::inline BIDE_ABI::model
+}}} // namespace bide::BIDE_ABI::model
 
 #endif

@@ -18,9 +18,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace bide::inline BIDE_ABI::model::detail {
-
-namespace {
+namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace {
 
 // The bytes that were accessed in an execution. Each byte is modelled as a plain object. Freed
 // memory is not given out again in the same execution.
@@ -124,9 +122,7 @@ void watch_freed(const void* piece, std::size_t size) noexcept {
 
 [[maybe_unused]] const bool is_told = (heap::on_freed(&watch_freed), true);
 
-} // namespace
-
-} // namespace bide::inline BIDE_ABI::model::detail
+}}}} // namespace bide::BIDE_ABI::model::detail
 
 // The functions that compilers call. The compilers define the names.
 extern "C" {

@@ -20,7 +20,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // As std::min() and std::max(), without <algorithm>.
@@ -199,7 +199,7 @@ template <class Out, class Value>
 concept parallel_output = std::random_access_iterator<Out> &&
                           std::indirectly_writable<Out, Value> && (!detail::packs_bits<Out>);
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 /// \cond
 template <class It>

@@ -31,8 +31,7 @@
 #include <optional>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Forker> class ordered_loop {
     using platform = typename Forker::platform;
@@ -226,7 +225,6 @@ void run_in_order(const On& on, std::uint64_t size, Front& front, std::uint64_t 
         .run(front, size);
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -47,8 +47,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Sets `to` to the minimum of `to` and `at`. Threads may see a higher number until they join.
 template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
@@ -488,7 +487,6 @@ void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

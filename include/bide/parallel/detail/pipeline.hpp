@@ -44,8 +44,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The type that a function of type F passes to the next stage: an lvalue reference, or a value.
 template <class Result>
@@ -715,8 +714,6 @@ private:
     queues queues_;
 };
 
-} // namespace detail
-
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -22,8 +22,7 @@
 #include <iterator>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The end of the left part, and whether the elements were divided before the partition.
 template <class It> struct division {
@@ -411,7 +410,6 @@ private:
     state& state_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

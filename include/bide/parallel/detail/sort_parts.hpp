@@ -22,8 +22,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- How a sort begins and ends
 
@@ -471,7 +470,6 @@ template <class It, class Compare> void sort_small(It begin, It end, Compare& le
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

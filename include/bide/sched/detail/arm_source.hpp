@@ -7,8 +7,7 @@
 
 #include <bide/core/config.hpp>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> struct basic_worker;
 
@@ -26,7 +25,6 @@ public:
     virtual void drop_thread_lane() noexcept = 0;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -17,8 +17,7 @@
 #include <unistd.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 #if defined(__linux__)
 
@@ -135,7 +134,6 @@ inline unsigned cpu_count() noexcept {
     return count;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -20,8 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Writes how many tasks wait, in all and for each name and tag. Workers is a range of workers. Each
 // worker has a registry `tasks`. Throws: std::bad_alloc.
@@ -73,7 +72,6 @@ inline void dump_timer(std::int64_t next, std::FILE* to) noexcept {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

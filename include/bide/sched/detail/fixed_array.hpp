@@ -8,8 +8,7 @@
 #include <memory>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // An array of objects that never move, with a fixed maximum size.
 template <class T> class fixed_array {
@@ -50,7 +49,6 @@ private:
     std::size_t size_ = 0;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -73,8 +73,7 @@
 #include <new>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_fork_lanes;
@@ -724,7 +723,6 @@ template <class Platform> void basic_fork_lanes<Platform>::run_arm(void* posted)
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

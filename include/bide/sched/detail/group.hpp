@@ -58,8 +58,7 @@
 #include <mutex>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> class basic_group;
 
@@ -465,8 +464,7 @@ public:
 // the members of the group have a thread.
 void block_until(group::end& until, task_home& home) noexcept;
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #if BIDE_DEFINITIONS
 
@@ -476,8 +474,7 @@ void block_until(group::end& until, task_home& home) noexcept;
 
 #include <chrono>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexcept {
     constexpr std::chrono::nanoseconds retry(basic_worker_host<native_platform>::retry_ns);
@@ -512,8 +509,7 @@ BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexce
     threads->lower_limit();
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif
 #endif

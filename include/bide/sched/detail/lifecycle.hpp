@@ -39,8 +39,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // `Home` is task_home, or the type of a model. `Pool` is basic_pool or basic_loop, or the type of a
 // model.
@@ -319,7 +318,6 @@ void basic_lifecycle<Platform, Home, Pool>::forward_unrun() noexcept {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -49,8 +49,7 @@
 #include <limits>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> class BIDE_SHARED basic_loop final : public basic_worker_host<Platform> {
 public:
@@ -468,7 +467,6 @@ void basic_loop<Platform>::sleep(deadline until, basic_worker_host<Platform>*& o
     outer = std::exchange(local.host, nullptr);
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

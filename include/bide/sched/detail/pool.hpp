@@ -86,8 +86,7 @@
 #include <optional>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct pool_options {
     unsigned workers;
@@ -1230,7 +1229,6 @@ template <class Platform> std::size_t basic_pool<Platform>::queued() const noexc
     return all;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -25,8 +25,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class posted_call : runnable {
     using node = basic_waiter<native_platform>;
@@ -100,7 +99,6 @@ private:
     basic_gate<native_platform> ended_{1};
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

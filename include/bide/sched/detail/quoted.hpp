@@ -8,8 +8,7 @@
 #include <cstdio>
 #include <string_view>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Returns the number of bytes of the UTF-8 character at the front of `text`, or 0 if there is none.
 inline std::size_t utf8_length(std::string_view text) noexcept {
@@ -58,7 +57,6 @@ inline void write_quoted(std::FILE* to, std::string_view text) noexcept {
     std::fputc('"', to);
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -42,8 +42,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The home of the high tasks, of the low tasks, or of the tasks that are pinned to one thread.
 // `Home` is task_home, or the type of a model.
@@ -321,7 +320,6 @@ inline bool scheduler_core::shut_down(deadline until) noexcept {
     });
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -69,8 +69,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> class basic_fork_job;
 template <class Platform> class basic_fork_lane;
@@ -472,7 +471,6 @@ private:
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

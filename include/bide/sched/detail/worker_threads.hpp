@@ -53,8 +53,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The scheduler of the calling thread. In a fork-join, it is the scheduler of the fork-join.
 // Otherwise it is the scheduler that started the thread. It is also set in callbacks, and on
@@ -446,7 +445,6 @@ void basic_worker_threads<Platform, Pool, Thread>::end_threads() noexcept {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -43,7 +43,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class Platform> class basic_gate {
@@ -185,6 +185,6 @@ void basic_gate<Platform>::require_no_waiters(const char* name, const void* obje
 BIDE_COMPILED_TEMPLATE(class detail::basic_gate<native_platform>)
 BIDE_COMPILED_TEMPLATE(struct thread_wait<detail::basic_gate<native_platform>, native_platform>)
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -16,8 +16,7 @@
 #endif
 #include <type_traits>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Finds the queue of a mutex, for a condition_variable (condition_variable.hpp).
 struct condition_access;
@@ -63,7 +62,6 @@ template <class Steps, class Lock> struct lock_wait : Steps {
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -16,8 +16,7 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform, class Word> struct pass_or_queue {
     using lock = lock_bits<Platform, Word>;
@@ -89,7 +88,6 @@ template <class Platform, class Word> struct pass_or_queue {
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -54,7 +54,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 template <class Platform> class basic_permit_queue {
@@ -405,6 +405,6 @@ BIDE_COMPILED_TEMPLATE(class detail::basic_permit_queue<native_platform>)
 BIDE_COMPILED_TEMPLATE(
     struct thread_wait<detail::basic_permit_queue<native_platform>, native_platform>)
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

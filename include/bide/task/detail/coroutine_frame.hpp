@@ -30,8 +30,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The node has the links `to` and `next`. `to` is the coroutine; it is empty after the frame was
 // destroyed. `next` is the next sibling; during the destruction, it is the next node in destruction
@@ -150,7 +149,6 @@ template <class A> decltype(auto) awaiter_of(A&& a) {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -45,8 +45,7 @@
 #define BIDE_RECYCLE_FRAMES 1
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // A free block. A batch is a list of batch() blocks that ends with nullptr.
 struct frame_block {
@@ -321,7 +320,6 @@ struct recycled {
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

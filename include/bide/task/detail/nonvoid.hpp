@@ -7,11 +7,11 @@
 #include <type_traits>
 #include <variant>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 /// The type that stands for T among values: std::monostate for void, else T.
 template <class T> using nonvoid_t = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -35,8 +35,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- The state
 
@@ -863,7 +862,6 @@ private:
 BIDE_COMPILED_TEMPLATE(class basic_task_control<native_platform>)
 BIDE_COMPILED_TEMPLATE(class basic_task_header<native_platform>)
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

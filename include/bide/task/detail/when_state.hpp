@@ -64,8 +64,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // An executor that resumes coroutines on the calling thread, in the way in which a releaser resumes
 // a waiter without an executor (core/wake_scope.hpp).
@@ -474,7 +473,6 @@ private:
 
 BIDE_COMPILED_TEMPLATE(class basic_when_state<native_platform>)
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

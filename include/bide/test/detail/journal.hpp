@@ -14,8 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace test::detail {
+namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
 inline std::string_view last_lines(std::string_view text, int lines) noexcept {
     std::size_t at = text.size();
@@ -68,7 +67,6 @@ private:
     std::string text_;
 };
 
-} // namespace test::detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test::detail
 
 #endif

@@ -6,8 +6,7 @@
 
 #include <cstdint>
 
-namespace bide::inline BIDE_ABI {
-namespace test::detail {
+namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
 // Random numbers that are the same on every machine and with every library. (The numbers of
 // std::uniform_int_distribution are not.) SplitMix64: Steele, Lea, Flood, "Fast Splittable
@@ -39,7 +38,6 @@ private:
     std::uint64_t state_;
 };
 
-} // namespace test::detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test::detail
 
 #endif

@@ -46,8 +46,7 @@
 #include <string>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace test::detail {
+namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
 class simulation final : public bide::detail::task_home,
                          public basic_worker_host<native_platform>,
@@ -248,8 +247,7 @@ private:
     platform::atomic<std::size_t> left_{0};
 };
 
-} // namespace test::detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test::detail
 
 #include <bide/test/detail/simulation_steps.hpp> // its functions
 

@@ -26,8 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace test::detail {
+namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
 class simulation::turn {
 public:
@@ -348,7 +347,6 @@ inline simulation::~simulation() {
     }
 }
 
-} // namespace test::detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test::detail
 
 #endif

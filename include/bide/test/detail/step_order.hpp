@@ -30,8 +30,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace test::detail {
+namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
 class step_order {
 public:
@@ -132,7 +131,6 @@ private:
     std::uint64_t most_yields_ = 16;
 };
 
-} // namespace test::detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test::detail
 
 #endif

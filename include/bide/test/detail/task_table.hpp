@@ -14,8 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace test::detail {
+namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
 // The tasks of a simulation that have not ended, by their numbers. The table holds a reference to
 // each task, so that no other object gets the address of a listed task.
@@ -117,7 +116,6 @@ private:
     std::uint64_t last_ = 0;
 };
 
-} // namespace test::detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::test::detail
 
 #endif

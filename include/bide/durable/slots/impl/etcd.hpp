@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 struct etcd_core : server_slot<etcd_client> {
@@ -119,6 +119,6 @@ BIDE_DURABLE_INLINE cas_result etcd_slot::compare_exchange(slot_version version,
                              std::make_error_code(std::errc::protocol_error), core_->no_etcd);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

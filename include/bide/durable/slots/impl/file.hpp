@@ -22,7 +22,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 struct file_slot_operations::state {
     state(std::string its_name, const file_slot_options& options, bool is_synced)
@@ -111,6 +111,6 @@ BIDE_DURABLE_INLINE bool file_slot_operations::has_mark(int descriptor,
     return state_->has_marks && state_->marks.is_on(descriptor, mark);
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

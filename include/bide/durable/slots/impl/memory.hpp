@@ -26,7 +26,7 @@
 
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -125,6 +125,6 @@ BIDE_DURABLE_INLINE cas_result memory_slot::update_locked(const slot_update& upd
     return {cas_status::stored, memory_->version, {}, {}};
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -31,7 +31,7 @@
 
 #include <libpq-fe.h>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 struct postgres_core {
@@ -270,6 +270,6 @@ BIDE_DURABLE_INLINE cas_result postgres_slot::compare_exchange_in(transaction& i
         });
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -22,7 +22,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 struct redis_core : server_slot<redis_connection> {
@@ -148,6 +148,6 @@ BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code> redis_s
     return made;
 }
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -31,7 +31,7 @@
 
 #include <sqlite3.h>
 
-namespace bide::inline BIDE_ABI {
+namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
@@ -285,6 +285,6 @@ BIDE_DURABLE_INLINE presence sqlite_slot_operations::is_present(std::int64_t mar
 }
 #endif
 
-} // namespace bide::inline BIDE_ABI
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -35,8 +35,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // libcurl's errors.
 class curl_category_type final : public std::error_category {
@@ -384,7 +383,6 @@ private:
 
 // ---- implementation
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -16,8 +16,7 @@
 
 #include <curl/curl.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct etcd_target {
     std::vector<std::string> endpoints{}; // URLs without a login and without a '/' at the end
@@ -144,7 +143,6 @@ inline const char* read_etcd_endpoints(etcd_target& target) {
                                                            : nullptr;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

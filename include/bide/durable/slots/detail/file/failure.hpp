@@ -13,8 +13,7 @@
 #include <string>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 enum class file_part { lock, data, fresh, directory };
 
@@ -99,7 +98,6 @@ inline std::string file_failure::reason(const std::string& file) const {
     }
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -22,8 +22,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The options of a file slot, in the units that the implementation uses.
 struct file_settings {
@@ -166,7 +165,6 @@ std::error_code lock_file<Io>::wait(bool exclusive, std::int64_t begin) noexcept
     return error;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

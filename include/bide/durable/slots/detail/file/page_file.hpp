@@ -19,8 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // What was read from the file.
 struct page_contents {
@@ -371,7 +370,6 @@ std::error_code page_file<Io>::write_fully(int fd, std::size_t size, std::uint64
     return {};
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -28,8 +28,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // CRC-32C (Castagnoli; RFC 3720, appendix B.4). `before` is the result for the bytes before these.
 constexpr std::uint32_t crc32c_by_table(std::string_view bytes, std::uint32_t before = 0) noexcept {
@@ -161,7 +160,6 @@ struct file_versions {
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -37,8 +37,7 @@
 #include <sys/param.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Filesystems whose locks and syncs depend on another machine or a program, by their statfs(2)
 // numbers on Linux: NFS, SMB, SMB2, CIFS, NCP, FUSE (and virtiofs), 9P, Ceph, AFS, AFS of the
@@ -351,7 +350,6 @@ opened_file<Io> open_regular(Io io, const char* path, bool is_reading_enough,
     return r;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

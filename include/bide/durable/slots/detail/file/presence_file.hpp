@@ -42,8 +42,7 @@
 #include <sys/ioctl.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The bytes of one open file.
 #if defined(__linux__) && defined(F_OFD_SETLK) && defined(STATX_BTIME)
@@ -241,7 +240,6 @@ private:
     unsigned mode_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

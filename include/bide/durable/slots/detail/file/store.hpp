@@ -21,8 +21,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Io> class file_store {
 public:
@@ -354,7 +353,6 @@ cas_result file_store<Io>::replace(std::string_view value, slot_version next, bo
     return stored(next);
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -37,8 +37,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The unused inotify instances of this process. A child of fork() must neither use nor close its
 // parent's instances: it may have closed them, and may have opened another file with that number.
@@ -164,8 +163,7 @@ private:
     long owner_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif
 

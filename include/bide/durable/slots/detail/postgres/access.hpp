@@ -32,8 +32,7 @@
 
 #include <libpq-fe.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class postgres_access {
 public:
@@ -276,7 +275,6 @@ private:
     std::string error_text_{};
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

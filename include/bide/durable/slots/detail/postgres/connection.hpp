@@ -43,8 +43,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class postgres_connection {
 public:
@@ -366,7 +365,6 @@ private:
 
 // ---- Statements
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

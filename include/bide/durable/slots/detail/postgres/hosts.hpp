@@ -22,8 +22,7 @@
 
 #include <libpq-fe.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct postgres_host {
     std::string name{};
@@ -186,7 +185,6 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
     return postgres_conninfo_reader(conninfo).read();
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -29,8 +29,7 @@
 
 #include <libpq-fe.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class postgres_row_transaction {
 public:
@@ -146,7 +145,6 @@ private:
     std::error_code error_{};
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -30,8 +30,7 @@
 #include <string>
 #include <string_view>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // A schema and a table, each of letters, digits and underscores.
 struct postgres_name {
@@ -176,7 +175,6 @@ private:
     std::string notify_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -32,8 +32,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct postgres_found {
     std::int64_t oid = 0; // 0: none
@@ -161,7 +160,6 @@ inline std::string postgres_advice(const std::error_code& error, const postgres_
            "all";
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -30,8 +30,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 inline constexpr std::size_t longest_text = 10'000; // of PostgreSQL's error texts
 
@@ -270,7 +269,6 @@ inline std::error_code postgres_refusal(const PGconn& failed) {
     return postgres_error_in(::PQerrorMessage(&failed));
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -32,8 +32,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 using redis_answer = server_answer<redis_reply>; // never an error reply
 
@@ -369,7 +368,6 @@ private:
     std::string name_; // the script's hash on this server; empty: it is not loaded
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -22,8 +22,7 @@
 
 #include <hiredis/hiredis.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 inline std::string redis_request(const std::vector<std::string_view>& words) {
     std::string bytes = '*' + std::to_string(words.size()) + "\r\n";
@@ -198,7 +197,6 @@ inline server_answer<redis_record> read_redis_record(const redisReply& reply) {
     return read;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

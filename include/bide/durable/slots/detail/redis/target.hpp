@@ -14,8 +14,7 @@
 #include <string_view>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct redis_target {
     std::string host{};
@@ -75,7 +74,6 @@ inline result<redis_target, url_fault> redis_target_at(std::string_view text, re
     return target;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -32,8 +32,7 @@
 #include <unistd.h>
 #endif
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 #if defined(BIDE_DURABLE_OPENSSL)
 
@@ -320,7 +319,6 @@ public:
 
 #endif
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -37,8 +37,7 @@
 #include <utility>
 #include <vector>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Returns the deadline of a connect while other connections are open.
 inline deadline connect_share(deadline end, std::chrono::nanoseconds longest) noexcept {
@@ -390,7 +389,6 @@ private:
 // A slot's reference to a pool of this process.
 template <class T> using shared_connection = shared_in_process<connection_pool<T>>;
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

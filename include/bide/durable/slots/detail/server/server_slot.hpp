@@ -17,8 +17,7 @@
 #include <system_error>
 #include <utility>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The answer of a server; or the error, its text, and whether a value may have been stored.
 template <class T> struct server_answer {
@@ -70,7 +69,6 @@ template <class Client> struct server_slot {
     }
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -23,8 +23,7 @@
 
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The most connections to one server that a process opens for calls. A server commits calls of
 // several connections with one write to its disk, so the throughput grows with their number. But a
@@ -113,7 +112,6 @@ private:
     std::shared_ptr<entry> held_{};
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

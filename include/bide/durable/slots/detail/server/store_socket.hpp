@@ -30,8 +30,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 inline std::error_code last_system_error() noexcept { return {errno, std::generic_category()}; }
 
@@ -269,7 +268,6 @@ inline bool answers_redis(const std::string& host, int port, deadline end) {
     return answers_with(host, port, "PING\r\n", "+-", end);
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

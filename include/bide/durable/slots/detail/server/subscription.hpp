@@ -40,8 +40,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // A pipe whose reading end is readable from signal() to drain().
 class signal_pipe {
@@ -300,7 +299,6 @@ private:
     const pid_t owner_ = ::getpid();
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -13,8 +13,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Replaces each run of blanks and control characters by one blank, and cuts the text to `most`
 // bytes.
@@ -55,7 +54,6 @@ inline std::string without_secret(std::string error_text, std::string_view secre
     return error_text;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -25,8 +25,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct server_url {
     std::string scheme{}; // in lower case
@@ -157,7 +156,6 @@ inline result<server_url, url_fault> read_server_url(std::string_view url) {
     return read;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -23,9 +23,7 @@
 
 #include <sys/stat.h>
 
-namespace bide::inline BIDE_ABI {
-
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class sqlite_caller_transaction {
 public:
@@ -148,7 +146,6 @@ private:
     const sqlite_transaction& in_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

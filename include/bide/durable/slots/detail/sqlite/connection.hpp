@@ -25,9 +25,7 @@
 
 #include <sqlite3.h>
 
-namespace bide::inline BIDE_ABI {
-
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class sqlite_connection final : public sqlite_process::member {
 public:
@@ -381,7 +379,6 @@ inline bool sqlite_connection::has_moved() const noexcept {
            moved != 0;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -12,8 +12,7 @@
 
 #include <sqlite3.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // A code has three parts: SQLite's primary code in bits 0..7, its extension in bits 8..15, and for
 // SQLITE_CANTOPEN the system's errno in bits 16 and up.
@@ -44,7 +43,6 @@ template <class... Steps> int sqlite_in_order(Steps... step) {
     return code;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -26,8 +26,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Returns the path beside which SQLite makes its files: symbolic links are resolved.
 // Throws: std::bad_alloc.
@@ -97,7 +96,6 @@ inline bool is_sqlite_text(std::string_view text) noexcept {
     return text.empty();
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

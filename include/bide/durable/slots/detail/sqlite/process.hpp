@@ -23,8 +23,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 class BIDE_SHARED sqlite_process {
 public:
@@ -118,7 +117,6 @@ private:
     std::vector<member*> members_;
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -21,8 +21,7 @@
 
 #include <sqlite3.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // How long one operation waits for other connections, and how long it pauses between attempts.
 // SQLite's own pauses grow to 0.1 s; a waiter with long pauses loses to connections that try again
@@ -245,7 +244,6 @@ inline int sqlite_write(sqlite_statement& change, std::string_view key, slot_ver
     return code;
 }
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif

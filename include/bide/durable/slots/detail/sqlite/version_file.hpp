@@ -46,8 +46,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace bide::inline BIDE_ABI {
-namespace detail {
+namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct sqlite_known_version {
     slot_version version = 0; // 0: none
@@ -209,7 +208,6 @@ private:
     sqlite_known_version known_{};
 };
 
-} // namespace detail
-} // namespace bide::inline BIDE_ABI
+}}} // namespace bide::BIDE_ABI::detail
 
 #endif
