@@ -140,8 +140,17 @@ public:
         return meet(side::receiving, give) || send(item) == wait_status::granted;
     }
 
-    // Fails every later send. Returns true if this call closed it.
-    bool close() noexcept;
+    // Fails every later send. Returns true if this call closed it. All under the lock: a waiter that
+    // learns of the close may destroy the channel.
+    bool close() noexcept {
+        outcomes out;
+        lock::acquire(word_);
+        const bool first = ring_.close();
+        settle(out);
+        unlock();
+        out.publish();
+        return first;
+    }
     bool is_closed() const noexcept { return ring_.is_closed(); }
 
     std::size_t capacity() const noexcept { return ring_.capacity(); }
@@ -277,7 +286,18 @@ private:
 
     // Moves an item past the ring by move(node&), if the other side has a waiter. If `behind_ring`
     // is true, only if the ring is empty: its items go first.
-    template <class Move> bool meet(side other, Move& move, bool behind_ring = false) noexcept;
+    template <class Move> bool meet(side other, Move& move, bool behind_ring = false) noexcept {
+        if (!any(other)) {
+            return false;
+        }
+        wake_list granted;
+        lock::acquire(word_);
+        const bool met =
+            (!behind_ring || ring_.is_empty()) && detail::meet(queue_of(other), move, granted);
+        unlock();
+        granted.publish(wait_status::granted);
+        return met;
+    }
 
     // Acquires the lock to queue a waiter. If a wait on that side need not queue, returns false
     // without the lock. The caller then tries the ring again.
@@ -455,45 +475,6 @@ wait_status basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which)
         w.settle(out.self_status);
     }
     return out.self_status;
-}
-
-template <class T, class Platform, class Stamp>
-template <class Move>
-bool basic_channel_core<T, Platform, Stamp>::meet(side other, Move& move,
-                                                  bool behind_ring) noexcept {
-    if (!any(other)) {
-        return false;
-    }
-    outcomes out;
-    lock::acquire(word_);
-    wait_queue& waiting = queue_of(other);
-    bool met = false;
-    const bool may = !behind_ring || ring_.is_empty();
-    while (may && !met && !waiting.empty()) {
-        node& w = waiting.front();
-        met = w.claim();
-        if (met) {
-            move(w);
-            finish(w, other, wait_status::granted, out);
-        } else {
-            waiting.remove(w);
-        }
-    }
-    unlock();
-    out.publish();
-    return met;
-}
-
-// All under the lock: a waiter that learns of the close may destroy the channel.
-template <class T, class Platform, class Stamp>
-bool basic_channel_core<T, Platform, Stamp>::close() noexcept {
-    outcomes out;
-    lock::acquire(word_);
-    const bool first = ring_.close();
-    settle(out);
-    unlock();
-    out.publish();
-    return first;
 }
 
 template <class T, class Platform, class Stamp>
