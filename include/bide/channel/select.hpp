@@ -238,7 +238,7 @@ concept case_of_select = requires {
 /// The result is empty if the channel is closed and no item is left.
 template <class Channel> auto on_recv(Channel&& from) {
     return detail::case_from(std::forward<Channel>(from),
-                             [](auto& c) { return detail::case_of(c.async_recv()); });
+                             [](auto& channel) { return detail::case_of(channel.async_recv()); });
 }
 
 /// Makes a case that sends `value`, an lvalue or a pointer to one, as send() does. If the pointer is

@@ -19,10 +19,10 @@ namespace detail {
 
 // Returns a function that moves an item to `to`.
 template <class T> auto into(std::optional<T>& to) noexcept {
-    return [&to](T& item) noexcept { to.emplace(std::move(item)); };
+    return [&to](T& from) noexcept { to.emplace(std::move(from)); };
 }
 template <class T> auto into(std::vector<T>& to) noexcept { // requires room for one more
-    return [&to](T& item) noexcept { to.push_back(std::move(item)); };
+    return [&to](T& from) noexcept { to.push_back(std::move(from)); };
 }
 
 // Where a waiting receiver wants its item. `put` moves the item there, under the source's lock.
@@ -33,8 +33,8 @@ struct destination {
     destination() noexcept = default;
     // `to` is an optional, or a vector with room for one more.
     template <class Out> explicit destination(Out& to) noexcept : where(&to) {
-        put = [](void* out, void* item) noexcept {
-            into (*static_cast<Out*>(out))(*static_cast<typename Out::value_type*>(item));
+        put = [](void* out, void* from) noexcept {
+            into (*static_cast<Out*>(out))(*static_cast<typename Out::value_type*>(from));
         };
     }
 };

@@ -300,20 +300,20 @@ public:
         using payload = recv_n_payload;
 
         std::vector<T>& out;
-        std::size_t max;
+        std::size_t limit;
 
         receiving_n(Source& from, std::vector<T>& to, std::size_t most) noexcept
-            : wait<side::receiving>(from), out(to), max(most) {}
+            : wait<side::receiving>(from), out(to), limit(most) {}
         wait_status try_now() const noexcept {
-            return max == 0 ? wait_status::granted : this->source.recv(into(out));
+            return limit == 0 ? wait_status::granted : this->source.recv(into(out));
         }
         wait_status enqueue(node& w, payload& got) const noexcept {
             got.to = destination(out);
             return this->queue(w, got.to);
         }
         result<std::size_t> collect(wait_status what) const {
-            if (what == wait_status::granted && max != 0) {
-                return 1 + recv_more(this->source, out, max - 1);
+            if (what == wait_status::granted && limit != 0) {
+                return 1 + recv_more(this->source, out, limit - 1);
             }
             if (what == wait_status::granted || what == wait_status::closed) {
                 return std::size_t{0};
@@ -321,7 +321,7 @@ public:
             return unexpected{errc_of(what)};
         }
         void give_back(wait_status what) const noexcept {
-            if (what == wait_status::granted && max != 0) {
+            if (what == wait_status::granted && limit != 0) {
                 T item(std::move(out.back())); // a vector<bool> has no reference to it
                 out.pop_back();
                 if (!this->source.pass_on(item)) {
