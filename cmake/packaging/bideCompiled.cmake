@@ -15,6 +15,9 @@ if(BUILD_SHARED_LIBS AND NOT WIN32)
 endif()
 add_library(bide_compiled ${bide_compiled_kind} EXCLUDE_FROM_ALL ${bide_compiled_source})
 target_link_libraries(bide_compiled PUBLIC bide::bide)
+if(NOT MSVC) # --gc-sections leaves out of a program what it does not call
+    target_compile_options(bide_compiled PRIVATE -ffunction-sections -fdata-sections)
+endif()
 target_compile_definitions(bide_compiled INTERFACE BIDE_COMPILED)
 set_target_properties(
     bide_compiled
