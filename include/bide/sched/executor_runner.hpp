@@ -12,14 +12,9 @@
 // (executor_users.hpp).
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/executor_users.hpp>
-#include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
 #include <bide/task/join_handle.hpp>
 
 #include <concepts>
@@ -34,82 +29,13 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-class executor_home final : public task_home {
-    using platform = native_platform;
+class executor_home;
 
-public:
-    struct release {
-        void operator()(executor_home* home) const noexcept { home->drop(); }
-    };
-    using pointer = std::unique_ptr<executor_home, release>;
-
-    static pointer make(executor_ref where, std::function<void(std::exception_ptr)> on_unhandled) {
-        static_cast<void>(
-            error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
-        return pointer(new executor_home(where, std::move(on_unhandled)));
-    }
-
-    // Refuses later tasks and cancels the present ones. Called once.
-    void close() noexcept {
-        // Order: relaxed; a task that does not see it is cancelled when it first waits, or is listed.
-        closing_.store(true, std::memory_order_relaxed);
-        tasks_.close();
-        tasks_.for_each([](task_header& t) { t.cancel(cancel_reason::shutdown); });
-    }
-
-    // Order: acquire; what the ended tasks did, as drop() releases it.
-    std::size_t tasks() const noexcept { return users_.load(std::memory_order_acquire) - 1; }
-
-    void start(task_header& t) noexcept override {
-        // Order: relaxed; the caller keeps the home alive.
-        users_.fetch_add(1, std::memory_order_relaxed);
-        executor_use::begin(where_);
-        if (is_closing()) {
-            t.refuse();
-        } else {
-            post(t.to_run());
-        }
-    }
-    void post(runnable& r) noexcept override {
-        const executor_ref where = where_; // a runnable may end the home
-        where.post(r);
-    }
-    executor_ref executor() noexcept override { return where_; }
-
-private:
-    executor_home(executor_ref where, std::function<void(std::exception_ptr)> on_unhandled)
-        : where_(where),
-          unhandled_(on_unhandled ? unhandled(std::move(on_unhandled)) : unhandled()) {}
-    ~executor_home() = default;
-
-    void drop() noexcept {
-        // Order: acq_rel; the last user comes after all others.
-        if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-            delete this;
-        }
-    }
-
-    unsigned registry_here() const noexcept override { return 0; }
-    basic_task_registry<platform>& registry(unsigned) noexcept override { return tasks_; }
-    bool is_here() const noexcept override { return true; } // a task keeps its home
-    bool is_closing() const noexcept override {
-        // Order: relaxed; see close().
-        return closing_.load(std::memory_order_relaxed);
-    }
-    void task_ended() noexcept override {
-        executor_use::end(where_);
-        drop();
-    }
-    const unhandled& handler() const noexcept override { return unhandled_; }
-    void enter() noexcept override {}
-    void leave() noexcept override {}
-
-    const executor_ref where_;
-    const unhandled unhandled_;
-    basic_task_registry<platform> tasks_;
-    platform::atomic<std::size_t> users_{1}; // the runner, and the tasks that have not ended
-    platform::atomic<bool> closing_{false};
+// Ends the use of a home by a runner.
+struct executor_home_release {
+    void operator()(executor_home* home) const noexcept;
 };
+using executor_home_use = std::unique_ptr<executor_home, executor_home_release>;
 
 } // namespace detail
 
@@ -136,36 +62,38 @@ public:
     template <bide::executor S>
     explicit executor_runner(S& where,
                              std::function<void(std::exception_ptr)> on_unhandled = nullptr)
-        : executor_runner(detail::executor_home::make(where, std::move(on_unhandled))) {}
+        : executor_runner(home_on(where, std::move(on_unhandled))) {}
 
     /// Calls close(). Does not block: tasks that are left end in the executor.
     ~executor_runner() { close(); }
 
     /// Refuses new tasks and cancels the present ones, as scheduler::shutdown() does, but does not
     /// wait for them. After this call, the event loop must run until tasks() is 0.
-    void close() noexcept {
-        if (!std::exchange(closed_, true)) {
-            home_->close();
-        }
-    }
+    void close() noexcept;
 
     /// Returns the number of tasks that have not ended. The number is a snapshot. When the runner
     /// is closed, 0 means that the executor is no longer needed.
-    std::size_t tasks() const noexcept { return home_->tasks(); }
+    std::size_t tasks() const noexcept;
 
     /// Starts one task on an executor: see spawn(where, source).
     template <class S>
     static auto spawn_on(executor_ref where, S source,
                          std::function<void(std::exception_ptr)> on_unhandled) {
-        const auto home = detail::executor_home::make(where, std::move(on_unhandled));
-        return spawn_in(*home, std::move(source)); // from now on the task keeps the home
+        const auto use = home_on(where, std::move(on_unhandled));
+        return spawn_in(home_of(use), std::move(source)); // from now on the task keeps the home
     }
 
 private:
-    explicit executor_runner(detail::executor_home::pointer home) noexcept
-        : task_runner(*home), home_(std::move(home)) {}
+    using home_use = detail::executor_home_use;
 
-    const detail::executor_home::pointer home_;
+    explicit executor_runner(home_use use) noexcept
+        : task_runner(home_of(use)), home_(std::move(use)) {}
+
+    static home_use home_on(executor_ref where,
+                            std::function<void(std::exception_ptr)> on_unhandled);
+    static detail::task_home& home_of(const home_use& use) noexcept;
+
+    const home_use home_;
     bool closed_ = false;
 };
 
@@ -194,5 +122,113 @@ void spawn(S& where, Source source, Handler on_error) {
 }
 
 }} // namespace bide::BIDE_ABI
+
+#if BIDE_DEFINITIONS
+
+#include <bide/core/detail/executor_users.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/task/cancel_reason.hpp>
+#include <bide/task/detail/task_control.hpp>
+
+namespace bide { inline namespace BIDE_ABI {
+
+namespace detail {
+
+class executor_home final : public task_home {
+    using platform = native_platform;
+
+public:
+    executor_home(executor_ref where, std::function<void(std::exception_ptr)> on_unhandled)
+        : where_(where),
+          unhandled_(on_unhandled ? unhandled(std::move(on_unhandled)) : unhandled()) {}
+
+    // Refuses later tasks and cancels the present ones. Called once.
+    void close() noexcept {
+        // Order: relaxed; a task that does not see it is cancelled when it first waits, or is listed.
+        closing_.store(true, std::memory_order_relaxed);
+        tasks_.close();
+        tasks_.for_each([](task_header& t) { t.cancel(cancel_reason::shutdown); });
+    }
+
+    // Order: acquire; what the ended tasks did, as drop() releases it.
+    std::size_t tasks() const noexcept { return users_.load(std::memory_order_acquire) - 1; }
+
+    void start(task_header& t) noexcept override {
+        // Order: relaxed; the caller keeps the home alive.
+        users_.fetch_add(1, std::memory_order_relaxed);
+        executor_use::begin(where_);
+        if (is_closing()) {
+            t.refuse();
+        } else {
+            post(t.to_run());
+        }
+    }
+    void post(runnable& r) noexcept override {
+        const executor_ref where = where_; // a runnable may end the home
+        where.post(r);
+    }
+    executor_ref executor() noexcept override { return where_; }
+
+    void drop() noexcept {
+        // Order: acq_rel; the last user comes after all others.
+        if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete this;
+        }
+    }
+
+private:
+    ~executor_home() = default;
+
+    unsigned registry_here() const noexcept override { return 0; }
+    basic_task_registry<platform>& registry(unsigned) noexcept override { return tasks_; }
+    bool is_here() const noexcept override { return true; } // a task keeps its home
+    bool is_closing() const noexcept override {
+        // Order: relaxed; see close().
+        return closing_.load(std::memory_order_relaxed);
+    }
+    void task_ended() noexcept override {
+        executor_use::end(where_);
+        drop();
+    }
+    const unhandled& handler() const noexcept override { return unhandled_; }
+    void enter() noexcept override {}
+    void leave() noexcept override {}
+
+    const executor_ref where_;
+    const unhandled unhandled_;
+    basic_task_registry<platform> tasks_;
+    platform::atomic<std::size_t> users_{1}; // the runner, and the tasks that have not ended
+    platform::atomic<bool> closing_{false};
+};
+
+BIDE_COMPILED_INLINE void executor_home_release::operator()(executor_home* home) const noexcept {
+    home->drop();
+}
+
+} // namespace detail
+
+BIDE_COMPILED_INLINE void executor_runner::close() noexcept {
+    if (!std::exchange(closed_, true)) {
+        home_->close();
+    }
+}
+
+BIDE_COMPILED_INLINE std::size_t executor_runner::tasks() const noexcept { return home_->tasks(); }
+
+BIDE_COMPILED_INLINE detail::executor_home_use
+executor_runner::home_on(executor_ref where, std::function<void(std::exception_ptr)> on_unhandled) {
+    static_cast<void>(
+        detail::error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
+    return home_use(new detail::executor_home(where, std::move(on_unhandled)));
+}
+
+BIDE_COMPILED_INLINE detail::task_home& executor_runner::home_of(const home_use& use) noexcept {
+    return *use;
+}
+
+}} // namespace bide::BIDE_ABI
+
+#endif
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/io/driver.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/sched/trace.hpp>
@@ -150,6 +150,7 @@ private:
 #include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/io/driver.hpp>
 #include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/loop.hpp>

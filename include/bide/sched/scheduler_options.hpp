@@ -5,7 +5,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -91,7 +90,9 @@ namespace detail {
 
 // The timer slack of the options, as the timer queue expects it.
 inline std::int64_t timer_slack_ns(std::chrono::microseconds wanted) noexcept {
-    return std::clamp(deadline::saturated_ns(wanted), std::int64_t{0}, std::int64_t{1'000'000'000});
+    constexpr std::int64_t most = 1'000'000'000;
+    const std::int64_t ns = deadline::saturated_ns(wanted);
+    return ns < 0 ? 0 : ns < most ? ns : most;
 }
 
 } // namespace detail

@@ -4,7 +4,6 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/task_cell.hpp>
@@ -13,8 +12,6 @@
 #include <bide/task/task_tag.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <memory>
-#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -122,7 +119,26 @@ private:
     detail::task_home& home_;
 };
 
-inline void task_runner::post(waker w) noexcept {
+namespace detail {
+
+// The home of the tasks of a runner, for objects that make cells of their own.
+struct runner_access {
+    static task_home& home(task_runner& where) noexcept { return where.home_; }
+};
+
+} // namespace detail
+}} // namespace bide::BIDE_ABI
+
+#if BIDE_DEFINITIONS
+
+#include <bide/core/detail/fatal.hpp>
+
+#include <memory>
+#include <new>
+
+namespace bide { inline namespace BIDE_ABI {
+
+BIDE_COMPILED_INLINE void task_runner::post(waker w) noexcept {
     struct posted_waker : runnable {
         waker what;
     };
@@ -140,14 +156,8 @@ inline void task_runner::post(waker w) noexcept {
     home_.post(*made);
 }
 
-namespace detail {
-
-// The home of the tasks of a runner, for objects that make cells of their own.
-struct runner_access {
-    static task_home& home(task_runner& where) noexcept { return where.home_; }
-};
-
-} // namespace detail
 }} // namespace bide::BIDE_ABI
+
+#endif
 
 #endif

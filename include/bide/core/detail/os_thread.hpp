@@ -7,10 +7,7 @@
 
 #include <bide/core/config.hpp>
 
-#include <cerrno>
 #include <cstddef>
-#include <cstdio>
-#include <new>
 #include <string_view>
 #include <system_error>
 
@@ -20,36 +17,8 @@
 #include <pthread.h>
 #include <unistd.h>
 #endif
-#if defined(__linux__)
-#include <signal.h>
-#endif
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
-
-// Blocks all signals of the calling thread while this object lives. Threads that are started
-// meanwhile inherit the signal mask, so they handle no signals.
-class signals_blocked {
-public:
-    signals_blocked() noexcept {
-#if defined(__linux__)
-        sigset_t all;
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-#endif
-    }
-    signals_blocked(const signals_blocked&) = delete;
-    signals_blocked& operator=(const signals_blocked&) = delete;
-    ~signals_blocked() {
-#if defined(__linux__)
-        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-#endif
-    }
-
-private:
-#if defined(__linux__)
-    sigset_t before_;
-#endif
-};
 
 class BIDE_SHARED os_thread {
 public:
@@ -108,11 +77,51 @@ private:
 #endif
 };
 
+}}} // namespace bide::BIDE_ABI::detail
+
+#if BIDE_DEFINITIONS
+
+#include <cerrno>
+#include <cstdio>
+#include <new>
+
+#if defined(__linux__)
+#include <signal.h>
+#endif
+
+namespace bide { inline namespace BIDE_ABI { namespace detail {
+
+// Blocks all signals of the calling thread while this object lives. Threads that are started
+// meanwhile inherit the signal mask, so they handle no signals.
+class signals_blocked {
+public:
+    signals_blocked() noexcept {
+#if defined(__linux__)
+        sigset_t all;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+#endif
+    }
+    signals_blocked(const signals_blocked&) = delete;
+    signals_blocked& operator=(const signals_blocked&) = delete;
+    ~signals_blocked() {
+#if defined(__linux__)
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+#endif
+    }
+
+private:
+#if defined(__linux__)
+    sigset_t before_;
+#endif
+};
+
 #if defined(_WIN32)
 
-inline bool os_thread::may_have_stack(std::size_t) noexcept { return true; }
+BIDE_COMPILED_INLINE bool os_thread::may_have_stack(std::size_t) noexcept { return true; }
 
-inline std::error_code os_thread::start(function body, void* argument, std::size_t) noexcept {
+BIDE_COMPILED_INLINE std::error_code os_thread::start(function body, void* argument,
+                                                      std::size_t) noexcept {
 #if BIDE_EXCEPTIONS
     try {
         thread_ = std::thread(body, argument);
@@ -128,7 +137,8 @@ inline std::error_code os_thread::start(function body, void* argument, std::size
 #endif
 }
 
-inline std::error_code os_thread::start_detached(function body, void* argument) noexcept {
+BIDE_COMPILED_INLINE std::error_code os_thread::start_detached(function body,
+                                                               void* argument) noexcept {
     os_thread thread;
     const std::error_code error = thread.start(body, argument);
     if (!error) {
@@ -137,7 +147,7 @@ inline std::error_code os_thread::start_detached(function body, void* argument) 
     return error;
 }
 
-inline void os_thread::join() noexcept { thread_.join(); }
+BIDE_COMPILED_INLINE void os_thread::join() noexcept { thread_.join(); }
 
 #else
 
@@ -155,7 +165,7 @@ inline int set(pthread_attr_t& to, std::size_t wanted) noexcept {
 
 } // namespace stack_sizes
 
-inline bool os_thread::may_have_stack(std::size_t stack_size) noexcept {
+BIDE_COMPILED_INLINE bool os_thread::may_have_stack(std::size_t stack_size) noexcept {
     pthread_attr_t how;
     if (::pthread_attr_init(&how) != 0) {
         return true; // there is no memory: the start of a thread says so
@@ -165,8 +175,8 @@ inline bool os_thread::may_have_stack(std::size_t stack_size) noexcept {
     return error == 0;
 }
 
-inline std::error_code os_thread::start(function body, void* argument,
-                                        std::size_t stack_size) noexcept {
+BIDE_COMPILED_INLINE std::error_code os_thread::start(function body, void* argument,
+                                                      std::size_t stack_size) noexcept {
     body_ = body;
     argument_ = argument;
     const signals_blocked blocked;
@@ -182,7 +192,8 @@ inline std::error_code os_thread::start(function body, void* argument,
     return {error, std::system_category()};
 }
 
-inline std::error_code os_thread::start_detached(function body, void* argument) noexcept {
+BIDE_COMPILED_INLINE std::error_code os_thread::start_detached(function body,
+                                                               void* argument) noexcept {
     auto* const thread = new (std::nothrow) os_thread; // the new thread reads it
     if (thread == nullptr) {
         return std::make_error_code(std::errc::not_enough_memory);
@@ -208,12 +219,12 @@ inline std::error_code os_thread::start_detached(function body, void* argument) 
     return {error, std::system_category()};
 }
 
-inline void os_thread::join() noexcept { ::pthread_join(thread_, nullptr); }
+BIDE_COMPILED_INLINE void os_thread::join() noexcept { ::pthread_join(thread_, nullptr); }
 
 #endif
 
-inline void os_thread::name_this(std::string_view name, const char* separator,
-                                 unsigned index) noexcept {
+BIDE_COMPILED_INLINE void os_thread::name_this(std::string_view name, const char* separator,
+                                               unsigned index) noexcept {
 #if defined(__linux__) || defined(__APPLE__)
     constexpr std::size_t most = 15;
     char end[most + 1];
@@ -236,5 +247,7 @@ inline void os_thread::name_this(std::string_view name, const char* separator,
 }
 
 }}} // namespace bide::BIDE_ABI::detail
+
+#endif
 
 #endif
