@@ -39,13 +39,13 @@ BUDGETS = {
     "sync/condition_variable.hpp": (33, 3830, 129),
     "channel/channel.hpp": (33, 4190, 143),
     "channel/select.hpp": (39, 5550, 150),
-    "task/task.hpp": (40, 5580, 136),
-    "sched/scheduler.hpp": (73, 10900, 229),
-    "sched/scheduler.hpp BIDE_COMPILED": (55, 7450, 210),
-    "parallel/fork_join.hpp": (79, 12200, 238),
-    "parallel/parallel_for.hpp": (81, 12630, 239),
-    "bide.hpp": (137, 23250, 270),
-    "bide.hpp BIDE_COMPILED": (120, 19580, 250),
+    "task/task.hpp": (40, 5590, 136),
+    "sched/scheduler.hpp": (73, 10910, 229),
+    "sched/scheduler.hpp BIDE_COMPILED": (55, 7460, 196),
+    "parallel/fork_join.hpp": (79, 12220, 238),
+    "parallel/parallel_for.hpp": (81, 12640, 239),
+    "bide.hpp": (137, 23280, 270),
+    "bide.hpp BIDE_COMPILED": (120, 19610, 236),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]
