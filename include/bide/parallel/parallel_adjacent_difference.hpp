@@ -8,6 +8,7 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>

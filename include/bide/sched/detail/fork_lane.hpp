@@ -68,6 +68,7 @@
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/fork_deque.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <new>
