@@ -134,6 +134,9 @@ private:
 
 } // namespace detail
 
+BIDE_COMPILED_TEMPLATE(wait_status detail::basic_permit_queue<native_platform>::enqueue_first(
+    basic_waiter<native_platform>&) noexcept)
+
 /// A mutex that many readers or one writer lock, in the order in which they came.
 /// SharedTimedLockable. Readers behind a waiting writer wait for it, so neither side starves.
 /// One reader at a time may have the right to upgrade its lock to an exclusive one.

@@ -168,8 +168,12 @@ public:
         // Order: relaxed; it announces and publishes nothing. After a failure, take() acquires.
         while (state_.compare_exchange_strong(seen, how, std::memory_order_relaxed,
                                               std::memory_order_relaxed)) {
-            const bool in_time = io == nullptr ? futex_wait<Platform>(state_, parked, until)
-                                               : (io->wait(until), false);
+            bool in_time = false; // the driver does not say
+            if (io == nullptr) {
+                in_time = futex_wait<Platform>(state_, parked, until);
+            } else {
+                io->wait(until);
+            }
             if (take()) {
                 return true;
             }
