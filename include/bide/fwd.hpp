@@ -68,7 +68,8 @@ using event_count = basic_event_count<native_platform>;
 
 /// See core/async_op.hpp, which each header of coroutines includes. `Stops` counts the stop tokens that
 /// the operation takes.
-template <class T, class Platform, int Stops = 0> class basic_async_op;
+template <class T, class Platform, int Stops = 0>
+class basic_async_op; // complete after: #include <bide/core/async_op.hpp>
 /// Is an operation of native threads and coroutines.
 template <class T, int Stops = 0> using async_op = basic_async_op<T, native_platform, Stops>;
 

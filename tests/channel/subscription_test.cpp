@@ -1,5 +1,5 @@
 // What the subscribers of a broadcast and the receivers of a watch have in common: each is a reader
-// of detail/subscription.hpp.
+// of detail/versioned_value.hpp.
 
 #include "support/contested.hpp"
 #include "support/death.hpp"

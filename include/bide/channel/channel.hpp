@@ -16,7 +16,8 @@
 /// for (int n : numbers) sum += n; // until the channel is closed and empty; or: numbers.recv()
 /// \endcode
 ///
-/// In a coroutine: `co_await numbers.async_send(i)` and `co_await numbers.async_recv()`.
+/// In a coroutine: `co_await numbers.async_send(i)` and `co_await numbers.async_recv()`, with a
+/// header of `task`, or core/async_op.hpp.
 ///
 /// Items go through a lock-free ring. If the ring is full, a sender waits in a queue; if it is
 /// empty, a receiver does. The thread that makes room, or brings an item, moves the waiter's item.
@@ -116,8 +117,8 @@ public:
 
     /// Sends as send() does, for a coroutine.
     /// GCC before 13 destroys an aggregate twice that is written inside the co_await expression.
-    /// With it, braces do not compile. async_send(item{...}), which cannot be rejected, must not be
-    /// written: use async_emplace(), or give the item a name first.
+    /// With that GCC, async_send({...}) does not compile. async_send(item{...}) compiles and is
+    /// wrong: use async_emplace(), or give the item a name first.
     basic_async_op<sent, Platform> async_send(T value)
         requires(!detail::is_broken_in_braces<T>)
     {
@@ -291,6 +292,7 @@ public:
     }
 
     /// Receives as recv_n() does, for a coroutine.
+    /// Throws: std::bad_alloc if there is no memory for one item more in `out`.
     /// Requires: no other access to `out` from this call until the operation is over.
     /// Cancellation: as async_recv(), but if the channel is full or closed, the item stays in
     /// `out`.

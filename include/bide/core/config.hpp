@@ -34,7 +34,8 @@
 /// BIDE_COMPILED            user or CMake Defined: the headers only declare what is rarely called. The
 ///                                        library bide::compiled has the definitions, or the one file
 ///                                        of the program that includes source.hpp. Files of one
-///                                        program may differ in it.
+///                                        program may differ in it. The library needs the flags of
+///                                        the program, such as -fsanitize=thread and BIDE_USDT.
 /// BIDE_DEFINITIONS         here          1: the headers bring these definitions. 0: they do not.
 /// BIDE_COMPILED_INLINE     here          `inline`, or nothing in the library. Such a function has no
 ///                                        static object: files that differ in BIDE_COMPILED would

@@ -4,7 +4,7 @@
 
 /// \file
 /// Loops that run their iterations in parallel: over indices, over the elements of a range, and
-/// over chunks of either. detail/parallel_loop.hpp explains how a loop divides itself.
+/// over chunks of a range. detail/parallel_loop.hpp explains how a loop divides itself.
 ///
 /// \code
 /// bide::scheduler workers;
@@ -85,7 +85,8 @@ void for_indices(const On& on, First first, Last last, Body& body) {
 /// most 64 bytes and can be called as const, it is called through copies.
 /// Cancellation: see fork_options::stop.
 template <class First, class Last, class Body>
-    requires detail::loop_index<First> && detail::loop_index<Last>
+    requires detail::loop_index<First> && detail::loop_index<Last> &&
+             std::invocable<Body&, std::common_type_t<First, Last>>
 void parallel_for(const fork_policy& on, First first, Last last, Body&& body) {
     detail::for_indices(on, first, last, body);
 }
@@ -119,11 +120,12 @@ void parallel_for(const fork_policy& on, It first, End last, Body&& body) {
 }
 
 /// Calls body(chunk) for parallel_chunks that together are the range, in any order. The loop
-/// decides how many elements a chunk has, at least options.grain. Use it if an iteration needs an
+/// decides how many elements a chunk has, at least fork_options::grain. Use it if an iteration needs an
 /// object that is costly to make, such as a buffer, or if one call for many elements is faster than
 /// many calls.
 /// Blocks, throws, cancellation: as parallel_for(); a stop and an exception take effect between
 /// chunks. Progress counts the elements of a chunk when the chunk has ended.
+/// Requires: body may be called by several threads at once, for different chunks.
 template <parallel_range Range, class Body>
     requires std::invocable<Body&, parallel_chunk<std::ranges::iterator_t<Range>>>
 void parallel_for_chunks(const fork_policy& on, Range&& range, Body&& body) {

@@ -10,7 +10,7 @@
 //
 //   at intervals      timers that are due, the driver, one job from the injector, and if another
 //                     worker has more jobs, half of the difference (global_queue_interval)
-//   high, low, pinned jobs, by the shares of their classes, once there was one (class_turns)
+//   high, low, pinned jobs, by the shares of their classes, after the first such job (class_turns)
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring

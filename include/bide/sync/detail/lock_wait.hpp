@@ -24,7 +24,7 @@ struct condition_access;
 template <class Lock> using lock_made_by = std::invoke_result_t<const Lock&>;
 
 #if defined(BIDE_DEADLOCK_CHECK)
-template <class Mutex, class Mode> class mode_lock; // permit_upgrade.hpp
+template <class Mutex, class Mode> class mode_lock; // shared_mutex.hpp
 
 // What a lock of type L holds. An upgradable lock is not noted.
 enum class lock_held { exclusive, shared, upgradable };

@@ -87,8 +87,8 @@ private:
 };
 
 // One watch of one channel, shared by the watch and the listener. It expires with the watch.
-struct subscription {
-    explicit subscription(std::string of) : channel(std::move(of)) {}
+struct server_subscription {
+    explicit server_subscription(std::string of) : channel(std::move(of)) {}
     const std::string channel;
     const signal_pipe changed{};
     native_platform::atomic<bool> is_lost{false}; // no further message arrives
@@ -134,7 +134,7 @@ public:
     // Subscribes. If it fails, `error_text` has the reason.
     // Blocks: until the server confirms the subscription, or until the deadline.
     // Throws: std::bad_alloc.
-    std::error_code listen(const std::shared_ptr<subscription>& added, deadline end,
+    std::error_code listen(const std::shared_ptr<server_subscription>& added, deadline end,
                            std::string& error_text) {
         if (!added->changed.is_made() || !wake_.is_made()) {
             return std::make_error_code(std::errc::too_many_files_open);
@@ -176,8 +176,8 @@ private:
     // These, except run(), require the lock.
     auto heard() noexcept {
         return [this](std::string_view channel) {
-            for (const std::weak_ptr<subscription>& each : all_) {
-                const std::shared_ptr<subscription> living = each.lock();
+            for (const std::weak_ptr<server_subscription>& each : all_) {
+                const std::shared_ptr<server_subscription> living = each.lock();
                 if (living != nullptr && living->channel == channel) {
                     living->changed.signal();
                 }
@@ -198,7 +198,7 @@ private:
         std::erase_if(all_, [](const auto& each) { return each.expired(); });
         std::erase_if(channels_, [this](const std::string& channel) {
             const bool is_wanted = std::any_of(all_.begin(), all_.end(), [&](const auto& each) {
-                const std::shared_ptr<subscription> living = each.lock();
+                const std::shared_ptr<server_subscription> living = each.lock();
                 return living != nullptr && living->channel == channel;
             });
             if (!is_wanted && connection_.is_open()) {
@@ -211,8 +211,8 @@ private:
     // Drops the connection and ends all subscriptions.
     void lose_all() noexcept {
         connection_.drop();
-        for (const std::weak_ptr<subscription>& each : all_) {
-            if (const std::shared_ptr<subscription> it = each.lock()) {
+        for (const std::weak_ptr<server_subscription>& each : all_) {
+            if (const std::shared_ptr<server_subscription> it = each.lock()) {
                 // Order: release [subscription.lost]; the watch is signalled after it.
                 it->is_lost.store(true, std::memory_order_release);
                 it->changed.signal();
@@ -250,7 +250,7 @@ private:
     mutex lock_;
     bool is_over_ = false; // under lock_, like the members below
     Connection connection_;
-    std::vector<std::weak_ptr<subscription>> all_;
+    std::vector<std::weak_ptr<server_subscription>> all_;
     std::vector<std::string> channels_; // that the server was asked for
     bool is_running_ = false;
     os_thread thread_; // started under lock_; joined by the destructor
@@ -273,7 +273,8 @@ public:
     }
 
     channel_watch(typename Connection::key at, std::string channel)
-        : from_(std::move(at)), subscription_(std::make_shared<subscription>(std::move(channel))) {}
+        : from_(std::move(at)),
+          subscription_(std::make_shared<server_subscription>(std::move(channel))) {}
     ~channel_watch() override {
         subscription_.reset();
         if (owner_ == ::getpid()) {
@@ -295,7 +296,7 @@ public:
 
 private:
     listener from_; // keeps the listener alive, so that get() returns it
-    std::shared_ptr<subscription> subscription_;
+    std::shared_ptr<server_subscription> subscription_;
     const pid_t owner_ = ::getpid();
 };
 
