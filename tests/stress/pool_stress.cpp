@@ -2,6 +2,7 @@
 // with delays at their steps.
 
 #include <bide/core/executor.hpp>
+#include <bide/sched/detail/pool.hpp>
 #include <support/sched.hpp>
 
 using namespace bide;
