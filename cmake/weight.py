@@ -30,7 +30,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 # The most that a header may include: headers of bide, itself among them; their lines of code; and hundredths,
-# which are those of libstdc++ 12, and are not checked with another library. Behind the header, a macro to define.
+# which are those of g++ with libstdc++ 12, and are not checked with others. Behind the header, a macro to define.
 BUDGETS = {
     "sync/mutex.hpp": (25, 2480, 123),
     "sync/shared_mutex.hpp": (25, 2700, 125),
@@ -81,7 +81,7 @@ class Weight:
         return run(*self.cxx, "-E", "-P", "-MMD", "-MF", self.work / "rule", "-x", "c++", "-", input=source)
 
     def has_reference_library(self):
-        return "12" in self.preprocess("#include <version>\n_GLIBCXX_RELEASE\n").split()
+        return "\n12 __clang__\n" in self.preprocess("#include <version>\n_GLIBCXX_RELEASE __clang__\n")
 
     def has_asio(self):
         return "found" in self.preprocess("#if __has_include(<asio.hpp>)\nfound\n#endif\n")
