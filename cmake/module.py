@@ -108,7 +108,7 @@ def names_of(header):
             where = "::".join(scope for scope in scopes if scope)
             name = name_of(re.sub(r"\s+", " ", pending))
             pending = ""
-            if name and where.startswith("bide") and "detail" not in where.split("::") and "" not in scopes:
+            if name and not name.startswith("BIDE_") and where.startswith("bide") and "detail" not in where.split("::") and "" not in scopes:
                 yield where, name
 
 
