@@ -125,7 +125,7 @@ void inplace_merge(const On& on, const elements<It>& all, std::uint64_t size, Co
 /// Otherwise as parallel_for().
 /// Requires: each range is sorted by less; otherwise each place gets an arbitrary element of the
 /// ranges. less and the projections may be called by several threads at once.
-/// Cancellation: see fork_options::stop. options.progress counts the places that are written.
+/// Cancellation: see fork_options::stop. fork_options::progress counts the places that are written.
 template <parallel_range Left, parallel_range Right, class Out, class Compare = std::ranges::less,
           class ProjectLeft = std::identity, class ProjectRight = std::identity>
     requires std::random_access_iterator<Out> && (!detail::packs_bits<Out>) &&

@@ -127,8 +127,8 @@ void partial_sort(const On& on, const elements<It>& all, std::uint64_t sorted, C
 /// end, does nothing. The order of the other elements depends only on the range and nth, and not on
 /// the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
-/// Cancellation: as parallel_sort(). options.progress counts the elements that the algorithm need
-/// not examine again.
+/// Cancellation: as parallel_sort(). fork_options::progress counts the elements that the algorithm
+/// need not examine again.
 /// Complexity: O(n) comparisons for random elements, and O(n log n) in the worst case.
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
@@ -153,8 +153,8 @@ void parallel_nth_element(const fork_policy& on, It first, It nth, End last, Com
 /// `middle`, and sorts them. The other elements end up behind them. Equal elements end up in any
 /// order. The order depends only on the range and middle, and not on the number of workers.
 /// Blocks, throws, requires: as parallel_sort().
-/// Cancellation: as parallel_sort(). options.progress counts the elements that are known to be on
-/// the correct side of `middle`, and then the elements before `middle` whose place is final.
+/// Cancellation: as parallel_sort(). fork_options::progress counts the elements that are known to
+/// be on the correct side of `middle`, and then the elements before `middle` whose place is final.
 /// Complexity: O(n + m log m) comparisons for random elements, where m elements are sorted, and
 /// O(n log n) in the worst case.
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>

@@ -167,9 +167,9 @@ It stable_partition(const On& on, const elements<It>& in, Predicate& predicate,
 /// stopped_error after a stop. Otherwise as join().
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: a stop takes effect between parts. If it leaves out a part, throws stopped_error,
-/// and the range has the same elements as before, in some order. options.grain is the least number
-/// of elements of a part; there are at most 64 parts. options.progress counts the calls of the
-/// predicate.
+/// and the range has the same elements as before, in some order. fork_options::grain is the least
+/// number of elements of a part; there are at most 64 parts. fork_options::progress counts the
+/// calls of the predicate.
 /// Complexity: n calls of the predicate, and at most n swaps. It allocates no memory.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires std::permutable<std::ranges::iterator_t<Range>> &&

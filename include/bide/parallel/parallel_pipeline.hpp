@@ -258,8 +258,9 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 /// were read go through all stages. If the source has ended before the stop, the stop has no
 /// effect.
 ///
-/// options.progress counts the items that have ended. Its total is the size of the source. If that
-/// size is not known, the total is the number of items that were read. options.grain has no effect.
+/// fork_options::progress counts the items that have ended. Its total is the size of the source. If
+/// that size is not known, the total is the number of items that were read. fork_options::grain has
+/// no effect.
 ///
 /// A worker that takes part in the pipeline does so until the end of the pipeline. While there is
 /// no work, its thread sleeps, and another thread may run the worker. If the tasks of the scheduler

@@ -130,8 +130,8 @@ void stable_sort(const On& on, const elements<It>& all, Compare& less) {
 /// threads may call less at once. They also access different elements at once, which excludes
 /// vector<bool>.
 /// Cancellation: a stop takes effect between parts of the sort. If it leaves out a part, throws
-/// stopped_error, and the range has the same elements as before, in some order. options.progress
-/// counts the elements whose place is final. options.grain is ignored.
+/// stopped_error, and the range has the same elements as before, in some order.
+/// fork_options::progress counts the elements whose place is final. fork_options::grain is ignored.
 /// Complexity: O(n log n) comparisons.
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>

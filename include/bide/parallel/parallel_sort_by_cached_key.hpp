@@ -123,11 +123,11 @@ concept caches_keys_of =
 /// Throws: the exception of a call of key or less. If several calls of key throw, the exception for
 /// the first element. std::bad_alloc. stopped_error. In all these cases, nothing is changed. If a
 /// move of an element throws, all elements are alive, but their values are unspecified.
-/// Requires: less is a strict weak order; otherwise the elements end up in any order. Several threads
-/// may call key and less at once.
+/// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
+/// threads may call key and less at once.
 /// Cancellation: see fork_options::stop. After the elements begin to move, a stop has no effect.
-/// options.progress counts each element twice: when its key is computed, and when it is in its
-/// place. options.grain is the grain of the loop that calls key.
+/// fork_options::progress counts each element twice: when its key is computed, and when it is in
+/// its place. fork_options::grain is the grain of the loop that calls key.
 template <parallel_range Range, class Compute, class Compare = std::ranges::less>
     requires detail::caches_keys_of<Compute, Compare, std::ranges::iterator_t<Range>>
 void parallel_sort_by_cached_key(const fork_policy& on, Range&& range, Compute key,
