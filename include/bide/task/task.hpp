@@ -154,7 +154,7 @@ public:
 private:
     void drop_value() noexcept {
         if (std::exchange(has_value_, false)) {
-            std::destroy_at(std::addressof(value_));
+            value_.~stored();
         }
     }
 
