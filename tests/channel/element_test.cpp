@@ -11,6 +11,17 @@ namespace forms = test::forms;
 
 namespace hostile {
 
+// A channel calls its own functions, not those that it finds by the type of an item.
+template <class... Any> void deliver(Any&&...) = delete;
+template <class... Any> void hand_over(Any&&...) = delete;
+template <class... Any> void into(Any&&...) = delete;
+template <class... Any> void item_of(Any&&...) = delete;
+template <class... Any> void make_element(Any&&...) = delete;
+template <class... Any> void make_room(Any&&...) = delete;
+template <class... Any> void meet(Any&&...) = delete;
+template <class... Any> void recv_more(Any&&...) = delete;
+template <class... Any> void to_result(Any&&...) = delete;
+
 // Neither a default constructor nor assignments nor implicit moves, an address and a comma that are
 // not its own, and an alignment that operator new does not give. Says -1 where it was made at an
 // address that is not aligned.

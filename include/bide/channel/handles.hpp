@@ -91,7 +91,7 @@ void shared_core<T, Platform, Core>::leave(side which) noexcept {
     if (which == side::receiving) {
         // No receiver will ask for the items. Each is destroyed here, under no lock.
         std::optional<T> item;
-        while (core.recv(into(item)) == wait_status::granted) {
+        while (core.recv(detail::into(item)) == wait_status::granted) {
             item.reset();
         }
     }

@@ -180,7 +180,7 @@ bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
         s->senders_.fatal_destroyed("oneshot sender", s);
     }
     const bool sends = value != nullptr && !s->has(closed);
-    if (sends && !hand_over(*value, s->receivers_, granted)) {
+    if (sends && !detail::hand_over(*value, s->receivers_, granted)) {
         s->value_.emplace(std::move(*value));
     }
     s->receivers_.pop_all(told);
@@ -220,7 +220,7 @@ wait_status oneshot_state<T, Platform>::enqueue(node& w, side which) noexcept {
         what = base::queue(queue_of(which), w);
     } else if (what = base::complete(w, what);
                what == wait_status::granted && which == side::receiving) {
-        deliver(*value_, w);
+        detail::deliver(*value_, w);
         value_.reset();
     }
     base::unlock();

@@ -136,7 +136,7 @@ public:
     bool pass_on(T& item) noexcept {
         // First a waiting receiver: it may wait while the ring is full of items that are not
         // published.
-        auto give = [&item](node& receiver) noexcept { deliver(item, receiver); };
+        auto give = [&item](node& receiver) noexcept { detail::deliver(item, receiver); };
         return meet(side::receiving, give) || send(item) == wait_status::granted;
     }
 
@@ -258,11 +258,11 @@ private:
         std::size_t count = 0;
         auto make = [&w]() noexcept -> T& {
             w.commit();
-            return item_of<T>(w);
+            return detail::item_of<T>(w);
         };
         auto put = [&w](T& received) noexcept {
             w.commit();
-            deliver(received, w);
+            detail::deliver(received, w);
         };
         switch (which == side::sending ? transfer<side::sending>(make, one(), count)
                                        : transfer<side::receiving>(put, one(), count)) {
@@ -391,7 +391,7 @@ attempt basic_channel_core<T, Platform, Stamp>::transfer(Move& move, Count most,
 
 template <class T, class Platform, class Stamp>
 BIDE_NOINLINE wait_status basic_channel_core<T, Platform, Stamp>::send_again(T& value) noexcept {
-    auto give = [&value](node& receiver) noexcept { deliver(value, receiver); };
+    auto give = [&value](node& receiver) noexcept { detail::deliver(value, receiver); };
     if (!is_closed() && meet(side::receiving, give, true)) {
         return wait_status::granted;
     }
@@ -415,7 +415,7 @@ basic_channel_core<T, Platform, Stamp>::recv_again(Put& put, attempt last) noexc
     case attempt::closed: return wait_status::closed;
     default: break;
     }
-    auto take = [&put](node& sender) noexcept { put(item_of<T>(sender)); };
+    auto take = [&put](node& sender) noexcept { put(detail::item_of<T>(sender)); };
     return capacity() == 0 && meet(side::sending, take) ? wait_status::granted
                                                         : wait_status::waiting;
 }
@@ -510,10 +510,10 @@ bool basic_channel_core<T, Platform, Stamp>::serve(node& w, side which, outcomes
     }
     if (a == attempt::done) {
         if (sends) {
-            ::new (ring_.place(c)) T(std::move(item_of<T>(w)));
+            ::new (ring_.place(c)) T(std::move(detail::item_of<T>(w)));
         } else {
             T& item = ring_.item(c);
-            deliver(item, w);
+            detail::deliver(item, w);
             item.~T();
         }
         ring_.end(c);
@@ -558,7 +558,7 @@ bool basic_channel_core<T, Platform, Stamp>::match(node& sender, node& receiver,
     const bool first_open = first.claim();
     const bool second_open = first_open && second.claim();
     if (second_open) {
-        deliver(item_of<T>(sender), receiver);
+        detail::deliver(detail::item_of<T>(sender), receiver);
         finish(sender, side::sending, wait_status::granted, out);
         finish(receiver, side::receiving, wait_status::granted, out);
         return false;

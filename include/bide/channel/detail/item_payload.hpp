@@ -34,7 +34,7 @@ struct destination {
     // `to` is an optional, or a vector with room for one more.
     template <class Out> explicit destination(Out& to) noexcept : where(&to) {
         put = [](void* out, void* from) noexcept {
-            into (*static_cast<Out*>(out))(*static_cast<typename Out::value_type*>(from));
+            detail::into (*static_cast<Out*>(out))(*static_cast<typename Out::value_type*>(from));
         };
     }
 };

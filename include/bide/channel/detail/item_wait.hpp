@@ -116,7 +116,8 @@ bool meet(basic_waiter_queue<Platform>& waiting, Move&& move,
 template <class T, class Platform>
 bool hand_over(T& item, basic_waiter_queue<Platform>& receivers,
                basic_wake_list<Platform>& granted) noexcept {
-    return meet(receivers, [&item](auto& receiver) noexcept { deliver(item, receiver); }, granted);
+    return detail::meet(
+        receivers, [&item](auto& receiver) noexcept { detail::deliver(item, receiver); }, granted);
 }
 
 template <class T> struct send_payload {
@@ -125,7 +126,7 @@ template <class T> struct send_payload {
 
     template <class... Args>
     explicit send_payload(keep_alive kept, Args&&... args)
-        : value(make_element<T>(std::forward<Args>(args)...)), alive(std::move(kept)) {}
+        : value(detail::make_element<T>(std::forward<Args>(args)...)), alive(std::move(kept)) {}
 };
 
 } // namespace detail
@@ -151,8 +152,8 @@ std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     while (all < max) {
         const std::size_t inside = s.size();
         const std::size_t most = inside == 0 ? 1 : inside < max - all ? inside : max - all;
-        make_room(out, most);
-        const std::size_t n = s.recv_n(into(out), most);
+        detail::make_room(out, most);
+        const std::size_t n = s.recv_n(detail::into(out), most);
         if (n == 0) {
             break;
         }
@@ -254,7 +255,8 @@ public:
     template <class Out, class Limit>
     static wait_status recv(Source& s, Out& out, const Limit& limit) noexcept {
         destination to(out);
-        return block<side::receiving>(s, to, [&]() noexcept { return s.recv(into(out)); }, limit);
+        return block<side::receiving>(
+            s, to, [&]() noexcept { return s.recv(detail::into(out)); }, limit);
     }
     template <class Limit>
     static wait_status send(Source& s, T& value, const Limit& limit) noexcept {
@@ -270,7 +272,7 @@ public:
 
         using wait<side::receiving>::wait;
         wait_status try_now(payload& got) const noexcept {
-            return this->source.recv(into(got.item));
+            return this->source.recv(detail::into(got.item));
         }
         wait_status enqueue(node& w, payload& got) const noexcept {
             got.to = destination(got.item);
@@ -305,7 +307,7 @@ public:
         receiving_n(Source& from, std::vector<T>& to, std::size_t most) noexcept
             : wait<side::receiving>(from), out(to), limit(most) {}
         wait_status try_now() const noexcept {
-            return limit == 0 ? wait_status::granted : this->source.recv(into(out));
+            return limit == 0 ? wait_status::granted : this->source.recv(detail::into(out));
         }
         wait_status enqueue(node& w, payload& got) const noexcept {
             got.to = destination(out);
@@ -313,7 +315,7 @@ public:
         }
         result<std::size_t> collect(wait_status what) const {
             if (what == wait_status::granted && limit != 0) {
-                return 1 + recv_more(this->source, out, limit - 1);
+                return 1 + detail::recv_more(this->source, out, limit - 1);
             }
             if (what == wait_status::granted || what == wait_status::closed) {
                 return std::size_t{0};
@@ -340,7 +342,7 @@ public:
             return this->queue(w, of.value);
         }
         result<void, send_error<T>> collect(wait_status what, payload& of) const {
-            return to_result(what, of.value);
+            return detail::to_result(what, of.value);
         }
         void give_back(wait_status) const noexcept {}
     };

@@ -208,7 +208,7 @@ template <class Items, class Platform> basic_locked_core<Items, Platform>::~basi
     lock::release(word_, closed);
     // Each item is destroyed without the lock: its destructor may use the channel.
     std::optional<T> item;
-    while (recv(into(item)) == wait_status::granted) {
+    while (recv(detail::into(item)) == wait_status::granted) {
         item.reset();
     }
 }
@@ -216,7 +216,7 @@ template <class Items, class Platform> basic_locked_core<Items, Platform>::~basi
 template <class Items, class Platform>
 void basic_locked_core<Items, Platform>::insert(T& item, displaced& old,
                                                 wake_list& granted) noexcept {
-    if (!hand_over(item, receivers_, granted)) {
+    if (!detail::hand_over(item, receivers_, granted)) {
         items_.put(item, old);
     }
 }
@@ -228,9 +228,9 @@ void basic_locked_core<Items, Platform>::extract(Put& put, wake_list& granted) n
     if constexpr (Items::send_waits) {
         auto admit = [this](node& w) noexcept {
             displaced none;
-            items_.put(item_of<T>(w), none);
+            items_.put(detail::item_of<T>(w), none);
         };
-        meet(senders_, admit, granted);
+        detail::meet(senders_, admit, granted);
     }
 }
 
@@ -295,9 +295,9 @@ wait_status basic_locked_core<Items, Platform>::enqueue(node& w, side which) noe
     } else if (may || over) {
         w.commit(); // at once: it does not wait for what follows, and meets no other choice
         if (may && sends) {
-            insert(item_of<T>(w), old, granted);
+            insert(detail::item_of<T>(w), old, granted);
         } else if (may) {
-            auto put = [&w](T& item) noexcept { deliver(item, w); };
+            auto put = [&w](T& item) noexcept { detail::deliver(item, w); };
             extract(put, granted);
         }
     }
@@ -314,7 +314,7 @@ bool basic_locked_core<Items, Platform>::pass_on(T& item) noexcept {
     wake_list granted;
     const lock_word seen = lock::acquire(word_);
     const bool passed =
-        seen != closed && (hand_over(item, receivers_, granted) || items_.put_back(item));
+        seen != closed && (detail::hand_over(item, receivers_, granted) || items_.put_back(item));
     unlock(seen);
     granted.publish(wait_status::granted);
     return passed;

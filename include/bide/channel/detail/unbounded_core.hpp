@@ -463,7 +463,7 @@ wait_status basic_unbounded_core<T, Platform>::insert(Make& make, std::size_t mo
         lock::release(sending_.word, seen);
         return wait_status::closed;
     }
-    while (sent < most && hand_over(make(sent), sending_.receivers, granted)) {
+    while (sent < most && detail::hand_over(make(sent), sending_.receivers, granted)) {
         ++sent;
     }
     const std::size_t handed = sent;
@@ -558,7 +558,7 @@ std::size_t basic_unbounded_core<T, Platform>::size() const noexcept {
 template <class T, class Platform>
 wait_status basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
     if (which == side::sending) {
-        const wait_status what = send_one(item_of<T>(w), &w);
+        const wait_status what = send_one(detail::item_of<T>(w), &w);
         if (what != wait_status::waiting) {
             w.settle(what);
         }
@@ -580,7 +580,7 @@ wait_status basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noex
     if (decided) {
         if (w.claim()) {
             if (any) {
-                auto put = [&w](T& item) noexcept { deliver(item, w); };
+                auto put = [&w](T& item) noexcept { detail::deliver(item, w); };
                 take(put, emptied);
             }
             w.commit();
@@ -611,7 +611,7 @@ bool basic_unbounded_core<T, Platform>::pass_on(T& item) noexcept {
         lock::acquire(receiving_.word);
         const lock_word seen = lock::acquire(sending_.word);
         const bool open = seen != closed;
-        const bool handed = hand_over(item, sending_.receivers, granted);
+        const bool handed = detail::hand_over(item, sending_.receivers, granted);
         bool put_back = !handed && open && receiving_.items.push_front(item, loose);
         if (put_back) {
             count(receiving_.count, static_cast<std::size_t>(-1));
