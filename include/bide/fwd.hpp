@@ -258,6 +258,14 @@ using selector = basic_selector<>;
 
 /// See task/task.hpp.
 template <class T = void> class task;
+
+namespace detail {
+
+template <class T> inline constexpr bool is_task = false;
+template <class T> inline constexpr bool is_task<task<T>> = true;
+
+} // namespace detail
+
 /// See task/async_generator.hpp.
 template <class T> class async_generator;
 /// See task/join_handle.hpp.

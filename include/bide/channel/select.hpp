@@ -27,12 +27,12 @@
 //
 // channel/detail/select_core.hpp has the protocol.
 
-#include <bide/channel/detail/item_payload.hpp>
 #include <bide/channel/detail/select_core.hpp>
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/item_payload.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/timer.hpp>

@@ -14,7 +14,7 @@
 //
 //   caller_      meaning
 //   nullptr      No call has begun.
-//   a mark       The thread with that mark runs the waker (core/detail/thread_mark.hpp).
+//   a mark       The thread with that mark runs the waker (thread_mark() in core/platform.hpp).
 //   ended        The call has returned. No thread but the owner accesses the wait.
 //
 // There are two exceptions. First, the owner may take, cancel or destroy the wait inside of the
@@ -28,7 +28,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>

@@ -25,7 +25,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>

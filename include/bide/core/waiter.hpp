@@ -33,7 +33,7 @@
 //   waker_, contested_       Written by the owner before it queues the node. Read by the holder of
 //                            the lock and by the decider.
 // When the node is announced, `missing` is set to a number that identifies the releaser's thread
-// (detail/thread_mark.hpp). A wait may be a case of a select, which completes exactly one of its
+// (thread_mark() in platform.hpp). A wait may be a case of a select, which completes exactly one of its
 // waits. Then a decider claims the choice that these waits share, under the primitive's lock,
 // before it decides (core/choice.hpp).
 
@@ -41,7 +41,6 @@
 #include <bide/core/choice.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>

@@ -4,8 +4,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/sched/task_runner.hpp>

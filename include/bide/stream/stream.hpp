@@ -16,10 +16,10 @@
 /// while (auto t = co_await text.next()) { ... }
 /// \endcode
 
-#include <bide/channel/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/errc.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>

@@ -12,7 +12,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/lock_bits.hpp>

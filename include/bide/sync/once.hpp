@@ -21,7 +21,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>

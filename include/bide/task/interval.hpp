@@ -5,11 +5,11 @@
 /// \file
 /// A periodic timer for coroutines.
 
-#include <bide/channel/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>

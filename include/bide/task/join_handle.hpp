@@ -5,10 +5,10 @@
 /// \file
 /// A handle to a spawned task, which waits for its outcome.
 
-#include <bide/channel/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>

@@ -15,10 +15,10 @@
 //   bool yield_before_wait(try_again)         before a thread queues: true if try_again() was true
 //   int64_t spin_budget_ns()      how long a queued thread yields before it sleeps; 0: as park()
 
-#include <bide/channel/detail/item_payload.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/item_payload.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/thread_wait.hpp>

@@ -31,7 +31,6 @@
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/primitive_of.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
@@ -175,7 +174,7 @@ public:
     // Called before the wait of `by` can block. If the wait closes a cycle, reports the cycle.
     void waits(const void* node, actor by, const wait_subject& on, bool may_end_early) noexcept;
     // Called after the wait. If a thread destroys the waiting coroutine, `destroyer` identifies
-    // that thread (thread_mark.hpp). Terminates if the waker of the wait is noted to run on another
+    // that thread (thread_mark()). Terminates if the waker of the wait is noted to run on another
     // thread.
     void waits_no_more(const void* node, const void* destroyer = nullptr) noexcept {
         const void* by = nullptr;
@@ -297,7 +296,7 @@ private:
         bool relocks;          // the waiter held `lock` when the wait began
         bool may_end_early;
         std::int64_t since;
-        const void* woken_by = nullptr; // identifies a thread (thread_mark.hpp)
+        const void* woken_by = nullptr; // identifies a thread (thread_mark())
     };
 
     template <class Write> void write(Write&& change) noexcept {

@@ -63,7 +63,6 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
-#include <bide/sched/detail/arm_source.hpp>
 #include <bide/sched/detail/pool.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/fork_deque.hpp>

@@ -16,7 +16,7 @@
 //   the injector      a fair share, into its ring
 //   other workers     half of another worker's ring, or its oldest child; at most half of the
 //                     workers search at a time
-//   fork-joins        the oldest arm (arm_source.hpp)
+//   fork-joins        the oldest arm (basic_arm_source in worker.hpp)
 //
 // If it finds nothing, it sleeps. If its last job was an arm, it first searches again, for as long
 // as a wake would take. The sleep protocol (idle.hpp) has three steps: announce, check every queue
@@ -71,8 +71,6 @@
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
-#include <bide/sched/detail/arm_source.hpp>
-#include <bide/sched/detail/fixed_array.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/injector.hpp>
@@ -260,13 +258,13 @@ public:
 
     void push(runnable& r) noexcept {
         injector_.push(r);
-        unpark(idle_.wake_one());
+        wake_any();
     }
     // Requires: the priority `of` is not normal.
     void push(task_priority of, runnable& r) noexcept {
         use_classes();
         (of == task_priority::high ? high_ : low_).push(r);
-        unpark(idle_.wake_one());
+        wake_any();
     }
     // Pushes a job that only the thread of the worker `home` may run.
     void push_pinned(worker& home, runnable& r) noexcept;
@@ -331,7 +329,7 @@ public:
     // suffice, leaves the rest in the list.
     void fork(worker& w, run_list& list) noexcept {
         if (w.children.push(list) && steals_) {
-            unpark(idle_.wake_one());
+            wake_any();
         }
     }
 
@@ -724,7 +722,7 @@ template <class Platform> runnable* basic_pool<Platform>::take_injected(worker& 
     const bool more = share.first() != nullptr;
     push_all(w, share);
     if (more && steals_) {
-        unpark(idle_.wake_one()); // as after any push [idle.announce]
+        wake_any(); // as after any push [idle.announce]
     }
     return first;
 }
@@ -766,7 +764,7 @@ template <class Platform> runnable* basic_pool<Platform>::balance(worker& w) noe
         w.has_stolen(taken);
         // Wakes a worker, as each push does [idle.announce]. A worker that announced its sleep
         // while the jobs were on their way between the rings has not seen them.
-        unpark(idle_.wake_one());
+        wake_any();
     }
     return r;
 }
@@ -777,9 +775,9 @@ template <class Platform> void basic_pool<Platform>::push_ring(worker& w, runnab
     overflow out{*this};
     if (const unsigned moved = w.ring.push(r, out)) {
         w.overflowed.add(moved);
-        unpark(idle_.wake_one());
+        wake_any();
     } else if (steals_ && !w.is_searching) {
-        unpark(idle_.wake_one());
+        wake_any();
     }
 }
 
@@ -1085,7 +1083,7 @@ template <class Platform> void basic_pool<Platform>::hand_over_roles(worker& w) 
     if (w.must_check_leader) {
         w.must_check_leader = false;
         if (timer_leader_.wakes_after(next_timer())) {
-            unpark(idle_.wake_one());
+            wake_any();
         }
     }
     if (w.left_driver) {
@@ -1162,7 +1160,7 @@ template <class Platform> void basic_pool<Platform>::hand_over_jobs(worker& w) n
     }
     if (!w.ring.empty() || !injector_.empty() ||
         (uses_classes() && !(high_.empty() && low_.empty()))) {
-        unpark(idle_.wake_one());
+        wake_any();
     }
 }
 

@@ -24,9 +24,9 @@
 #include <bide/core/wake_scope.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
-#include <bide/sched/detail/fixed_array.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/pool.hpp>
+#include <bide/sched/detail/worker.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/scheduler_options.hpp>

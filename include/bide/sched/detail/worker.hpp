@@ -68,6 +68,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -75,6 +77,61 @@ template <class Platform> class basic_fork_job;
 template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_pool;
 template <class Platform> struct basic_worker;
+
+// The source of the arms of fork-joins. An idle worker asks it when the queues of the pool are empty.
+// A pool that has had no fork-join has no such source, and does not need fork_lane.hpp.
+template <class Platform> class basic_arm_source {
+public:
+    virtual ~basic_arm_source() = default;
+
+    // Takes the oldest arm, which is then run as `w.arm`. Returns false if there is none. Sets
+    // `left` to true if arms were left that are worth another worker.
+    virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
+    // Returns true if there is an arm. Called by a worker in its last look before it sleeps
+    // [idle.announce].
+    virtual bool has_work() const noexcept = 0;
+    // Called when the calling thread leaves the pool.
+    virtual void drop_thread_lane() noexcept = 0;
+};
+
+// An array of objects that never move, with a fixed maximum size.
+template <class T> class fixed_array {
+public:
+    // Throws: std::bad_alloc.
+    explicit fixed_array(std::size_t most)
+        : first_(std::allocator<T>().allocate(most)), most_(most) {}
+    fixed_array(const fixed_array&) = delete;
+    fixed_array& operator=(const fixed_array&) = delete;
+    ~fixed_array() {
+        shrink(0);
+        std::allocator<T>().deallocate(first_, most_);
+    }
+
+    // Requires: there is room.
+    template <class... Args> void add(Args&&... args) {
+        std::construct_at(first_ + size_, std::forward<Args>(args)...);
+        ++size_;
+    }
+    // Destroys the last objects, so that `size` objects are left.
+    void shrink(std::size_t size) noexcept {
+        while (size_ > size) {
+            std::destroy_at(first_ + --size_);
+        }
+    }
+
+    std::size_t size() const noexcept { return size_; }
+    T* begin() noexcept { return first_; }
+    T* end() noexcept { return first_ + size_; }
+    const T* begin() const noexcept { return first_; }
+    const T* end() const noexcept { return first_ + size_; }
+    T& operator[](std::size_t at) noexcept { return first_[at]; }
+    const T& operator[](std::size_t at) const noexcept { return first_[at]; }
+
+private:
+    T* const first_;
+    const std::size_t most_;
+    std::size_t size_ = 0;
+};
 
 // ---- Ownership
 

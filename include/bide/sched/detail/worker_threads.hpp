@@ -41,8 +41,8 @@
 #include <bide/fwd.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/cpu_count.hpp>
-#include <bide/sched/detail/fixed_array.hpp>
 #include <bide/sched/detail/pool.hpp>
+#include <bide/sched/detail/worker.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/detail/gate.hpp>
 

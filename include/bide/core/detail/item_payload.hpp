@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_CHANNEL_DETAIL_ITEM_PAYLOAD_HPP
-#define BIDE_CHANNEL_DETAIL_ITEM_PAYLOAD_HPP
+#ifndef BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
+#define BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 
 // What a coroutine's or a select's wait for an item carries. Each header that makes a basic_async_op
 // of any value type includes it, so that each basic_async_op has one definition in the program.
