@@ -35,6 +35,7 @@
 #include <bide/sched/executor_runner.hpp>
 #include <bide/sched/for_each_worker.hpp>
 #include <bide/sched/join_set.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>

@@ -310,7 +310,7 @@ class run_loop;
 struct run_loop_options;
 /// See sched/scheduler_options.hpp.
 struct scheduler_options;
-/// \overload
+/// See sched/report.hpp.
 struct scheduler_stats;
 /// See sched/spawn_options.hpp.
 struct spawn_options;

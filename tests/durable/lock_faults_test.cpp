@@ -6,6 +6,7 @@
 #include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/sched/scheduler.hpp>
 
 #include <support/children.hpp>
@@ -254,11 +255,11 @@ TEST_CASE("lock_faults: a renewer on a scheduler uses up each wake") {
     for (int i = 0; i < 100; ++i) {                      // by now, or the rest shows nothing
         workers.spawn([] {}).join();
     }
-    const auto before = workers.stats().polled;
+    const auto before = stats_of(workers).polled;
     const auto second = make(frequent, 3s);
     renewer->add(second); // is due before that
     REQUIRE(test::eventually([&] { return test::renewals(of_second) > 0 || !second->is_held(); }));
-    const auto polled = workers.stats().polled - before;
+    const auto polled = stats_of(workers).polled - before;
     REQUIRE(polled < 20 + 10 * static_cast<std::uint64_t>(test::renewals(of_second)));
 }
 

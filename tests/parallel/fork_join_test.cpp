@@ -1,6 +1,7 @@
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_scope.hpp>
 #include <bide/parallel/parallel_for.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <support/alloc.hpp>
@@ -289,11 +290,11 @@ TEST_CASE(
     std::move(one).join();
     int ran = 0; // plain data: only this thread uses it
     const auto once = [&] {
-        const auto before = s.stats().stolen;
+        const auto before = stats_of(s).stolen;
         join(
             s,
             [&] {
-                if (!eventually([&] { return s.stats().stolen != before; })) {
+                if (!eventually([&] { return stats_of(s).stolen != before; })) {
                     test::give_up(test::where(), "no worker has taken the arm");
                 }
                 if (throws) {

@@ -13,6 +13,7 @@
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 #include <bide/sched/chrome_trace.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/task_group.hpp>
 
@@ -23,7 +24,7 @@ using namespace test;
 
 // Requires that all spawned tasks have ended, and that one more runs.
 bool is_intact(scheduler& s) {
-    const scheduler_stats now = s.stats();
+    const scheduler_stats now = stats_of(s);
     return now.spawned == now.completed && s.spawn([] { return 1; }).join() == 1;
 }
 
@@ -219,7 +220,7 @@ const scenario schedulers[] = {
          t.expect(test::has_waiters(never, 2));
          t.expect(t.attempt([&] { s.shutdown(); }));
          t.expect(unhandled == 0 && kept.done() && never.waiters() == 0);
-         t.expect(s.stats().spawned == s.stats().completed);
+         t.expect(stats_of(s).spawned == stats_of(s).completed);
          t.expect(is_stopped(std::move(kept)));
      },
      true},
@@ -252,7 +253,7 @@ const scenario schedulers[] = {
              bool stopped = false;
              const auto ends = [&]() -> task<> { co_await number(counted(all, 1)); };
              const bool done = t.attempt([&] { stopped = is_stopped(s.spawn(ends())); });
-             t.expect(stopped == done && s.stats().spawned == s.stats().completed);
+             t.expect(stopped == done && stats_of(s).spawned == stats_of(s).completed);
          }
          t.expect(all.alive() == 0);
      }},
@@ -266,7 +267,7 @@ const scenario schedulers[] = {
          }
          t.expect(test::has_waiters(never, 20));
          std::FILE* const to = std::fopen("/dev/null", "w");
-         t.attempt([&] { s.dump(to); });
+         t.attempt([&] { dump(s, to); });
          std::fclose(to);
          never.release(20);
          test::join_all(all);

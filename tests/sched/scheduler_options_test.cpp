@@ -1,3 +1,4 @@
+#include <bide/sched/report.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/semaphore.hpp>
 
@@ -231,7 +232,7 @@ TEST_CASE("scheduler_options: timer_slack rounds the ends of sleeps and time-out
             unrounded += std::move(each).join();
         }
         // A wait whose time had passed when it began needed no timer, and ended at once.
-        CHECK(unrounded <= 2 * all.size() - s.stats().timers_fired);
+        CHECK(unrounded <= 2 * all.size() - stats_of(s).timers_fired);
     }
 }
 
@@ -259,7 +260,7 @@ TEST_CASE("scheduler_options: workers that do not steal run their own tasks and 
         std::move(inner).join();
     });
     std::move(blocked).join();
-    const scheduler_stats now = s.stats();
+    const scheduler_stats now = stats_of(s);
     CHECK(now.stolen == 0);
 }
 
@@ -297,7 +298,7 @@ TEST_CASE("scheduler_options: a thread for blocking tasks that has left is joine
     scheduler s(std::move(wanted));
     s.spawn_blocking([] {}).join();
     CHECK(test::eventually([&] {
-        return s.stats().timers_fired != 0 && !test::contains(test::dump_of(s), "next timer");
+        return stats_of(s).timers_fired != 0 && !test::contains(test::dump_of(s), "next timer");
     }));
 }
 #endif
@@ -373,7 +374,7 @@ TEST_CASE(
         permits.acquire();
     });
     REQUIRE(test::eventually([&] { return has_run.load(); }));
-    const auto parked = [&] { return s.stats().parked; };
+    const auto parked = [&] { return stats_of(s).parked; };
     const auto before = parked();
     s.spawn([] {}).join();
     REQUIRE(test::eventually([&] { return parked() > before; })); // the worker's thread has not

@@ -1,4 +1,5 @@
 #include <bide/core/parker.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
@@ -201,7 +202,7 @@ TEST_CASE("scheduler: posted runnables and wakers run on a worker") {
     own.on = nullptr;
     s.spawn([&] { s.post(own.run); }).join();
     CHECK(test::eventually([&] { return own.on == &s; }));
-    const scheduler_stats now = s.stats();
+    const scheduler_stats now = stats_of(s);
     CHECK(now.spawned == 1);
 }
 
@@ -256,14 +257,15 @@ TEST_CASE("scheduler: stats() counts what happened") {
      }).join();
     ended.wait();
     s.spawn([&]() -> task<> {
-         while (s.stats(0).timers_fired == 0) { // a time that has passed already is not waited for
+         while (stats_of(s, 0).timers_fired ==
+                0) { // a time that has passed already is not waited for
              co_await this_task::sleep_for(1ms);
          }
      }).join();
     s.spawn_blocking([] {}).join();
     s.shutdown();
-    const scheduler_stats sum = s.stats();
-    const scheduler_stats one = s.stats(0);
+    const scheduler_stats sum = stats_of(s);
+    const scheduler_stats one = stats_of(s, 0);
     CHECK(sum.spawned == many + 3);
     CHECK(sum.completed == many + 3);
     CHECK(one.spawned == many);
@@ -606,7 +608,7 @@ TEST_CASE("scheduler: blocking tasks run on threads of their own while the worke
     over = true;
     CHECK(test::all_true(apart));
     CHECK(inside == 6);
-    const scheduler_stats now = s.stats(0);
+    const scheduler_stats now = stats_of(s, 0);
     CHECK(now.completed == 1);
 }
 
@@ -690,9 +692,9 @@ TEST_CASE("scheduler: a task may resume on another executor and returns for its 
     expected[2] = nullptr; // the loop's thread
     CHECK(sync_wait(traveller::run(a, b, thread, permits)) == expected);
     giver.join();
-    const scheduler_stats home = a.stats();
+    const scheduler_stats home = stats_of(a);
     CHECK(home.completed == 1);
-    const scheduler_stats other = b.stats();
+    const scheduler_stats other = stats_of(b);
     CHECK(other.spawned == 0);
 }
 

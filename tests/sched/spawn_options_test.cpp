@@ -1,3 +1,4 @@
+#include <bide/sched/report.hpp>
 #include <bide/sched/spawn_options.hpp>
 
 #include <bide/sync/event.hpp>
@@ -63,7 +64,7 @@ bool shares_turns(const log_book& book, std::size_t last) {
 
 // Waits until all tasks have ended, and ends the scheduler.
 void finish(scheduler& s) {
-    while (s.stats().completed != s.stats().spawned) {
+    while (stats_of(s).completed != stats_of(s).spawned) {
         std::this_thread::yield();
     }
     s.shutdown();
@@ -207,9 +208,9 @@ TEST_CASE("priority: without stealing, a task waits for its turn where each work
         for (int k = 0; k < 4; ++k) {
             // If worker 0 had taken a normal task and not run it, that task would wait for the end of this
             // one, even if worker 1 had nothing to do.
-            all.push_back(
-                s.spawn([&] { kept += s.stats(0).injected == static_cast<unsigned>(ran) ? 0 : 1; },
-                        {.priority = high}));
+            all.push_back(s.spawn(
+                [&] { kept += stats_of(s, 0).injected == static_cast<unsigned>(ran) ? 0 : 1; },
+                {.priority = high}));
         }
     }
     opens[0] = true;
@@ -269,7 +270,7 @@ TEST_CASE(
         scheduler s(wanted);
         CHECK(s.spawn([&] { return waits(rest); }, {.priority = p}).join() == 3);
         s.shutdown(); // all are counted
-        return s.stats().timers_fired >= 3;
+        return stats_of(s).timers_fired >= 3;
     }));
     scheduler s(wanted);
     auto cancelled = s.spawn(take(none), {.priority = p});

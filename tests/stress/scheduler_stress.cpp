@@ -3,6 +3,7 @@
 
 #include <bide/channel/select.hpp>
 #include <bide/channel/unbounded_channel.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
@@ -265,7 +266,7 @@ void check_storm(unsigned workers, bool naps, bool early, std::uint32_t seed) {
         }
     }
     in.s.shutdown();
-    const scheduler_stats now = in.s.stats();
+    const scheduler_stats now = stats_of(in.s);
     int left = 0;
     while (in.numbers.try_recv() || in.quick.try_recv()) {
         ++left;
@@ -355,7 +356,7 @@ TEST_CASE("scheduler: runs a million tasks, if there is time for them") {
         s.spawn([&] { grow(s, depth, all); }).detach();
         all.wait();
         s.shutdown();
-        const scheduler_stats now = s.stats();
+        const scheduler_stats now = stats_of(s);
         CHECK(now.completed == static_cast<std::uint64_t>(tasks));
     }
 }

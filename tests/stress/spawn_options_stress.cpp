@@ -2,6 +2,7 @@
 // some of them block the threads: one lost wake blocks the test. Each task is on its thread, and all
 // steps are counted.
 
+#include <bide/sched/report.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
@@ -121,7 +122,7 @@ void check_round(std::uint32_t seed) {
         steps += l.steps;
     }
     REQUIRE(steps == pinned_steps);
-    REQUIRE(s.stats().spawned == s.stats().completed);
+    REQUIRE(stats_of(s).spawned == stats_of(s).completed);
 }
 
 } // namespace
@@ -169,5 +170,5 @@ TEST_CASE("spawn_options: a pinned task runs on its thread while tasks block all
     s.shutdown();
     REQUIRE(ledgers[0].wrong + ledgers[1].wrong == 0);
     REQUIRE(ledgers[0].steps + ledgers[1].steps == spawned);
-    REQUIRE(s.stats().spawned == s.stats().completed);
+    REQUIRE(stats_of(s).spawned == stats_of(s).completed);
 }

@@ -3,6 +3,7 @@
 
 // What is written to a std::FILE.
 
+#include <bide/sched/report.hpp>
 #include <support/standard.hpp>
 
 namespace test {
@@ -31,7 +32,7 @@ template <class Write> std::string written_by(Write write) {
 
 // Returns the dump of a scheduler or of a run_loop.
 template <class Runner> std::string dump_of(Runner& of) {
-    return written_by([&of](std::FILE* to) { of.dump(to); });
+    return written_by([&of](std::FILE* to) { dump(of, to); });
 }
 
 } // namespace test

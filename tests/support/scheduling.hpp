@@ -1,6 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_SCHEDULING_HPP
 #define BIDE_TESTS_SUPPORT_SCHEDULING_HPP
 
+#include <bide/sched/report.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <support/death.hpp>
 #include <support/test.hpp>
@@ -42,7 +43,7 @@ inline bide::scheduler_options each_of(const std::vector<unsigned>& workers) {
 inline bool fall_asleep(const bide::scheduler& s) {
     return eventually(
         [&s] {
-            const bide::scheduler_stats now = s.stats();
+            const bide::scheduler_stats now = stats_of(s);
             return now.parked >= now.woken + s.concurrency();
         },
         std::chrono::milliseconds(100));

@@ -1,6 +1,7 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
@@ -305,7 +306,7 @@ TEST_CASE("scheduler: a wait that begins after a spent budget has its time-out t
         scheduler s(with(1, false));
         s.spawn(waits(rest)).join();
         s.shutdown(); // all are counted
-        return s.stats().timers_fired == 16;
+        return stats_of(s).timers_fired == 16;
     }));
     CHECK(of.rounds == 0);
 }

@@ -1,3 +1,4 @@
+#include <bide/sched/report.hpp>
 #include <bide/task/this_task.hpp>
 
 #include <bide/sync/semaphore.hpp>
@@ -35,7 +36,7 @@ TEST_CASE("sleep_for: is never too short, and a time of zero or less completes i
                co_return early;
            }).join() == 0);
     test::fall_asleep(s); // timers are counted after their tasks run again
-    const scheduler_stats before = s.stats();
+    const scheduler_stats before = stats_of(s);
     s.spawn([]() -> task<> {
          co_await sleep_for(0s);
          co_await sleep_for(-1h);
@@ -43,7 +44,7 @@ TEST_CASE("sleep_for: is never too short, and a time of zero or less completes i
          co_await sleep_until(clock_type::time_point::min());
          co_await sleep_until(std::chrono::system_clock::now() - 1h);
      }).join();
-    const scheduler_stats after = s.stats();
+    const scheduler_stats after = stats_of(s);
     CHECK(after.timers_fired == before.timers_fired);
 }
 
@@ -122,9 +123,9 @@ TEST_CASE("this_task: workers fire the time-outs of their tasks, whatever these 
     CHECK(test::in_some_time(1ms, [&](auto rest) {
         scheduler s(with(workers, false));
         CHECK(s.spawn(times(rest)).join() == 10);
-        s.shutdown();                        // all are counted
-        CHECK(s.stats().timers_fired <= 20); // no other timer fired
-        return s.stats().timers_fired == 20;
+        s.shutdown();                          // all are counted
+        CHECK(stats_of(s).timers_fired <= 20); // no other timer fired
+        return stats_of(s).timers_fired == 20;
     }));
     scheduler s(with(workers, false));
     CHECK(s.spawn([&] { // another thread takes its worker over meanwhile

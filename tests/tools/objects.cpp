@@ -143,7 +143,7 @@ int asleep(const bide::scheduler& of) {
     char* text = nullptr;
     std::size_t size = 0;
     std::FILE* const memory = ::open_memstream(&text, &size);
-    of.dump(memory);
+    dump(of, memory);
     std::fclose(memory);
     const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
     int found = 0;

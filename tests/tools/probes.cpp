@@ -39,7 +39,7 @@ bool is_asleep(bide::run_loop& loop) {
     char* text = nullptr;
     std::size_t size = 0;
     std::FILE* const memory = ::open_memstream(&text, &size);
-    loop.dump(memory);
+    dump(loop, memory);
     std::fclose(memory);
     const std::unique_ptr<char, decltype(&std::free)> owner(text, &std::free);
     return std::strstr(text, "state: asleep") != nullptr;

@@ -15,7 +15,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -42,6 +41,7 @@ struct run_loop_options {
 
 namespace detail {
 class run_loop_core;
+struct run_loop_access;
 } // namespace detail
 
 /// Runs tasks on the thread that calls run(), poll() or another function that runs the loop. It
@@ -124,13 +124,9 @@ public:
     /// Returns the number of tasks that have not ended. A snapshot.
     std::size_t tasks() const noexcept;
 
-    /// Writes as text: the number of tasks, the state of the loop, how many runnables of other
-    /// threads wait for it, and the names of the tasks that wait. Each number is a snapshot.
-    /// Throws: std::bad_alloc.
-    /// Thread safety: any thread may call it at any time.
-    void dump(std::FILE* to);
-
 private:
+    friend detail::run_loop_access;
+
     explicit run_loop(std::unique_ptr<detail::run_loop_core> core) noexcept;
 
     std::size_t run_by(deadline until) noexcept;
@@ -138,6 +134,14 @@ private:
 
     const std::unique_ptr<detail::run_loop_core> core_;
 };
+
+namespace detail {
+
+struct run_loop_access {
+    static run_loop_core& core(const run_loop& of) noexcept { return *of.core_; }
+};
+
+} // namespace detail
 
 }} // namespace bide::BIDE_ABI
 
@@ -151,7 +155,6 @@ private:
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/io/driver.hpp>
-#include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/loop.hpp>
 
@@ -265,20 +268,6 @@ BIDE_COMPILED_INLINE void run_loop::stop() noexcept { core_->stop(); }
 BIDE_COMPILED_INLINE std::size_t run_loop::tasks() const noexcept {
     const auto all = core_->count_all();
     return detail::integer_cast<std::size_t>(all.spawned - all.ended);
-}
-
-BIDE_COMPILED_INLINE void run_loop::dump(std::FILE* to) {
-    const auto counts = core_->count_all();
-    const auto& loop = core_->loop();
-    std::fprintf(to, "bide run_loop: %llu tasks of %llu left\n",
-                 detail::integer_cast<unsigned long long>(counts.spawned - counts.ended),
-                 detail::integer_cast<unsigned long long>(counts.spawned));
-    const char* const state = loop.is_asleep()    ? "asleep"
-                              : loop.is_running() ? "awake"
-                                                  : "not run by any thread";
-    std::fprintf(to, "state: %s; queued by other threads: %zu\n", state, loop.queued());
-    detail::dump_timer(core_->loop().next_timer_ns(), to);
-    detail::dump_waiting(core_->loop().workers(), to);
 }
 
 }} // namespace bide::BIDE_ABI

@@ -30,7 +30,7 @@ namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 class scheduler_core;
 class fork_entry;
-class group_entry;
+struct scheduler_access;
 } // namespace detail
 
 /// Runs tasks, coroutines and functions on a fixed number of workers. Each worker is a thread. Idle
@@ -154,18 +154,6 @@ public:
     /// Returns the number of workers.
     unsigned concurrency() const noexcept;
 
-    /// Returns the statistics of all workers, or of one.
-    /// Requires: worker < concurrency().
-    scheduler_stats stats() const noexcept;
-    /// \overload
-    scheduler_stats stats(unsigned worker) const noexcept;
-
-    /// Writes the state of the workers, the lengths of the queues, and the names of the tasks that
-    /// wait, as text. Each number is a snapshot.
-    /// Throws: std::bad_alloc.
-    /// Thread safety: any thread may call it at any time.
-    void dump(std::FILE* to) const;
-
     /// Returns the calling thread's scheduler. In a fork-join, that is the scheduler of the
     /// fork-join. Otherwise, on a thread that a scheduler has started, it is that scheduler. On any
     /// other thread, returns nullptr.
@@ -179,7 +167,7 @@ public:
 
 private:
     friend detail::fork_entry;
-    friend detail::group_entry;
+    friend detail::scheduler_access;
 
     explicit scheduler(std::unique_ptr<detail::scheduler_core> core) noexcept;
 
@@ -193,6 +181,14 @@ private:
 #endif
     std::unique_ptr<detail::scheduler_core> core_;
 };
+
+namespace detail {
+
+struct scheduler_access {
+    static scheduler_core& core(const scheduler& of) noexcept { return *of.core_; }
+};
+
+} // namespace detail
 
 /// Runs a task on the scheduler and returns its value.
 /// Blocks: until the task has ended.
@@ -208,7 +204,6 @@ template <class T> T sync_wait(scheduler& where, task<T> t) {
 #include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/sched/detail/dump.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/detail/worker_threads.hpp>
 
@@ -219,6 +214,8 @@ template <class T> T sync_wait(scheduler& where, task<T> t) {
 #endif
 
 namespace bide { inline namespace BIDE_ABI {
+
+BIDE_CHECKED(BIDE_COMPILED_INLINE void dump(const scheduler& of, std::FILE* to);)
 
 BIDE_COMPILED_INLINE scheduler::scheduler(std::unique_ptr<detail::scheduler_core> core) noexcept
     : task_runner(*core),
@@ -231,8 +228,9 @@ BIDE_COMPILED_INLINE scheduler::scheduler(std::unique_ptr<detail::scheduler_core
 BIDE_COMPILED_INLINE scheduler::scheduler(scheduler_options options)
     : scheduler(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
     core_->open();
-    BIDE_CHECKED(detail::wait_notes::all().add_part(
-        this, [](const void* me, std::FILE* to) { static_cast<const scheduler*>(me)->dump(to); });)
+    BIDE_CHECKED(detail::wait_notes::all().add_part(this, [](const void* me, std::FILE* to) {
+        bide::dump(*static_cast<const scheduler*>(me), to);
+    });)
 }
 
 BIDE_COMPILED_INLINE scheduler::~scheduler() {
@@ -274,70 +272,11 @@ BIDE_COMPILED_INLINE unsigned scheduler::concurrency() const noexcept {
     return detail::integer_cast<unsigned>(core_->pool().workers().size());
 }
 
-BIDE_COMPILED_INLINE scheduler_stats scheduler::stats(unsigned worker) const noexcept {
-    const auto& w = core_->pool().workers()[worker];
-    scheduler_stats s;
-    s.completed = w.completed.read();
-    s.spawned = w.spawned.read();
-    s.polled = w.polled.read();
-    s.stolen = w.stolen.read();
-    s.steal_batches = w.steal_batches.read();
-    s.overflowed = w.overflowed.read();
-    s.parked = w.parked.read();
-    s.woken = w.woken.read();
-    s.injected = w.injected.read();
-    s.timers_fired = w.timers_fired.read();
-    return s;
-}
-
-BIDE_COMPILED_INLINE scheduler_stats scheduler::stats() const noexcept {
-    const auto external = core_->count_external();
-    scheduler_stats sum;
-    sum.spawned = external.spawned;
-    sum.completed = external.ended;
-    for (unsigned i = 0; i < concurrency(); ++i) {
-        sum += stats(i);
-    }
-    return sum;
-}
-
-// Any thread may call this at any time.
-BIDE_COMPILED_INLINE void scheduler::dump(std::FILE* to) const {
-    auto& pool = core_->pool();
-    auto& blocking = core_->blocking();
-    const auto tasks = core_->count_all();
-    std::fprintf(to, "bide scheduler: %zu workers, %llu tasks of %llu left\n",
-                 pool.workers().size(),
-                 detail::integer_cast<unsigned long long>(tasks.spawned - tasks.ended),
-                 detail::integer_cast<unsigned long long>(tasks.spawned));
-    std::fprintf(to, "%6s  %-7s %4s %4s %8s %11s %9s %9s %9s %8s %8s\n", "worker", "state", "lifo",
-                 "ring", "children", "polled", "injected", "overflow", "stolen", "parked",
-                 "timers");
-    auto next = pool.workers()[0].never;
-    for (const auto& w : pool.workers()) {
-        next = w.timers.next_ns() < next ? w.timers.next_ns() : next;
-        const char* const state = w.ownership.is_blocked() ? "blocked"
-                                  : w.sleeper.is_asleep()  ? "asleep"
-                                                           : "awake";
-        // Order: relaxed; a snapshot.
-        const bool lifo = w.lifo.load(std::memory_order_relaxed) != nullptr;
-        const auto count = [](const auto& counter) noexcept {
-            return static_cast<unsigned long long>(counter.read());
-        };
-        std::fprintf(to, "%6u  %-7s %4u %4u %8u %11llu %9llu %9llu %9llu %8llu %8llu\n", w.index,
-                     state, lifo ? 1U : 0U, w.ring.size(), w.children.size(), count(w.polled),
-                     count(w.injected), count(w.overflowed), count(w.stolen), count(w.parked),
-                     count(w.timers_fired));
-    }
-    std::fprintf(to, "global queue: %zu; sleeping %u, searching %u\n", pool.queued(),
-                 pool.idle().sleepers(), pool.idle().searching());
-    std::fprintf(to, "blocking threads: %u, idle %u; queued for them %zu\n", blocking.threads(),
-                 blocking.idle(), blocking.queued());
-    detail::dump_timer(next, to);
-    detail::dump_waiting(pool.workers(), to);
-}
-
 }} // namespace bide::BIDE_ABI
+
+#if defined(BIDE_DEADLOCK_CHECK)
+#include <bide/sched/report.hpp> // dump()
+#endif
 
 #endif
 

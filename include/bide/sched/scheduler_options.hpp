@@ -97,36 +97,6 @@ inline std::int64_t timer_slack_ns(std::chrono::microseconds wanted) noexcept {
 
 } // namespace detail
 
-/// Counts since the start of the scheduler. Each number is a snapshot, and they need not be
-/// consistent with each other.
-struct scheduler_stats {
-    std::uint64_t spawned = 0;       ///< tasks, and fork-joins of external threads
-    std::uint64_t completed = 0;     ///< those of them that have ended
-    std::uint64_t polled = 0;        ///< runs of a runnable: a task runs once each time it resumes
-    std::uint64_t stolen = 0;        ///< runnables taken from other workers
-    std::uint64_t steal_batches = 0; ///< successful steals, of one or more runnables each
-    std::uint64_t overflowed = 0;    ///< runnables moved to the global queue: a ring cannot grow
-    std::uint64_t parked = 0;        ///< sleeps of workers
-    std::uint64_t woken = 0;         ///< sleeps that a wake has ended
-    std::uint64_t injected = 0;      ///< runnables taken from the global queue
-    std::uint64_t timers_fired = 0;  ///< expired timers, each counted before it wakes its task
-
-    /// Adds the counts of another worker.
-    scheduler_stats& operator+=(const scheduler_stats& other) noexcept {
-        spawned += other.spawned;
-        completed += other.completed;
-        polled += other.polled;
-        stolen += other.stolen;
-        steal_batches += other.steal_batches;
-        overflowed += other.overflowed;
-        parked += other.parked;
-        woken += other.woken;
-        injected += other.injected;
-        timers_fired += other.timers_fired;
-        return *this;
-    }
-};
-
 }} // namespace bide::BIDE_ABI
 
 #endif

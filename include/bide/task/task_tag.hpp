@@ -23,7 +23,7 @@ struct tag_access;
 } // namespace detail
 
 /// Labels tasks that belong together, such as those of one part of a program or of one kind of
-/// request. scheduler::dump() and a trace show the text beside the name of a task.
+/// request. dump() (sched/report.hpp) and a trace show the text beside the name of a task.
 /// \code
 /// inline const bide::task_tag database("database");
 /// scheduler.spawn(query(), {.tag = database});

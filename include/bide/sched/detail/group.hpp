@@ -453,11 +453,6 @@ private:
 
 template <task_source S> using group_cell = coroutine_cell<S, group_task>;
 
-class group_entry {
-public:
-    static scheduler_core& core(scheduler& s) noexcept { return *s.core_; }
-};
-
 // Blocks until `until`, an end of a group whose members belong to `home`. If no other thread runs
 // the members, the calling thread runs them meanwhile. If the calling thread belongs to a
 // scheduler, that scheduler may start one thread more than max_blocking_threads meanwhile, so that
@@ -496,7 +491,7 @@ BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexce
         }
     } // another thread runs them
     scheduler* const here = scheduler::current();
-    auto* const threads = here != nullptr ? &group_entry::core(*here).blocking() : nullptr;
+    auto* const threads = here != nullptr ? &scheduler_access::core(*here).blocking() : nullptr;
     if (threads == nullptr) {
         until.wait();
         return;
