@@ -34,8 +34,8 @@ public:
     // Returns false if there is an attachment.
     bool begin() noexcept {
         state seen = state::free;
-        // Order: acquire [driver.attach]; the previous attachment has ended. Failure: relaxed; there is an
-        // attachment.
+        // Order: acquire [driver.attach]; the previous attachment has ended. Failure: relaxed;
+        // there is an attachment.
         return word_.compare_exchange_strong(seen, state::attached, std::memory_order_acquire,
                                              std::memory_order_relaxed);
     }

@@ -83,16 +83,70 @@ public:
     basic_async_op<io_done, Platform> async_wait_writable(int fd) noexcept {
         return async_wait(fd, writable);
     }
-    void forget(int fd) noexcept;
-    unsigned wait(deadline until) noexcept override;
+
+    void forget(int fd) noexcept {
+        entry* const e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
+        if (e == nullptr) {
+            return;
+        }
+        wake_list gone;
+        lock::acquire(e->locked);
+        for (auto& queue : e->queues) {
+            queue.pop_all(gone);
+        }
+        e->armed = 0;
+        e->forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
+        set_.remove(fd, e->registered);
+        lock::release(e->locked);
+        gone.publish(wait_status::closed);
+    }
+
+    unsigned wait(deadline until) noexcept override {
+        for (;;) {
+            const bool woken = !set_.has_next() && set_.fetch(until);
+            const unsigned handed = hand_over();
+            if (handed != 0 || woken || has_passed(until)) {
+                return handed;
+            }
+        }
+    }
+
     void wake() noexcept override { set_.wake(); }
 
 protected:
     template <class... Args> explicit readiness_driver(Args... args) : set_(args...) {}
-    // Requires: no wait() or wake() is going on, and there is no attachment.
-    ~readiness_driver() override;
 
-    void detached() noexcept override;
+    // Requires: no wait() or wake() is going on, and there is no attachment.
+    ~readiness_driver() override {
+        unsigned long long waiting = 0;
+        entries_.each([&waiting](entry& e) noexcept {
+            lock::acquire(e.locked);
+            for (auto& queue : e.queues) {
+                for (; !queue.empty(); ++waiting) {
+                    queue.pop();
+                }
+            }
+        });
+        if (waiting != 0) {
+            fatal_destroyed(Set::name, this, waiting);
+        }
+    }
+
+    // If each() does not visit the entry of a wait, that wait finds that there is no attachment
+    // [growing_table.chunk].
+    void detached() noexcept override {
+        wake_list gone;
+        entries_.each([&gone](entry& e) noexcept {
+            lock::acquire(e.locked);
+            for (auto& queue : e.queues) {
+                queue.pop_all(gone);
+            }
+            e.armed = 0;
+            e.forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
+            lock::release(e.locked);
+        });
+        gone.publish(wait_status::closed);
+    }
 
     Set set_;
 
@@ -147,9 +201,58 @@ private:
         direction which() const noexcept { return static_cast<direction>(way & 1); }
         bool is_forgotten() const noexcept { return way != way_of(which(), its); }
 
-        wait_status try_now(io_payload& mine) const noexcept;
-        wait_status enqueue(node& w, io_payload& mine) const noexcept;
-        bool cancel(node& w, wait_status why) const noexcept;
+        wait_status try_now(io_payload& mine) const noexcept {
+            if (its == nullptr) {
+                return wait_status::granted; // with an error
+            }
+            pollfd file{fd, polled_of[which()], 0};
+            if (::poll(&file, 1, 0) <= 0) {
+                return wait_status::waiting;
+            }
+            mine.error = (file.revents & POLLNVAL) != 0 ? EBADF : 0;
+            return wait_status::granted;
+        }
+
+        wait_status enqueue(node& w, io_payload& mine) const noexcept {
+            entry& e = *its;
+            lock::acquire(e.locked);
+            wait_status what = w.forbidden();
+            const bool attached = of.is_attached();
+            const bool gone = is_forgotten();
+            const auto mask = events_of[which()];
+            if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) == 0)) {
+                const int error = gone       ? EBADF
+                                  : attached ? of.arm(fd, e, e.wanted() | mask)
+                                             : io_payload::no_driver;
+                if (error != 0) {
+                    if (!w.claim()) { // another wait of its select has won
+                        lock::release(e.locked);
+                        return wait_status::waiting;
+                    }
+                    w.commit();
+                    mine.error = error == EPERM ? 0 : error; // EPERM: the file is always ready
+                    what = gone ? wait_status::closed : wait_status::granted;
+                }
+            }
+            if (what == wait_status::waiting) {
+                e.queues[which()].push(w);
+            } else {
+                w.settle(what);
+            }
+            lock::release(e.locked);
+            return what;
+        }
+
+        bool cancel(node& w, wait_status why) const noexcept {
+            entry& e = *its;
+            lock::acquire(e.locked);
+            const bool waits_still = e.queues[which()].withdraw(w, why);
+            if (e.armed != 0 && e.wanted() == 0) {
+                e.armed = 0;
+            }
+            lock::release(e.locked);
+            return waits_still;
+        }
     };
 
     basic_async_op<io_done, Platform> async_wait(int fd, direction which) noexcept {
@@ -158,11 +261,89 @@ private:
         return {readiness{{}, *this, e, fd, readiness::way_of(which, e)}, payload};
     }
 
-    entry* entry_for(int fd, int& error) noexcept;
-    int arm(int fd, entry& e, std::uint32_t wanted) noexcept;
-    unsigned hand_over() noexcept;
-    unsigned serve(const event& told, unsigned most, wake_list& ready, wake_list& gone) noexcept;
-    static unsigned take(basic_waiter_queue<Platform>& from, unsigned most, wake_list& to) noexcept;
+    // Returns the entry of `fd`. If `fd` is not an open file, makes no entry, sets `error` and
+    // returns nullptr.
+    entry* entry_for(int fd, int& error) noexcept {
+        entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
+        if (e == nullptr) {
+            if (fd < 0 || ::fcntl(fd, F_GETFD) < 0) {
+                error = EBADF;
+            } else if (e = entries_.make(static_cast<std::uint32_t>(fd)); e == nullptr) {
+                error = ENOMEM;
+            }
+        }
+        return e;
+    }
+
+    // Called with the lock of the entry. Requests one event of `wanted`. Returns the system's
+    // error.
+    int arm(int fd, entry& e, std::uint32_t wanted) noexcept {
+        const std::uint32_t next = (e.generation + 1) & last_generation;
+        const int error = set_.request(fd, e.registered, wanted, key(fd, next));
+        if (error != 0) {
+            return error;
+        }
+        e.armed = wanted;
+        e.generation = next;
+        return 0;
+    }
+
+    unsigned hand_over() noexcept {
+        wake_list ready;
+        wake_list gone;
+        unsigned handed = 0;
+        event told;
+        while (handed < Base::max_completions && set_.next(told)) {
+            if constexpr (requires { told.completed; }) {
+                if (told.completed != nullptr) {
+                    ready.push(*told.completed);
+                    ++handed;
+                    continue;
+                }
+            }
+            handed += serve(told, Base::max_completions - handed, ready, gone);
+        }
+        wake_list::publish(ready, wait_status::granted, gone, wait_status::closed);
+        return handed;
+    }
+
+    // Removes the waiters that the event releases, at most `most`. Returns their number.
+    unsigned serve(const event& told, unsigned most, wake_list& ready, wake_list& gone) noexcept {
+        const auto fd = static_cast<std::uint32_t>(told.key);
+        entry& e = *entries_.find(fd);
+        unsigned taken = 0;
+        lock::acquire(e.locked);
+        if (told.key >> 32 == e.generation) {
+            e.armed = 0;
+            e.first_direction ^= 1; // so that neither direction starves the other
+            for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
+                if ((told.events & (events_of[way] | always)) != 0) {
+                    taken += take(e.queues[way], most - taken, ready);
+                }
+            }
+            const std::uint32_t wanted = e.wanted();
+            if (wanted != 0 && arm(static_cast<int>(fd), e, wanted) != 0) { // it was closed
+                for (auto& queue : e.queues) {
+                    queue.pop_all(gone);
+                }
+            }
+        }
+        lock::release(e.locked);
+        return taken;
+    }
+
+    static unsigned take(basic_waiter_queue<Platform>& from, unsigned most,
+                         wake_list& to) noexcept {
+        unsigned taken = 0;
+        while (taken < most && !from.empty()) {
+            if (node& w = from.pop(); w.claim()) {
+                w.commit();
+                to.push(w);
+                ++taken;
+            }
+        }
+        return taken;
+    }
 
     static bool has_passed(deadline until) noexcept {
         const std::int64_t end = until.steady_ns(); // before now(): its clock may be another one
@@ -172,229 +353,19 @@ private:
     growing_table<entry, Platform> entries_;
 };
 
-// ---- Destruction
-
-template <class Platform, class Set, class Base>
-readiness_driver<Platform, Set, Base>::~readiness_driver() {
-    unsigned long long waiting = 0;
-    entries_.each([&waiting](entry& e) noexcept {
-        lock::acquire(e.locked);
-        for (auto& queue : e.queues) {
-            for (; !queue.empty(); ++waiting) {
-                queue.pop();
-            }
-        }
-    });
-    if (waiting != 0) {
-        fatal_destroyed(Set::name, this, waiting);
-    }
-}
-
-// ---- Waiters
-
-// Returns the entry of `fd`. If `fd` is not an open file, makes no entry, sets `error` and returns
-// nullptr.
-template <class Platform, class Set, class Base>
-auto readiness_driver<Platform, Set, Base>::entry_for(int fd, int& error) noexcept -> entry* {
-    entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
-    if (e == nullptr) {
-        if (fd < 0 || ::fcntl(fd, F_GETFD) < 0) {
-            error = EBADF;
-        } else if (e = entries_.make(static_cast<std::uint32_t>(fd)); e == nullptr) {
-            error = ENOMEM;
-        }
-    }
-    return e;
-}
-
-template <class Platform, class Set, class Base>
-wait_status
-readiness_driver<Platform, Set, Base>::readiness::try_now(io_payload& mine) const noexcept {
-    if (its == nullptr) {
-        return wait_status::granted; // with an error
-    }
-    pollfd file{fd, polled_of[which()], 0};
-    if (::poll(&file, 1, 0) <= 0) {
-        return wait_status::waiting;
-    }
-    mine.error = (file.revents & POLLNVAL) != 0 ? EBADF : 0;
-    return wait_status::granted;
-}
-
-template <class Platform, class Set, class Base>
-wait_status
-readiness_driver<Platform, Set, Base>::readiness::enqueue(node& w,
-                                                          io_payload& mine) const noexcept {
-    entry& e = *its;
-    lock::acquire(e.locked);
-    wait_status what = w.forbidden();
-    const bool attached = of.is_attached();
-    const bool gone = is_forgotten();
-    const auto mask = events_of[which()];
-    if (what == wait_status::waiting && (gone || !attached || (e.armed & mask) == 0)) {
-        const int error = gone       ? EBADF
-                          : attached ? of.arm(fd, e, e.wanted() | mask)
-                                     : io_payload::no_driver;
-        if (error != 0) {
-            if (!w.claim()) { // another wait of its select has won
-                lock::release(e.locked);
-                return wait_status::waiting;
-            }
-            w.commit();
-            mine.error = error == EPERM ? 0 : error; // EPERM: the file is always ready
-            what = gone ? wait_status::closed : wait_status::granted;
-        }
-    }
-    if (what == wait_status::waiting) {
-        e.queues[which()].push(w);
-    } else {
-        w.settle(what);
-    }
-    lock::release(e.locked);
-    return what;
-}
-
-template <class Platform, class Set, class Base>
-bool readiness_driver<Platform, Set, Base>::readiness::cancel(node& w,
-                                                              wait_status why) const noexcept {
-    entry& e = *its;
-    lock::acquire(e.locked);
-    const bool waits_still = e.queues[which()].withdraw(w, why);
-    if (e.armed != 0 && e.wanted() == 0) {
-        e.armed = 0;
-    }
-    lock::release(e.locked);
-    return waits_still;
-}
-
-template <class Platform, class Set, class Base>
-void readiness_driver<Platform, Set, Base>::forget(int fd) noexcept {
-    entry* const e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
-    if (e == nullptr) {
-        return;
-    }
-    wake_list gone;
-    lock::acquire(e->locked);
-    for (auto& queue : e->queues) {
-        queue.pop_all(gone);
-    }
-    e->armed = 0;
-    e->forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
-    set_.remove(fd, e->registered);
-    lock::release(e->locked);
-    gone.publish(wait_status::closed);
-}
-
-// If each() does not visit the entry of a wait, that wait finds that there is no attachment
-// [growing_table.chunk].
-template <class Platform, class Set, class Base>
-void readiness_driver<Platform, Set, Base>::detached() noexcept {
-    wake_list gone;
-    entries_.each([&gone](entry& e) noexcept {
-        lock::acquire(e.locked);
-        for (auto& queue : e.queues) {
-            queue.pop_all(gone);
-        }
-        e.armed = 0;
-        e.forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
-        lock::release(e.locked);
-    });
-    gone.publish(wait_status::closed);
-}
-
-// Called with the lock of the entry. Requests one event of `wanted`. Returns the system's error.
-template <class Platform, class Set, class Base>
-int readiness_driver<Platform, Set, Base>::arm(int fd, entry& e, std::uint32_t wanted) noexcept {
-    const std::uint32_t next = (e.generation + 1) & last_generation;
-    const int error = set_.request(fd, e.registered, wanted, key(fd, next));
-    if (error != 0) {
-        return error;
-    }
-    e.armed = wanted;
-    e.generation = next;
-    return 0;
-}
-
-// ---- The thread in wait()
-
-template <class Platform, class Set, class Base>
-unsigned readiness_driver<Platform, Set, Base>::wait(deadline until) noexcept {
-    for (;;) {
-        const bool woken = !set_.has_next() && set_.fetch(until);
-        const unsigned handed = hand_over();
-        if (handed != 0 || woken || has_passed(until)) {
-            return handed;
-        }
-    }
-}
-
-template <class Platform, class Set, class Base>
-unsigned readiness_driver<Platform, Set, Base>::hand_over() noexcept {
-    wake_list ready;
-    wake_list gone;
-    unsigned handed = 0;
-    event told;
-    while (handed < Base::max_completions && set_.next(told)) {
-        if constexpr (requires { told.completed; }) {
-            if (told.completed != nullptr) {
-                ready.push(*told.completed);
-                ++handed;
-                continue;
-            }
-        }
-        handed += serve(told, Base::max_completions - handed, ready, gone);
-    }
-    wake_list::publish(ready, wait_status::granted, gone, wait_status::closed);
-    return handed;
-}
-
-// Removes the waiters that the event releases, at most `most`. Returns their number.
-template <class Platform, class Set, class Base>
-unsigned readiness_driver<Platform, Set, Base>::serve(const event& told, unsigned most,
-                                                      wake_list& ready, wake_list& gone) noexcept {
-    const auto fd = static_cast<std::uint32_t>(told.key);
-    entry& e = *entries_.find(fd);
-    unsigned taken = 0;
-    lock::acquire(e.locked);
-    if (told.key >> 32 == e.generation) {
-        e.armed = 0;
-        e.first_direction ^= 1; // so that neither direction starves the other
-        for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
-            if ((told.events & (events_of[way] | always)) != 0) {
-                taken += take(e.queues[way], most - taken, ready);
-            }
-        }
-        const std::uint32_t wanted = e.wanted();
-        if (wanted != 0 && arm(static_cast<int>(fd), e, wanted) != 0) { // it was closed
-            for (auto& queue : e.queues) {
-                queue.pop_all(gone);
-            }
-        }
-    }
-    lock::release(e.locked);
-    return taken;
-}
-
-template <class Platform, class Set, class Base>
-unsigned readiness_driver<Platform, Set, Base>::take(basic_waiter_queue<Platform>& from,
-                                                     unsigned most, wake_list& to) noexcept {
-    unsigned taken = 0;
-    while (taken < most && !from.empty()) {
-        if (node& w = from.pop(); w.claim()) {
-            w.commit();
-            to.push(w);
-            ++taken;
-        }
-    }
-    return taken;
-}
-
 // ---- The set of epoll
 
 template <class Platform> class epoll_set {
 public:
     // Makes the epoll set and the eventfd. Throws: std::system_error.
-    epoll_set();
+    epoll_set()
+        : set_(::epoll_create1(EPOLL_CLOEXEC)),
+          wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+        if (watch(wake_event_.fd, wake_mark, EPOLLIN | EPOLLET) != 0) {
+            fail();
+        }
+    }
+
     epoll_set(const epoll_set&) = delete;
     epoll_set& operator=(const epoll_set&) = delete;
 
@@ -409,7 +380,23 @@ public:
     // Requests one event of `events` from the kernel. The event will carry `key`. Replaces an
     // earlier request for the file. `registered` is true if the file should be in the set; the
     // function corrects the value. Returns 0 or the system's error number.
-    int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept;
+    int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
+        epoll_event requested{};
+        requested.events = events | EPOLLONESHOT;
+        requested.data.u64 = key;
+        for (bool again = true;; again = false) {
+            if (::epoll_ctl(set_.fd, registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &requested) ==
+                0) {
+                registered = true;
+                return 0;
+            }
+            const int error = errno;
+            if (!again || error != (registered ? ENOENT : EEXIST)) {
+                return error;
+            }
+            registered = !registered;
+        }
+    }
 
     void remove(int fd, bool& registered) noexcept {
         if (!std::exchange(registered, false)) {
@@ -425,12 +412,39 @@ public:
     // wake() was called since the last fetch(). One thread at a time calls fetch(), has_next() and
     // next().
     // Requires: !has_next().
-    bool fetch(deadline until) noexcept;
+    bool fetch(deadline until) noexcept {
+        if (!until.is_poll()) {
+            sleeper seen = sleeper::awake;
+            // Order: relaxed; it publishes nothing. Failure: wake() was called.
+            if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
+                                                  std::memory_order_relaxed)) {
+                until = deadline::poll();
+            }
+        }
+        const int n = wait_for_events(until);
+        if (n < 0 && errno != EINTR) {
+            fatal("epoll_driver", this, "cannot wait: its files were closed");
+        }
+        next_ = 0;
+        count_ = n < 0 ? 0 : static_cast<unsigned>(n);
+        // Order: acquire [epoll.wake]; what was done before wake().
+        return sleeper_.exchange(sleeper::awake, std::memory_order_acquire) == sleeper::woken;
+    }
 
     // Returns whether events were fetched and not taken.
     bool has_next() const noexcept { return next_ != count_; }
+
     // Takes an event. Returns false if there is none.
-    bool next(event& told) noexcept;
+    bool next(event& told) noexcept {
+        while (next_ != count_) {
+            const epoll_event& found = events_[next_++];
+            if (found.data.u64 != wake_mark) {
+                told = {found.data.u64, found.events};
+                return true;
+            }
+        }
+        return false;
+    }
 
     // Ends the fetch() that is under way, or makes the next one return at once. Any thread may call
     // it.
@@ -474,7 +488,34 @@ private:
     }
 
     static constexpr unsigned most = driver::max_completions;
-    int wait_for_events(deadline until) noexcept;
+
+    // Makes the system call. On a system without epoll_pwait2() (Linux 5.11, glibc 2.35), the time
+    // is rounded up to a millisecond.
+    int wait_for_events(deadline until) noexcept {
+        const int room = static_cast<int>(most);
+        if (until.is_poll() || until.is_never()) {
+            return ::epoll_wait(set_.fd, events_, room, until.is_poll() ? 0 : -1);
+        }
+        const std::int64_t rest =
+            std::max<std::int64_t>(until.next_check_ns() - Platform::now(), 0);
+#if defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 35)
+        if (has_pwait2_) {
+            timespec precise{};
+            precise.tv_sec = integer_cast<std::time_t>(rest / 1'000'000'000);
+            precise.tv_nsec = integer_cast<long>(rest % 1'000'000'000);
+            const int n = ::epoll_pwait2(set_.fd, events_, room, &precise, nullptr);
+            if (n >= 0 || errno == EINTR) {
+                return n;
+            }
+            has_pwait2_ = false; // an older kernel or an emulator
+        }
+#endif
+#endif
+        const std::int64_t ms = rest / 1'000'000 + (rest % 1'000'000 != 0 ? 1 : 0);
+        return ::epoll_wait(set_.fd, events_, room,
+                            static_cast<int>(std::min<std::int64_t>(ms, INT_MAX)));
+    }
 
     const owned_fd set_;
     const owned_fd wake_event_;
@@ -485,90 +526,6 @@ private:
     unsigned count_ = 0;
     epoll_event events_[most];
 };
-
-template <class Platform>
-epoll_set<Platform>::epoll_set()
-    : set_(::epoll_create1(EPOLL_CLOEXEC)), wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    if (watch(wake_event_.fd, wake_mark, EPOLLIN | EPOLLET) != 0) {
-        fail();
-    }
-}
-
-template <class Platform>
-int epoll_set<Platform>::request(int fd, bool& registered, std::uint32_t events,
-                                 std::uint64_t key) noexcept {
-    epoll_event requested{};
-    requested.events = events | EPOLLONESHOT;
-    requested.data.u64 = key;
-    for (bool again = true;; again = false) {
-        if (::epoll_ctl(set_.fd, registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &requested) == 0) {
-            registered = true;
-            return 0;
-        }
-        const int error = errno;
-        if (!again || error != (registered ? ENOENT : EEXIST)) {
-            return error;
-        }
-        registered = !registered;
-    }
-}
-
-template <class Platform> bool epoll_set<Platform>::fetch(deadline until) noexcept {
-    if (!until.is_poll()) {
-        sleeper seen = sleeper::awake;
-        // Order: relaxed; it publishes nothing. Failure: wake() was called.
-        if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
-                                              std::memory_order_relaxed)) {
-            until = deadline::poll();
-        }
-    }
-    const int n = wait_for_events(until);
-    if (n < 0 && errno != EINTR) {
-        fatal("epoll_driver", this, "cannot wait: its files were closed");
-    }
-    next_ = 0;
-    count_ = n < 0 ? 0 : static_cast<unsigned>(n);
-    // Order: acquire [epoll.wake]; what was done before wake().
-    return sleeper_.exchange(sleeper::awake, std::memory_order_acquire) == sleeper::woken;
-}
-
-template <class Platform> bool epoll_set<Platform>::next(event& told) noexcept {
-    while (next_ != count_) {
-        const epoll_event& found = events_[next_++];
-        if (found.data.u64 != wake_mark) {
-            told = {found.data.u64, found.events};
-            return true;
-        }
-    }
-    return false;
-}
-
-// Makes the system call. On a system without epoll_pwait2() (Linux 5.11, glibc 2.35), the time is
-// rounded up to a millisecond.
-template <class Platform> int epoll_set<Platform>::wait_for_events(deadline until) noexcept {
-    const int room = static_cast<int>(most);
-    if (until.is_poll() || until.is_never()) {
-        return ::epoll_wait(set_.fd, events_, room, until.is_poll() ? 0 : -1);
-    }
-    const std::int64_t rest = std::max<std::int64_t>(until.next_check_ns() - Platform::now(), 0);
-#if defined(__GLIBC_PREREQ)
-#if __GLIBC_PREREQ(2, 35)
-    if (has_pwait2_) {
-        timespec precise{};
-        precise.tv_sec = integer_cast<std::time_t>(rest / 1'000'000'000);
-        precise.tv_nsec = integer_cast<long>(rest % 1'000'000'000);
-        const int n = ::epoll_pwait2(set_.fd, events_, room, &precise, nullptr);
-        if (n >= 0 || errno == EINTR) {
-            return n;
-        }
-        has_pwait2_ = false; // an older kernel or an emulator
-    }
-#endif
-#endif
-    const std::int64_t ms = rest / 1'000'000 + (rest % 1'000'000 != 0 ? 1 : 0);
-    return ::epoll_wait(set_.fd, events_, room,
-                        static_cast<int>(std::min<std::int64_t>(ms, INT_MAX)));
-}
 
 } // namespace detail
 

@@ -55,7 +55,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// no_driver), or an error of the system.
 using io_count = result<std::size_t, std::error_code>;
 
-/// Owns a socket, or another descriptor, and waits for it on a driver: an epoll_driver or a uring_driver.
+/// Owns a socket, or another descriptor, and waits for it on a driver: an epoll_driver or a
+/// uring_driver.
 /// Thread safety: different coroutines may read and write at the same time. While the socket is
 /// moved, closed or destroyed, no other function may be called.
 template <class Driver> class basic_io_socket {

@@ -69,8 +69,8 @@ public:
     /// Returns true if the wait has begun and is over.
     bool is_complete() const noexcept { return wait_.is_complete(); }
 
-    /// Ends the wait, as callback_wait::cancel() does. The descriptor is readable afterwards, if the
-    /// wait had begun.
+    /// Ends the wait, as callback_wait::cancel() does. The descriptor is readable afterwards, if
+    /// the wait had begun.
     bool cancel() noexcept {
         const bool ended = wait_.cancel();
         if (wait_.is_complete()) {

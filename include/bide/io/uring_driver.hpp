@@ -2,10 +2,9 @@
 #ifndef BIDE_IO_URING_DRIVER_HPP
 #define BIDE_IO_URING_DRIVER_HPP
 
-/// \file
-/// Lets coroutines read and write regular files by Linux's io_uring(7), and wait for files as an
-/// epoll_driver does. Needs Linux 5.11 and liburing: link bide::uring, or bide and liburing. No other header
-/// includes this one.
+/// \file Lets coroutines read and write regular files by Linux's io_uring(7), and wait for files as
+/// an epoll_driver does. Needs Linux 5.11 and liburing: link bide::uring, or bide and liburing. No
+/// other header includes this one.
 //
 // The ring is one more file in an epoll set. It is readable while there are completions of the
 // kernel. So the sleep, the wake and the waits for files are those of epoll_driver.hpp.
@@ -33,8 +32,8 @@
 // one is not over, because the kernel is about to process it again. Then the kernel is asked once
 // more.
 //
-// ThreadSanitizer sees neither the kernel nor liburing. It needs no suppression, because the threads touch
-// the memory of the ring under the lock only.
+// ThreadSanitizer sees neither the kernel nor liburing. It needs no suppression, because the
+// threads touch the memory of the ring under the lock only.
 
 #if !defined(__has_include) || !__has_include(<liburing.h>)
 #error "bide/io/uring_driver.hpp needs <liburing.h>, of Debian's package liburing-dev."
@@ -112,7 +111,24 @@ public:
     };
 
     // Throws: std::system_error if the system refuses, or is older than Linux 5.11.
-    explicit uring_set(unsigned entries);
+    explicit uring_set(unsigned entries) {
+        io_uring_params how{};
+        int error = ::io_uring_queue_init_params(entries, &ring_, &how);
+        if (error < 0) {
+            BIDE_THROW(std::system_error(
+                -error, std::system_category(),
+                "bide: uring_driver: the system has refused io_uring (many containers forbid it)"));
+        }
+        constexpr unsigned needed =
+            IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG; // the latter came with 5.11
+        error = (how.features & needed) != needed ? ENOSYS : this->watch(ring_.ring_fd, ring_mark);
+        if (error != 0) {
+            ::io_uring_queue_exit(&ring_);
+            BIDE_THROW(std::system_error(error, std::system_category(),
+                                         "bide: uring_driver needs Linux 5.11 or later"));
+        }
+    }
+
     ~uring_set() { ::io_uring_queue_exit(&ring_); }
 
     // ---- For the readiness_driver
@@ -121,24 +137,132 @@ public:
         return base::fetch(has_news() ? deadline::poll() : until);
     }
     bool has_next() const noexcept { return base::has_next() || has_news(); }
-    bool next(event& told) noexcept;
+
+    bool next(event& told) noexcept {
+        for (;;) {
+            if (has_news()) {
+                lock();
+                look();
+                uring_request* const r = ended_.first;
+                if (r != nullptr) {
+                    ended_.remove(*r);
+                    r->at = phase::over;
+                    told.completed = static_cast<node*>(r->waiter);
+                }
+                note_news();
+                unlock();
+                if (r != nullptr) {
+                    return true;
+                }
+            }
+            told.completed = nullptr;
+            if (!base::next(told)) {
+                return false;
+            }
+            if (told.key != ring_mark) {
+                return true;
+            }
+            lock();
+            take();
+            note_news();
+            unlock();
+        }
+    }
 
     // ---- Requests
 
     // Calls refusal() under the lock. If it returns an outcome, returns that outcome. Otherwise
     // submits the request.
-    template <class Refusal> wait_status begin(uring_request& r, node& w, Refusal refusal) noexcept;
+    template <class Refusal>
+    wait_status begin(uring_request& r, node& w, Refusal refusal) noexcept {
+        lock();
+        const wait_status what = refusal();
+        if (what == wait_status::waiting) {
+            r.at = phase::submitted;
+            r.waiter = &w;
+            running_.push(r);
+            submit_step(r);
+        } else {
+            w.settle(what);
+        }
+        unlock();
+        return what;
+    }
+
     // Asks the kernel to end the request. If the kernel has not completed it before, its outcome is
     // `why`.
-    void end_early(uring_request& r, node& w, wait_status why) noexcept;
+    void end_early(uring_request& r, node& w, wait_status why) noexcept {
+        lock();
+        if (r.at == phase::idle) {
+            w.forbid(why);
+        } else if (r.at == phase::submitted) {
+            r.at = phase::ends_early;
+            r.ended_by = why;
+            submit_cancel(r);
+        }
+        unlock();
+    }
+
     // Asks the kernel to end the request, and waits until it is over. Returns false if next() has
     // returned the waiter before. After this call, next() does not return the waiter, because the
     // coroutine that is being destroyed must not be woken.
-    bool end_now(uring_request& r) noexcept;
+    bool end_now(uring_request& r) noexcept {
+        lock();
+        const bool ends = r.at != phase::idle && r.at != phase::over;
+        r.is_abandoned = true;
+        if (r.at == phase::ended) {
+            ended_.remove(r);
+            r.at = phase::over;
+        } else if (r.at == phase::submitted) {
+            r.at = phase::ends_early;
+            r.ended_by = wait_status::stopped;
+            submit_cancel(r);
+        }
+        for (basic_backoff<Platform> again; r.at == phase::ends_early;) {
+            take();
+            look();
+            if (r.at == phase::ends_early) {
+                wait_unlocked(again);
+            }
+        }
+        if (note_news()) {
+            this->wake();
+        }
+        unlock();
+        return ends;
+    }
+
     // Asks the kernel to end all requests for a file, or all requests if `fd` is negative.
-    void end_all(int fd) noexcept;
+    void end_all(int fd) noexcept {
+        lock();
+        for (uring_request* r = running_.first; r != nullptr;) {
+            if (r->at == phase::submitted && (fd < 0 || r->fd == fd)) {
+                r->at = phase::ends_early;
+                r->ended_by = wait_status::closed;
+                const unsigned before = releases_;
+                submit_cancel(*r);
+                if (before != releases_) {
+                    r = running_.first; // this one may be over
+                    continue;
+                }
+            }
+            r = r->next;
+        }
+        unlock();
+    }
+
     // Returns the number of requests that are not over.
-    std::size_t size() noexcept;
+    std::size_t size() noexcept {
+        std::size_t n = 0;
+        lock();
+        for (const list& all : {running_, ended_}) {
+            for (const uring_request* r = all.first; r != nullptr; r = r->next) {
+                ++n;
+            }
+        }
+        unlock();
+        return n;
+    }
 
 private:
     using word = std::uint32_t;
@@ -184,14 +308,127 @@ private:
         return some;
     }
 
-    // Under the lock:
-    template <class Prepare> void submit(std::uint64_t data, Prepare prepare) noexcept;
-    void submit_step(uring_request& r) noexcept;
-    void submit_cancel(uring_request& r) noexcept;
-    bool flush() noexcept;
-    void take() noexcept;
-    void look() noexcept;
-    static bool is_over(uring_request& r) noexcept;
+    // ---- Called with the lock
+
+    // Submits a request that prepare(io_uring_sqe&) fills. While the queue is full, or the kernel
+    // accepts no request, releases the lock.
+    template <class Prepare> void submit(std::uint64_t data, Prepare prepare) noexcept {
+        basic_backoff<Platform> again;
+        const auto wait = [&]() noexcept {
+            take(); // the kernel may want room for completions first
+            if (note_news()) {
+                this->wake();
+            }
+            wait_unlocked(again);
+        };
+        io_uring_sqe* to = ::io_uring_get_sqe(&ring_);
+        for (; to == nullptr; to = ::io_uring_get_sqe(&ring_)) {
+            if (!flush()) {
+                wait();
+            }
+        }
+        prepare(*to);
+        to->user_data = data;
+        while (!flush()) {
+            wait();
+        }
+    }
+
+    // Submits the next step of a request. If another thread has asked for the end of the request
+    // while submit() had released the lock, submits a no-op in its place.
+    void submit_step(uring_request& r) noexcept {
+        submit(reinterpret_cast<std::uintptr_t>(&r), [&r](io_uring_sqe& to) noexcept {
+            if (r.at != phase::submitted) {
+                r.is_left_out = true;
+                ::io_uring_prep_nop(&to);
+            } else if (r.polls) {
+                ::io_uring_prep_poll_add(&to, r.fd, r.writes ? POLLOUT : POLLIN);
+            } else if (r.writes) {
+                ::io_uring_prep_write(&to, r.fd, r.data, r.size, r.offset);
+            } else {
+                ::io_uring_prep_read(&to, r.fd, r.data, r.size, r.offset);
+            }
+        });
+    }
+
+    void submit_cancel(uring_request& r) noexcept {
+        const auto of = reinterpret_cast<std::uintptr_t>(&r);
+        submit(of | ends_it, [of](io_uring_sqe& to) noexcept {
+            ::io_uring_prep_rw(IORING_OP_ASYNC_CANCEL, &to, -1, nullptr, 0, 0);
+            to.addr = of;
+        });
+    }
+
+    // Submits all requests to the kernel. Returns false if some are left.
+    bool flush() noexcept {
+        while (::io_uring_sq_ready(&ring_) != 0) {
+            if (const int n = ::io_uring_submit(&ring_); n <= 0 && n != -EINTR) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    // Stores the completions in their requests.
+    void take() noexcept {
+        for (io_uring_cqe* c = nullptr; ::io_uring_peek_cqe(&ring_, &c) == 0;) {
+            const std::uint64_t data = c->user_data;
+            const int answer = c->res;
+            ::io_uring_cqe_seen(&ring_, c);
+            auto* r =
+                reinterpret_cast<uring_request*>(static_cast<std::uintptr_t>(data & ~ends_it));
+            if ((data & ends_it) == 0) {
+                r->has_answer = true;
+                r->answer = answer;
+            } else {
+                uring_request* at = answer == -ENOENT ? running_.first : nullptr;
+                while (at != nullptr && at != r) {
+                    at = at->next;
+                }
+                if (at == nullptr) {
+                    continue; // it is over
+                }
+                r->asks_again = true;
+            }
+            if (!std::exchange(r->is_taken, true)) {
+                r->next_taken = std::exchange(taken_, r);
+            }
+        }
+    }
+
+    // Handles the completions that were taken.
+    void look() noexcept {
+        while (uring_request* const r = taken_) {
+            taken_ = r->next_taken;
+            r->is_taken = false;
+            const bool asks_again = std::exchange(r->asks_again, false);
+            if (!std::exchange(r->has_answer, false)) {
+                if (asks_again && r->at == phase::ends_early) {
+                    submit_cancel(*r);
+                }
+            } else if (!is_over(*r)) {
+                submit_step(*r);
+            } else {
+                running_.remove(*r);
+                r->at = r->is_abandoned ? phase::over : phase::ended;
+                if (!r->is_abandoned) {
+                    ended_.push(*r);
+                }
+            }
+        }
+    }
+
+    // Handles the result of the last step. Returns false if there is another step.
+    static bool is_over(uring_request& r) noexcept {
+        const bool retried = r.answer == -ECANCELED || r.answer == -EINTR; // its thread has ended
+        if (!r.is_left_out && !retried && !(r.polls && r.answer >= 0) && r.answer != -EAGAIN) {
+            r.result = r.answer;
+            r.ended_by = wait_status::granted; // it has happened, or failed
+            return true;
+        }
+        r.polls = r.polls ? retried : r.answer == -EAGAIN;
+        return r.at == phase::ends_early;
+    }
 
     typename Platform::template atomic<word> locked_{0};
     typename Platform::template atomic<bool> has_news_{false};
@@ -234,8 +471,9 @@ public:
     /// Makes the ring. `entries` is the size of its submission queue. It does not limit the number
     /// of operations: each request is submitted at once, and the kernel keeps completions that do
     /// not fit in the completion queue.
-    /// Throws: std::system_error if the system refuses (EPERM or ENOSYS: a container or an administrator
-    /// forbids io_uring), has no more descriptors or memory, or is older than Linux 5.11 (ENOSYS).
+    /// Throws: std::system_error if the system refuses (EPERM or ENOSYS: a container or an
+    /// administrator forbids io_uring), has no more descriptors or memory, or is older than Linux
+    /// 5.11 (ENOSYS).
     explicit basic_uring_driver(unsigned entries = 64) : base(entries) {}
     /// Closes the ring.
     /// Requires: no coroutine waits for a file, no wait() or wake() is under way, and there is no
@@ -393,263 +631,7 @@ template <class Platform> void basic_uring_driver<Platform>::detached() noexcept
 
 namespace detail {
 
-template <class Platform> uring_set<Platform>::uring_set(unsigned entries) {
-    io_uring_params how{};
-    int error = ::io_uring_queue_init_params(entries, &ring_, &how);
-    if (error < 0) {
-        BIDE_THROW(std::system_error(
-            -error, std::system_category(),
-            "bide: uring_driver: the system has refused io_uring (many containers forbid it)"));
-    }
-    constexpr unsigned needed =
-        IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG; // the latter came with 5.11
-    error = (how.features & needed) != needed ? ENOSYS : this->watch(ring_.ring_fd, ring_mark);
-    if (error != 0) {
-        ::io_uring_queue_exit(&ring_);
-        BIDE_THROW(std::system_error(error, std::system_category(),
-                                     "bide: uring_driver needs Linux 5.11 or later"));
-    }
-}
-
-// Submits a request that prepare(io_uring_sqe&) fills. While the queue is full, or the kernel
-// accepts no request, releases the lock.
-template <class Platform>
-template <class Prepare>
-void uring_set<Platform>::submit(std::uint64_t data, Prepare prepare) noexcept {
-    basic_backoff<Platform> again;
-    const auto wait = [&]() noexcept {
-        take(); // the kernel may want room for completions first
-        if (note_news()) {
-            this->wake();
-        }
-        wait_unlocked(again);
-    };
-    io_uring_sqe* to = ::io_uring_get_sqe(&ring_);
-    for (; to == nullptr; to = ::io_uring_get_sqe(&ring_)) {
-        if (!flush()) {
-            wait();
-        }
-    }
-    prepare(*to);
-    to->user_data = data;
-    while (!flush()) {
-        wait();
-    }
-}
-
-// Submits the next step of a request. If another thread has asked for the end of the request while
-// submit() had released the lock, submits a no-op in its place.
-template <class Platform> void uring_set<Platform>::submit_step(uring_request& r) noexcept {
-    submit(reinterpret_cast<std::uintptr_t>(&r), [&r](io_uring_sqe& to) noexcept {
-        if (r.at != phase::submitted) {
-            r.is_left_out = true;
-            ::io_uring_prep_nop(&to);
-        } else if (r.polls) {
-            ::io_uring_prep_poll_add(&to, r.fd, r.writes ? POLLOUT : POLLIN);
-        } else if (r.writes) {
-            ::io_uring_prep_write(&to, r.fd, r.data, r.size, r.offset);
-        } else {
-            ::io_uring_prep_read(&to, r.fd, r.data, r.size, r.offset);
-        }
-    });
-}
-
-template <class Platform> void uring_set<Platform>::submit_cancel(uring_request& r) noexcept {
-    const auto of = reinterpret_cast<std::uintptr_t>(&r);
-    submit(of | ends_it, [of](io_uring_sqe& to) noexcept {
-        ::io_uring_prep_rw(IORING_OP_ASYNC_CANCEL, &to, -1, nullptr, 0, 0);
-        to.addr = of;
-    });
-}
-
-// Submits all requests to the kernel. Returns false if some are left.
-template <class Platform> bool uring_set<Platform>::flush() noexcept {
-    while (::io_uring_sq_ready(&ring_) != 0) {
-        if (const int n = ::io_uring_submit(&ring_); n <= 0 && n != -EINTR) {
-            return false;
-        }
-    }
-    return true;
-}
-
-// Stores the completions in their requests.
-template <class Platform> void uring_set<Platform>::take() noexcept {
-    for (io_uring_cqe* c = nullptr; ::io_uring_peek_cqe(&ring_, &c) == 0;) {
-        const std::uint64_t data = c->user_data;
-        const int answer = c->res;
-        ::io_uring_cqe_seen(&ring_, c);
-        auto* r = reinterpret_cast<uring_request*>(static_cast<std::uintptr_t>(data & ~ends_it));
-        if ((data & ends_it) == 0) {
-            r->has_answer = true;
-            r->answer = answer;
-        } else {
-            uring_request* at = answer == -ENOENT ? running_.first : nullptr;
-            while (at != nullptr && at != r) {
-                at = at->next;
-            }
-            if (at == nullptr) {
-                continue; // it is over
-            }
-            r->asks_again = true;
-        }
-        if (!std::exchange(r->is_taken, true)) {
-            r->next_taken = std::exchange(taken_, r);
-        }
-    }
-}
-
-// Handles the completions that were taken.
-template <class Platform> void uring_set<Platform>::look() noexcept {
-    while (uring_request* const r = taken_) {
-        taken_ = r->next_taken;
-        r->is_taken = false;
-        const bool asks_again = std::exchange(r->asks_again, false);
-        if (!std::exchange(r->has_answer, false)) {
-            if (asks_again && r->at == phase::ends_early) {
-                submit_cancel(*r);
-            }
-        } else if (!is_over(*r)) {
-            submit_step(*r);
-        } else {
-            running_.remove(*r);
-            r->at = r->is_abandoned ? phase::over : phase::ended;
-            if (!r->is_abandoned) {
-                ended_.push(*r);
-            }
-        }
-    }
-}
-
-// Handles the result of the last step. Returns false if there is another step.
-template <class Platform> bool uring_set<Platform>::is_over(uring_request& r) noexcept {
-    const bool retried = r.answer == -ECANCELED || r.answer == -EINTR; // its thread has ended
-    if (!r.is_left_out && !retried && !(r.polls && r.answer >= 0) && r.answer != -EAGAIN) {
-        r.result = r.answer;
-        r.ended_by = wait_status::granted; // it has happened, or failed
-        return true;
-    }
-    r.polls = r.polls ? retried : r.answer == -EAGAIN;
-    return r.at == phase::ends_early;
-}
-
-template <class Platform> bool uring_set<Platform>::next(event& told) noexcept {
-    for (;;) {
-        if (has_news()) {
-            lock();
-            look();
-            uring_request* const r = ended_.first;
-            if (r != nullptr) {
-                ended_.remove(*r);
-                r->at = phase::over;
-                told.completed = static_cast<node*>(r->waiter);
-            }
-            note_news();
-            unlock();
-            if (r != nullptr) {
-                return true;
-            }
-        }
-        told.completed = nullptr;
-        if (!base::next(told)) {
-            return false;
-        }
-        if (told.key != ring_mark) {
-            return true;
-        }
-        lock();
-        take();
-        note_news();
-        unlock();
-    }
-}
-
 // ---- Requests
-
-template <class Platform>
-template <class Refusal>
-wait_status uring_set<Platform>::begin(uring_request& r, node& w, Refusal refusal) noexcept {
-    lock();
-    const wait_status what = refusal();
-    if (what == wait_status::waiting) {
-        r.at = phase::submitted;
-        r.waiter = &w;
-        running_.push(r);
-        submit_step(r);
-    } else {
-        w.settle(what);
-    }
-    unlock();
-    return what;
-}
-
-template <class Platform>
-void uring_set<Platform>::end_early(uring_request& r, node& w, wait_status why) noexcept {
-    lock();
-    if (r.at == phase::idle) {
-        w.forbid(why);
-    } else if (r.at == phase::submitted) {
-        r.at = phase::ends_early;
-        r.ended_by = why;
-        submit_cancel(r);
-    }
-    unlock();
-}
-
-template <class Platform> bool uring_set<Platform>::end_now(uring_request& r) noexcept {
-    lock();
-    const bool ends = r.at != phase::idle && r.at != phase::over;
-    r.is_abandoned = true;
-    if (r.at == phase::ended) {
-        ended_.remove(r);
-        r.at = phase::over;
-    } else if (r.at == phase::submitted) {
-        r.at = phase::ends_early;
-        r.ended_by = wait_status::stopped;
-        submit_cancel(r);
-    }
-    for (basic_backoff<Platform> again; r.at == phase::ends_early;) {
-        take();
-        look();
-        if (r.at == phase::ends_early) {
-            wait_unlocked(again);
-        }
-    }
-    if (note_news()) {
-        this->wake();
-    }
-    unlock();
-    return ends;
-}
-
-template <class Platform> void uring_set<Platform>::end_all(int fd) noexcept {
-    lock();
-    for (uring_request* r = running_.first; r != nullptr;) {
-        if (r->at == phase::submitted && (fd < 0 || r->fd == fd)) {
-            r->at = phase::ends_early;
-            r->ended_by = wait_status::closed;
-            const unsigned before = releases_;
-            submit_cancel(*r);
-            if (before != releases_) {
-                r = running_.first; // this one may be over
-                continue;
-            }
-        }
-        r = r->next;
-    }
-    unlock();
-}
-
-template <class Platform> std::size_t uring_set<Platform>::size() noexcept {
-    std::size_t n = 0;
-    lock();
-    for (const list& all : {running_, ended_}) {
-        for (const uring_request* r = all.first; r != nullptr; r = r->next) {
-            ++n;
-        }
-    }
-    unlock();
-    return n;
-}
 
 } // namespace detail
 }} // namespace bide::BIDE_ABI

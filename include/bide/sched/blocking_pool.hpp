@@ -85,16 +85,53 @@ public:
     /// Destroys: after `r` has begun to run, this call does not access the pool. So `r` may cause
     /// the destruction of the pool. The context of `attention` must exist until the call has
     /// returned.
-    bool post(runnable& r, std::error_code& why) noexcept;
+    bool post(runnable& r, std::error_code& why) noexcept {
+        why.clear();
+        lock();
+        if (wake_idle(r)) {
+            return true;
+        }
+        if (closed_) {
+            unlock();
+            why = errc::closed;
+            return false;
+        }
+        queue_.push(r);
+        queued_ = queued_ + 1;
+        why = start_queued();
+        const bool taken = threads_ != 0;
+        if (taken) {
+            why.clear();
+        } else { // nothing else is queued
+            queue_.pop();
+            queued_ = 0;
+        }
+        unlock_and_ask();
+        return taken;
+    }
 
     /// Runs `r` as post() does, but returns false if no thread can run it at once. Call it before
     /// the calling thread blocks until another thread continues its work.
-    bool try_run(runnable& r) noexcept;
+    bool try_run(runnable& r) noexcept {
+        lock();
+        if (wake_idle(r)) {
+            return true;
+        }
+        const bool taken = !closed_ && !start(r);
+        unlock();
+        return taken;
+    }
 
     /// Allows one thread more than max_threads, until lower_limit() is called. If work is queued,
     /// starts that thread. A thread calls it before it blocks until the end of tasks that other
     /// threads must run.
-    void raise_limit() noexcept;
+    void raise_limit() noexcept {
+        lock();
+        extra_threads_ = extra_threads_ + 1;
+        start_queued();
+        unlock_and_ask();
+    }
+
     /// Ends a raise_limit().
     void lower_limit() noexcept {
         lock();
@@ -104,17 +141,68 @@ public:
 
     /// Tries again to start the threads that the system has refused. Returns true if a start is
     /// still owed. Then call it again after a while.
-    bool tend() noexcept;
+    bool tend() noexcept {
+        lock();
+        start_queued();
+        const bool again = owes_start();
+        unlock();
+        return again;
+    }
 
     /// Joins the thread that has left, if it has ended. Does not block. Returns true if that thread
     /// has not ended. Then call it again after a while. Without Thread::try_join(), does nothing.
-    bool reap() noexcept;
+    bool reap() noexcept {
+        bool again = false;
+        if constexpr (requires(Thread& t) { t.try_join(); }) {
+            lock();
+            worker* const w = closed_ ? nullptr : static_cast<worker*>(left_);
+            again = w != nullptr && !w->thread.try_join();
+            if (w != nullptr && !again) {
+                left_ = nullptr;
+                delete w;
+            }
+            unlock();
+        }
+        return again;
+    }
 
     /// Refuses further work, runs all queued runnables, and joins all threads. A second call waits
     /// until the first one has done that.
     /// Blocks: until the last thread has ended.
     /// Requires: the caller is not a thread of the pool; otherwise terminates with a message.
-    void finish() noexcept;
+    void finish() noexcept {
+        if (Platform::template local<thread_role>().pool == this) {
+            detail::fatal("blocking_pool", this, "finish() was called on one of its own threads");
+        }
+        lock();
+        closed_ = true;
+        while (worker* const w = idle_.first()) {
+            const word* const state = take_idle(*w, nullptr);
+            unlock();
+            futex_wake<Platform>(state, 1);
+            lock();
+        }
+        while (threads_ != 0 || joining_) {
+            // Order: relaxed; written and read under the lock.
+            const futex_word seen = changed_.load(std::memory_order_relaxed);
+            unlock();
+            futex_wait<Platform>(changed_, seen);
+            lock();
+        }
+        if (worker* const last = left_) {
+            left_ = nullptr;
+            joining_ = true;
+            unlock();
+            last->thread.join();
+            delete last;
+            lock();
+            joining_ = false;
+            // Order: relaxed; under the lock, as in leave().
+            changed_.fetch_add(1, std::memory_order_relaxed);
+        }
+        unlock();
+        futex_wake<Platform>(&changed_, 0x7fffffff);
+    }
 
     /// Returns the number of threads, a snapshot.
     unsigned threads() const noexcept { return under_lock(threads_); }
@@ -153,21 +241,143 @@ private:
         unlock();
         return copy;
     }
-    // Called with the lock.
-    bool wake_idle(runnable& r) noexcept;
-    const word* take_idle(worker& w, runnable* work) noexcept;
-    std::error_code start(runnable& r) noexcept;
-    std::error_code start_queued() noexcept;
-    void unlock_and_ask() noexcept;
+
+    // ---- Called with the lock
+
+    // If an idle thread has taken `r`, releases the lock and returns true.
+    bool wake_idle(runnable& r) noexcept {
+        worker* const w = idle_.first();
+        if (w == nullptr || closed_) {
+            return false;
+        }
+        const word* const state = take_idle(*w, &r);
+        unlock();
+        futex_wake<Platform>(state, 1);
+        return true;
+    }
+
+    // Gives `work` to an idle thread. Returns the word of that thread, which the caller must wake.
+    const word* take_idle(worker& w, runnable* work) noexcept {
+        idle_.remove(w);
+        idle_count_ = idle_count_ - 1;
+        w.work = work;
+        // Order: relaxed; the sleeper acquires the lock before it reads its work.
+        w.state.store(awake, std::memory_order_relaxed);
+        return &w.state;
+    }
+
+    std::error_code start(runnable& r) noexcept {
+        if (threads_ >= limit()) {
+            return std::make_error_code(std::errc::resource_unavailable_try_again);
+        }
+        worker* const w = new (std::nothrow) worker(*this, started_, r);
+        if (w == nullptr) {
+            return std::make_error_code(std::errc::not_enough_memory);
+        }
+        const std::error_code error = w->thread.start(&run, w, options_.stack_size);
+        if (error) {
+            delete w;
+            return error;
+        }
+        threads_ = threads_ + 1;
+        started_ = started_ + 1;
+        return {};
+    }
+
+    // Returns the error because of which the work was only queued.
+    std::error_code start_queued() noexcept {
+        std::error_code error;
+        while (runnable* const first = error ? nullptr : queue_.pop()) {
+            error = start(*first);
+            if (error) {
+                queue_.push_front(*first); // for the next thread that becomes free
+            } else {
+                queued_ = queued_ - 1;
+            }
+        }
+        return error;
+    }
+
+    // Called with the lock; releases it.
+    void unlock_and_ask() noexcept {
+        const waker attention = owes_start() ? options_.attention : waker();
+        unlock();
+        attention.wake();
+    }
+
     bool owes_start() const noexcept { return queued_ != 0 && threads_ < limit(); }
     unsigned limit() const noexcept {
         const unsigned sum = options_.max_threads + extra_threads_;
         return sum < options_.max_threads ? options_.max_threads : sum;
     }
-    // Called by the threads of the pool.
-    static void run(void* self) noexcept;
-    runnable* next(worker& self) noexcept;
-    void leave(worker& self) noexcept;
+
+    // ---- Called by the threads of the pool
+
+    static void run(void* self) noexcept {
+        worker& mine = *static_cast<worker*>(self);
+        Thread::name_this(mine.pool.options_.name, "-b", mine.index);
+        Platform::template local<thread_role>().pool = &mine.pool;
+        for (runnable* r = mine.work; r != nullptr; r = mine.pool.next(mine)) {
+            r->run.wake(); // the last access to *r
+        }
+    }
+
+    // Returns the next runnable. Returns nullptr if the thread has left the pool.
+    runnable* next(worker& self) noexcept {
+        lock();
+        if (runnable* const r = queue_.pop()) {
+            queued_ = queued_ - 1;
+            unlock();
+            return r;
+        }
+        if (!closed_ && idle_ns_ > 0 && threads_ <= limit()) {
+            self.work = nullptr;
+            idle_.push_front(self);
+            idle_count_ = idle_count_ + 1;
+            // Order: relaxed, all three; used under the lock, except in the wait. After the wait,
+            // the thread reads the state again under the lock.
+            self.state.store(asleep, std::memory_order_relaxed);
+            unlock();
+            const std::int64_t now = Platform::now();
+            const auto end = deadline::at_ns(idle_ns_ < max_ns - now ? now + idle_ns_ : max_ns);
+            while (self.state.load(std::memory_order_relaxed) == asleep &&
+                   futex_wait<Platform>(self.state, asleep, end)) {
+            }
+            lock();
+            if (self.state.load(std::memory_order_relaxed) == asleep) { // Order: as above.
+                take_idle(self, nullptr);
+            } else if (runnable* const r = self.work) {
+                unlock();
+                return r;
+            }
+        }
+        leave(self);
+        return nullptr;
+    }
+
+    // Called with the lock, returns without it. Joins the thread that has left before. That thread
+    // may still be in its last steps or in the destructors of its thread-local objects.
+    void leave(worker& self) noexcept {
+        worker* const before = left_;
+        left_ = &self;
+        threads_ = threads_ - 1;
+        const bool last = closed_ && threads_ == 0;
+        if (last) {
+            // Order: relaxed; under the lock. If finish() has read the old number, it is woken
+            // below. If it reads the number later, it finds the new one and does not sleep.
+            changed_.fetch_add(1, std::memory_order_relaxed);
+        }
+        const waker attention = closed_ ? waker() : options_.attention;
+        unlock();
+        attention.wake();
+        if (last) {
+            futex_wake<Platform>(&changed_, 0x7fffffff);
+        }
+        if (before != nullptr) {
+            before->thread.join();
+            delete before;
+        }
+    }
 
     const options options_;
     const std::int64_t idle_ns_; // options_.keep_alive
@@ -185,247 +395,6 @@ private:
     var<bool> joining_{false}; // a finish() has taken `left_`
     var<bool> closed_{false};
 };
-
-template <class Platform, class Thread>
-bool basic_blocking_pool<Platform, Thread>::post(runnable& r, std::error_code& why) noexcept {
-    why.clear();
-    lock();
-    if (wake_idle(r)) {
-        return true;
-    }
-    if (closed_) {
-        unlock();
-        why = errc::closed;
-        return false;
-    }
-    queue_.push(r);
-    queued_ = queued_ + 1;
-    why = start_queued();
-    const bool taken = threads_ != 0;
-    if (taken) {
-        why.clear();
-    } else { // nothing else is queued
-        queue_.pop();
-        queued_ = 0;
-    }
-    unlock_and_ask();
-    return taken;
-}
-
-template <class Platform, class Thread>
-bool basic_blocking_pool<Platform, Thread>::try_run(runnable& r) noexcept {
-    lock();
-    if (wake_idle(r)) {
-        return true;
-    }
-    const bool taken = !closed_ && !start(r);
-    unlock();
-    return taken;
-}
-
-// If an idle thread has taken `r`, releases the lock and returns true.
-template <class Platform, class Thread>
-bool basic_blocking_pool<Platform, Thread>::wake_idle(runnable& r) noexcept {
-    worker* const w = idle_.first();
-    if (w == nullptr || closed_) {
-        return false;
-    }
-    const word* const state = take_idle(*w, &r);
-    unlock();
-    futex_wake<Platform>(state, 1);
-    return true;
-}
-
-// Gives `work` to an idle thread. Returns the word of that thread, which the caller must wake.
-template <class Platform, class Thread>
-auto basic_blocking_pool<Platform, Thread>::take_idle(worker& w, runnable* work) noexcept
-    -> const word* {
-    idle_.remove(w);
-    idle_count_ = idle_count_ - 1;
-    w.work = work;
-    // Order: relaxed; the sleeper acquires the lock before it reads its work.
-    w.state.store(awake, std::memory_order_relaxed);
-    return &w.state;
-}
-
-// Returns the error because of which the work was only queued.
-template <class Platform, class Thread>
-std::error_code basic_blocking_pool<Platform, Thread>::start_queued() noexcept {
-    std::error_code error;
-    while (runnable* const first = error ? nullptr : queue_.pop()) {
-        error = start(*first);
-        if (error) {
-            queue_.push_front(*first); // for the next thread that becomes free
-        } else {
-            queued_ = queued_ - 1;
-        }
-    }
-    return error;
-}
-
-// Called with the lock; releases it.
-template <class Platform, class Thread>
-void basic_blocking_pool<Platform, Thread>::unlock_and_ask() noexcept {
-    const waker attention = owes_start() ? options_.attention : waker();
-    unlock();
-    attention.wake();
-}
-
-template <class Platform, class Thread>
-bool basic_blocking_pool<Platform, Thread>::tend() noexcept {
-    lock();
-    start_queued();
-    const bool again = owes_start();
-    unlock();
-    return again;
-}
-
-template <class Platform, class Thread>
-bool basic_blocking_pool<Platform, Thread>::reap() noexcept {
-    bool again = false;
-    if constexpr (requires(Thread& t) { t.try_join(); }) {
-        lock();
-        worker* const w = closed_ ? nullptr : static_cast<worker*>(left_);
-        again = w != nullptr && !w->thread.try_join();
-        if (w != nullptr && !again) {
-            left_ = nullptr;
-            delete w;
-        }
-        unlock();
-    }
-    return again;
-}
-
-template <class Platform, class Thread>
-void basic_blocking_pool<Platform, Thread>::raise_limit() noexcept {
-    lock();
-    extra_threads_ = extra_threads_ + 1;
-    start_queued();
-    unlock_and_ask();
-}
-
-template <class Platform, class Thread>
-std::error_code basic_blocking_pool<Platform, Thread>::start(runnable& r) noexcept {
-    if (threads_ >= limit()) {
-        return std::make_error_code(std::errc::resource_unavailable_try_again);
-    }
-    worker* const w = new (std::nothrow) worker(*this, started_, r);
-    if (w == nullptr) {
-        return std::make_error_code(std::errc::not_enough_memory);
-    }
-    const std::error_code error = w->thread.start(&run, w, options_.stack_size);
-    if (error) {
-        delete w;
-        return error;
-    }
-    threads_ = threads_ + 1;
-    started_ = started_ + 1;
-    return {};
-}
-
-template <class Platform, class Thread>
-void basic_blocking_pool<Platform, Thread>::run(void* self) noexcept {
-    worker& mine = *static_cast<worker*>(self);
-    Thread::name_this(mine.pool.options_.name, "-b", mine.index);
-    Platform::template local<thread_role>().pool = &mine.pool;
-    for (runnable* r = mine.work; r != nullptr; r = mine.pool.next(mine)) {
-        r->run.wake(); // the last access to *r
-    }
-}
-
-// Returns the next runnable. Returns nullptr if the thread has left the pool.
-template <class Platform, class Thread>
-runnable* basic_blocking_pool<Platform, Thread>::next(worker& self) noexcept {
-    lock();
-    if (runnable* const r = queue_.pop()) {
-        queued_ = queued_ - 1;
-        unlock();
-        return r;
-    }
-    if (!closed_ && idle_ns_ > 0 && threads_ <= limit()) {
-        self.work = nullptr;
-        idle_.push_front(self);
-        idle_count_ = idle_count_ + 1;
-        // Order: relaxed, all three; used under the lock, except in the wait. After the wait, the
-        // thread reads the state again under the lock.
-        self.state.store(asleep, std::memory_order_relaxed);
-        unlock();
-        const std::int64_t now = Platform::now();
-        const auto end = deadline::at_ns(idle_ns_ < max_ns - now ? now + idle_ns_ : max_ns);
-        while (self.state.load(std::memory_order_relaxed) == asleep &&
-               futex_wait<Platform>(self.state, asleep, end)) {
-        }
-        lock();
-        if (self.state.load(std::memory_order_relaxed) == asleep) { // Order: as above.
-            take_idle(self, nullptr);
-        } else if (runnable* const r = self.work) {
-            unlock();
-            return r;
-        }
-    }
-    leave(self);
-    return nullptr;
-}
-
-// Called with the lock, returns without it. Joins the thread that has left before. That thread may
-// still be in its last steps or in the destructors of its thread-local objects.
-template <class Platform, class Thread>
-void basic_blocking_pool<Platform, Thread>::leave(worker& self) noexcept {
-    worker* const before = left_;
-    left_ = &self;
-    threads_ = threads_ - 1;
-    const bool last = closed_ && threads_ == 0;
-    if (last) {
-        // Order: relaxed; under the lock. If finish() has read the old number, it is woken below.
-        // If it reads the number later, it finds the new one and does not sleep.
-        changed_.fetch_add(1, std::memory_order_relaxed);
-    }
-    const waker attention = closed_ ? waker() : options_.attention;
-    unlock();
-    attention.wake();
-    if (last) {
-        futex_wake<Platform>(&changed_, 0x7fffffff);
-    }
-    if (before != nullptr) {
-        before->thread.join();
-        delete before;
-    }
-}
-
-template <class Platform, class Thread>
-void basic_blocking_pool<Platform, Thread>::finish() noexcept {
-    if (Platform::template local<thread_role>().pool == this) {
-        detail::fatal("blocking_pool", this, "finish() was called on one of its own threads");
-    }
-    lock();
-    closed_ = true;
-    while (worker* const w = idle_.first()) {
-        const word* const state = take_idle(*w, nullptr);
-        unlock();
-        futex_wake<Platform>(state, 1);
-        lock();
-    }
-    while (threads_ != 0 || joining_) {
-        // Order: relaxed; written and read under the lock.
-        const futex_word seen = changed_.load(std::memory_order_relaxed);
-        unlock();
-        futex_wait<Platform>(changed_, seen);
-        lock();
-    }
-    if (worker* const last = left_) {
-        left_ = nullptr;
-        joining_ = true;
-        unlock();
-        last->thread.join();
-        delete last;
-        lock();
-        joining_ = false;
-        // Order: relaxed; under the lock, as in leave().
-        changed_.fetch_add(1, std::memory_order_relaxed);
-    }
-    unlock();
-    futex_wake<Platform>(&changed_, 0x7fffffff);
-}
 
 /// The pool of a program.
 using blocking_pool = basic_blocking_pool<native_platform>;

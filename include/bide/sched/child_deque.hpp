@@ -46,18 +46,76 @@ public:
 
     /// Pushes the children of the list, from the front. If the room does not suffice, leaves the
     /// rest in the list. Returns false if it has pushed none.
-    bool push(detail::run_list& list) noexcept;
+    bool push(detail::run_list& list) noexcept {
+        // Order: relaxed; the owner has written it itself.
+        position at = bottom_.load(std::memory_order_relaxed);
+        // Order: acquire [child_deque.slot]; the thief that moved top by its CAS has read the slot
+        // before. If top is outdated, less room seems to be there than there is.
+        const position end = top_.load(std::memory_order_acquire) + Capacity;
+        if (at == end || list.first() == nullptr) {
+            return false;
+        }
+        for (; at != end && list.first() != nullptr; ++at) {
+            // Order: relaxed; the store of bottom publishes it. A thief that reads it too late
+            // fails.
+            slots_[at % Capacity].store(list.pop(), std::memory_order_relaxed);
+        }
+        // Order: seq_cst; publishes the slots and the children [child_deque.publish], before the
+        // look for sleepers [idle.announce].
+        bottom_.store(at, std::memory_order_seq_cst);
+        return true;
+    }
 
     /// Takes `r` back. Returns false if another worker has taken it, or if it is not the newest.
-    bool take_back(runnable& r) noexcept;
+    bool take_back(runnable& r) noexcept {
+        // Order: relaxed, both; the owner has written them itself.
+        const position bottom = bottom_.load(std::memory_order_relaxed);
+        return bottom != 0 &&
+               slots_[(bottom - 1) % Capacity].load(std::memory_order_relaxed) == &r &&
+               take(bottom - 1);
+    }
 
     /// Takes all children, and appends them to the list, the oldest first.
-    void take_all(detail::run_list& list) noexcept;
+    void take_all(detail::run_list& list) noexcept {
+        // Order: relaxed; the owner has written it itself.
+        const position bottom = bottom_.load(std::memory_order_relaxed);
+        // Order: relaxed; the CAS decides.
+        position top = top_.load(std::memory_order_relaxed);
+        while (top < bottom) {
+            // Order: relaxed; the owner wrote the slots and the children. Failure: a thief was
+            // faster.
+            if (top_.compare_exchange_weak(top, bottom, std::memory_order_relaxed,
+                                           std::memory_order_relaxed)) {
+                for (; top != bottom; ++top) {
+                    // Order: relaxed; the owner has written it itself.
+                    list.push(*slots_[top % Capacity].load(std::memory_order_relaxed));
+                }
+            }
+        }
+    }
 
     // ---- Any thread
 
     /// Takes the oldest child. Returns nullptr if there is none, or if another thread takes it.
-    runnable* steal() noexcept;
+    runnable* steal() noexcept {
+        // Order: seq_cst [child_deque.last]; before the thief reads bottom.
+        position top = top_.load(std::memory_order_seq_cst);
+        // Order: seq_cst [child_deque.last]; after top was read. Acquire [child_deque.publish];
+        // sees the slot and the child.
+        if (top >= bottom_.load(std::memory_order_seq_cst)) {
+            return nullptr;
+        }
+        // Order: relaxed; if it is old, the CAS fails.
+        runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
+        // Order: release [child_deque.slot]; the slot was read before the owner uses it again.
+        // Release suffices for [child_deque.last]: if the owner reads an older top, then in the
+        // order of the seq_cst steps its read comes before the read of each thief that has read the
+        // new top. Failure: another thread has taken the child.
+        return top_.compare_exchange_strong(top, top + 1, std::memory_order_release,
+                                            std::memory_order_relaxed)
+                   ? oldest
+                   : nullptr;
+    }
 
     /// Returns true if there is no child.
     bool empty() const noexcept {
@@ -80,100 +138,30 @@ private:
     using position = std::uint64_t;
     using slot = typename Platform::template atomic<runnable*>;
 
-    bool take(position at) noexcept;
+    // Takes the newest child, which is at `at`. Returns false if it was stolen.
+    bool take(position at) noexcept {
+        // Order: seq_cst [child_deque.last]; before the owner reads top.
+        bottom_.store(at, std::memory_order_seq_cst);
+        // Order: seq_cst [child_deque.last]; after bottom was moved.
+        position top = top_.load(std::memory_order_seq_cst);
+        if (top < at) {
+            return true;
+        }
+        bool taken = false;
+        if (top == at) {
+            // Order: relaxed; the owner wrote the slot and the child. Failure: a thief was first.
+            taken = top_.compare_exchange_strong(top, at + 1, std::memory_order_relaxed,
+                                                 std::memory_order_relaxed);
+        }
+        // Order: relaxed; the deque is empty, and there is nothing to publish.
+        bottom_.store(at + 1, std::memory_order_relaxed);
+        return taken;
+    }
 
     alignas(cache_line_pair) typename Platform::template atomic<position> top_{0};
     alignas(cache_line_pair) typename Platform::template atomic<position> bottom_{0};
     slot slots_[Capacity]{};
 };
-
-template <class Platform, unsigned Capacity>
-bool basic_child_deque<Platform, Capacity>::push(detail::run_list& list) noexcept {
-    // Order: relaxed; the owner has written it itself.
-    position at = bottom_.load(std::memory_order_relaxed);
-    // Order: acquire [child_deque.slot]; the thief that moved top by its CAS has read the slot
-    // before. If top is outdated, less room seems to be there than there is.
-    const position end = top_.load(std::memory_order_acquire) + Capacity;
-    if (at == end || list.first() == nullptr) {
-        return false;
-    }
-    for (; at != end && list.first() != nullptr; ++at) {
-        // Order: relaxed; the store of bottom publishes it. A thief that reads it too late fails.
-        slots_[at % Capacity].store(list.pop(), std::memory_order_relaxed);
-    }
-    // Order: seq_cst; publishes the slots and the children [child_deque.publish], before the look
-    // for sleepers [idle.announce].
-    bottom_.store(at, std::memory_order_seq_cst);
-    return true;
-}
-
-template <class Platform, unsigned Capacity>
-bool basic_child_deque<Platform, Capacity>::take_back(runnable& r) noexcept {
-    // Order: relaxed, both; the owner has written them itself.
-    const position bottom = bottom_.load(std::memory_order_relaxed);
-    return bottom != 0 && slots_[(bottom - 1) % Capacity].load(std::memory_order_relaxed) == &r &&
-           take(bottom - 1);
-}
-
-template <class Platform, unsigned Capacity>
-void basic_child_deque<Platform, Capacity>::take_all(detail::run_list& list) noexcept {
-    // Order: relaxed; the owner has written it itself.
-    const position bottom = bottom_.load(std::memory_order_relaxed);
-    // Order: relaxed; the CAS decides.
-    position top = top_.load(std::memory_order_relaxed);
-    while (top < bottom) {
-        // Order: relaxed; the owner wrote the slots and the children. Failure: a thief was faster.
-        if (top_.compare_exchange_weak(top, bottom, std::memory_order_relaxed,
-                                       std::memory_order_relaxed)) {
-            for (; top != bottom; ++top) {
-                // Order: relaxed; the owner has written it itself.
-                list.push(*slots_[top % Capacity].load(std::memory_order_relaxed));
-            }
-        }
-    }
-}
-
-// Takes the newest child, which is at `at`. Returns false if it was stolen.
-template <class Platform, unsigned Capacity>
-bool basic_child_deque<Platform, Capacity>::take(position at) noexcept {
-    // Order: seq_cst [child_deque.last]; before the owner reads top.
-    bottom_.store(at, std::memory_order_seq_cst);
-    // Order: seq_cst [child_deque.last]; after bottom was moved.
-    position top = top_.load(std::memory_order_seq_cst);
-    if (top < at) {
-        return true;
-    }
-    bool taken = false;
-    if (top == at) {
-        // Order: relaxed; the owner wrote the slot and the child. Failure: a thief was first.
-        taken = top_.compare_exchange_strong(top, at + 1, std::memory_order_relaxed,
-                                             std::memory_order_relaxed);
-    }
-    // Order: relaxed; the deque is empty, and there is nothing to publish.
-    bottom_.store(at + 1, std::memory_order_relaxed);
-    return taken;
-}
-
-template <class Platform, unsigned Capacity>
-runnable* basic_child_deque<Platform, Capacity>::steal() noexcept {
-    // Order: seq_cst [child_deque.last]; before the thief reads bottom.
-    position top = top_.load(std::memory_order_seq_cst);
-    // Order: seq_cst [child_deque.last]; after top was read. Acquire [child_deque.publish]; sees the
-    // slot and the child.
-    if (top >= bottom_.load(std::memory_order_seq_cst)) {
-        return nullptr;
-    }
-    // Order: relaxed; if it is old, the CAS fails.
-    runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
-    // Order: release [child_deque.slot]; the slot was read before the owner uses it again. Release
-    // suffices for [child_deque.last]: if the owner reads an older top, then in the order of the
-    // seq_cst steps its read comes before the read of each thief that has read the new top.
-    // Failure: another thread has taken the child.
-    return top_.compare_exchange_strong(top, top + 1, std::memory_order_release,
-                                        std::memory_order_relaxed)
-               ? oldest
-               : nullptr;
-}
 
 }} // namespace bide::BIDE_ABI
 

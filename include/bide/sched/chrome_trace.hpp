@@ -113,13 +113,114 @@ private:
         const char* separator;
     };
 
-    void record(unsigned worker, event e) noexcept;
-    static bool keep(worker_log& l, event e, std::size_t most) noexcept;
-    static std::uint16_t row_of(worker_log& l, const event& e) noexcept;
-    void write_log(output& out, worker_log& l) noexcept;
-    void write_event(output& out, const event& e, unsigned worker) noexcept;
-    void write_ns(std::FILE* to, const char* key, std::int64_t ns) noexcept;
-    static void write_row_name(output& out, unsigned worker, unsigned row) noexcept;
+    void record(unsigned worker, event e) noexcept {
+        worker_log* const l = logs_.make(worker);
+        if (l == nullptr) {
+            // Order: relaxed; a count.
+            unrecorded_.fetch_add(1, std::memory_order_relaxed);
+            return;
+        }
+        lock::acquire(l->word);
+        l->worker = worker;
+        if (!keep(*l, e, max_events_)) {
+            l->dropped += 1;
+        }
+        lock::release(l->word);
+    }
+
+    static bool keep(worker_log& l, event e, std::size_t most) noexcept {
+        if (l.kept >= most) {
+            return false;
+        }
+        const std::size_t at = l.kept % chunk_events;
+        if (at == 0) {
+            auto* const more = new (std::nothrow) chunk;
+            if (more == nullptr) {
+                return false;
+            }
+            more->next = nullptr;
+            (l.first == nullptr ? l.first : l.last->next) = more;
+            l.last = more;
+        }
+        e.row = row_of(l, e);
+        l.last->events[at] = e;
+        l.kept += 1;
+        return true;
+    }
+
+    // Events are reported when they have ended. If an event began before the end of the last event
+    // of the row, its thread had lost the worker to another thread meanwhile.
+    static std::uint16_t row_of(worker_log& l, const event& e) noexcept {
+        unsigned row = 0;
+        while (row + 1 < max_rows && l.row_ends[row] > e.begin) {
+            ++row;
+        }
+        l.row_ends[row] = (std::max)(l.row_ends[row], e.end);
+        l.rows = (std::max)(l.rows, row + 1);
+        return static_cast<std::uint16_t>(row);
+    }
+
+    void write_log(output& out, worker_log& l) noexcept {
+        lock::acquire(l.word);
+        const chunk* from = l.first; // stored events do not change
+        const std::size_t all = l.kept;
+        const unsigned rows = l.rows;
+        const unsigned worker = l.worker;
+        lock::release(l.word);
+        for (unsigned row = 0; row < rows; ++row) {
+            write_row_name(out, worker, row);
+        }
+        for (std::size_t i = 0; i < all; ++i) {
+            if (i != 0 && i % chunk_events == 0) {
+                from = from->next;
+            }
+            write_event(out, from->events[i % chunk_events], worker);
+        }
+    }
+
+    void write_event(output& out, const event& e, unsigned worker) noexcept {
+        std::fprintf(out.to, "%s{\"ph\":\"%s\",\"pid\":1,\"tid\":%u,\"name\":",
+                     std::exchange(out.separator, ",\n"), e.kind == event_kind::theft ? "i" : "X",
+                     tid(worker, e.row));
+        switch (e.kind) {
+        case event_kind::run:
+            detail::write_quoted(out.to, e.name != nullptr ? e.name : "unnamed");
+            std::fputs(",\"cat\":\"run\"", out.to);
+            if (e.tag) {
+                std::fputs(",\"args\":{\"tag\":", out.to);
+                detail::write_quoted(out.to, e.tag.text());
+                std::fputc('}', out.to);
+            }
+            break;
+        case event_kind::park: std::fputs("\"parked\",\"cat\":\"park\"", out.to); break;
+        case event_kind::theft:
+            std::fprintf(out.to, "\"stole\",\"cat\":\"steal\",\"s\":\"t\",\"args\":{\"count\":%u}",
+                         static_cast<unsigned>(e.count));
+            break;
+        }
+        write_ns(out.to, "ts", e.begin - start_);
+        if (e.kind != event_kind::theft) {
+            write_ns(out.to, "dur", e.end - e.begin);
+        }
+        std::fputc('}', out.to);
+    }
+
+    // Writes a time in microseconds, the unit of the format.
+    void write_ns(std::FILE* to, const char* key, std::int64_t ns) noexcept {
+        const auto time = static_cast<unsigned long long>((std::max)(ns, std::int64_t{0}));
+        std::fprintf(to, ",\"%s\":%llu.%03llu", key, time / 1000, time % 1000);
+    }
+
+    static void write_row_name(output& out, unsigned worker, unsigned row) noexcept {
+        const unsigned id = tid(worker, row);
+        std::fprintf(out.to,
+                     "%s{\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"name\":\"thread_name\","
+                     "\"args\":{\"name\":\"worker %u%s\"}},\n"
+                     "{\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"name\":\"thread_sort_index\","
+                     "\"args\":{\"sort_index\":%u}}",
+                     std::exchange(out.separator, ",\n"), id, worker, row == 0 ? "" : ", blocked",
+                     id, worker * max_rows + row);
+    }
 
     // The identifier of a row. The identifier of the first row of a worker is the worker's number.
     static unsigned tid(unsigned worker, unsigned row) noexcept { return worker + (row << 20); }
@@ -137,53 +238,6 @@ inline chrome_trace::worker_log::~worker_log() {
     while (first != nullptr) {
         delete std::exchange(first, first->next);
     }
-}
-
-inline void chrome_trace::record(unsigned worker, event e) noexcept {
-    worker_log* const l = logs_.make(worker);
-    if (l == nullptr) {
-        // Order: relaxed; a count.
-        unrecorded_.fetch_add(1, std::memory_order_relaxed);
-        return;
-    }
-    lock::acquire(l->word);
-    l->worker = worker;
-    if (!keep(*l, e, max_events_)) {
-        l->dropped += 1;
-    }
-    lock::release(l->word);
-}
-
-inline bool chrome_trace::keep(worker_log& l, event e, std::size_t most) noexcept {
-    if (l.kept >= most) {
-        return false;
-    }
-    const std::size_t at = l.kept % chunk_events;
-    if (at == 0) {
-        auto* const more = new (std::nothrow) chunk;
-        if (more == nullptr) {
-            return false;
-        }
-        more->next = nullptr;
-        (l.first == nullptr ? l.first : l.last->next) = more;
-        l.last = more;
-    }
-    e.row = row_of(l, e);
-    l.last->events[at] = e;
-    l.kept += 1;
-    return true;
-}
-
-// Events are reported when they have ended. If an event began before the end of the last event of
-// the row, its thread had lost the worker to another thread meanwhile.
-inline std::uint16_t chrome_trace::row_of(worker_log& l, const event& e) noexcept {
-    unsigned row = 0;
-    while (row + 1 < max_rows && l.row_ends[row] > e.begin) {
-        ++row;
-    }
-    l.row_ends[row] = (std::max)(l.row_ends[row], e.end);
-    l.rows = (std::max)(l.rows, row + 1);
-    return static_cast<std::uint16_t>(row);
 }
 
 inline std::uint64_t chrome_trace::dropped() noexcept {
@@ -221,68 +275,6 @@ inline bool chrome_trace::write(std::FILE* to) noexcept {
     std::fprintf(to, "\n],\"otherData\":{\"dropped\":%llu}}\n",
                  detail::integer_cast<unsigned long long>(dropped()));
     return std::fflush(to) == 0 && std::ferror(to) == 0;
-}
-
-inline void chrome_trace::write_log(output& out, worker_log& l) noexcept {
-    lock::acquire(l.word);
-    const chunk* from = l.first; // stored events do not change
-    const std::size_t all = l.kept;
-    const unsigned rows = l.rows;
-    const unsigned worker = l.worker;
-    lock::release(l.word);
-    for (unsigned row = 0; row < rows; ++row) {
-        write_row_name(out, worker, row);
-    }
-    for (std::size_t i = 0; i < all; ++i) {
-        if (i != 0 && i % chunk_events == 0) {
-            from = from->next;
-        }
-        write_event(out, from->events[i % chunk_events], worker);
-    }
-}
-
-inline void chrome_trace::write_row_name(output& out, unsigned worker, unsigned row) noexcept {
-    const unsigned id = tid(worker, row);
-    std::fprintf(out.to,
-                 "%s{\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"name\":\"thread_name\","
-                 "\"args\":{\"name\":\"worker %u%s\"}},\n"
-                 "{\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"name\":\"thread_sort_index\","
-                 "\"args\":{\"sort_index\":%u}}",
-                 std::exchange(out.separator, ",\n"), id, worker, row == 0 ? "" : ", blocked", id,
-                 worker * max_rows + row);
-}
-
-inline void chrome_trace::write_event(output& out, const event& e, unsigned worker) noexcept {
-    std::fprintf(out.to, "%s{\"ph\":\"%s\",\"pid\":1,\"tid\":%u,\"name\":",
-                 std::exchange(out.separator, ",\n"), e.kind == event_kind::theft ? "i" : "X",
-                 tid(worker, e.row));
-    switch (e.kind) {
-    case event_kind::run:
-        detail::write_quoted(out.to, e.name != nullptr ? e.name : "unnamed");
-        std::fputs(",\"cat\":\"run\"", out.to);
-        if (e.tag) {
-            std::fputs(",\"args\":{\"tag\":", out.to);
-            detail::write_quoted(out.to, e.tag.text());
-            std::fputc('}', out.to);
-        }
-        break;
-    case event_kind::park: std::fputs("\"parked\",\"cat\":\"park\"", out.to); break;
-    case event_kind::theft:
-        std::fprintf(out.to, "\"stole\",\"cat\":\"steal\",\"s\":\"t\",\"args\":{\"count\":%u}",
-                     static_cast<unsigned>(e.count));
-        break;
-    }
-    write_ns(out.to, "ts", e.begin - start_);
-    if (e.kind != event_kind::theft) {
-        write_ns(out.to, "dur", e.end - e.begin);
-    }
-    std::fputc('}', out.to);
-}
-
-// Writes a time in microseconds, the unit of the format.
-inline void chrome_trace::write_ns(std::FILE* to, const char* key, std::int64_t ns) noexcept {
-    const auto time = static_cast<unsigned long long>((std::max)(ns, std::int64_t{0}));
-    std::fprintf(to, ",\"%s\":%llu.%03llu", key, time / 1000, time % 1000);
 }
 
 }} // namespace bide::BIDE_ABI

@@ -145,7 +145,8 @@ public:
 
     // Refuses later tasks and cancels the present ones. Called once.
     void close() noexcept {
-        // Order: relaxed; a task that does not see it is cancelled when it first waits, or is listed.
+        // Order: relaxed; a task that does not see it is cancelled when it first waits, or is
+        // listed.
         closing_.store(true, std::memory_order_relaxed);
         tasks_.close();
         tasks_.for_each([](task_header& t) { t.cancel(cancel_reason::shutdown); });

@@ -126,20 +126,51 @@ public:
     /// counts as min_public. wanted() is called only if the push looks. Returns true if jobs were
     /// published; the caller then wakes a worker.
     /// Throws: std::bad_alloc, with nothing changed.
-    template <class Wanted> bool push(Job& job, Wanted wanted);
+    template <class Wanted> bool push(Job& job, Wanted wanted) {
+        const depth_type at = depth();
+        // Order: relaxed; the owner wrote this limit itself, or a thief has written `requested`,
+        // which the owner may see late.
+        if (limit_.load(std::memory_order_relaxed) > at || at == capacity_) [[unlikely]] {
+            return push_slow(job, (std::max)(min_public, depth_type{wanted()}));
+        }
+        slots_[at] = &job;
+        // Order: release [fork_deque.bottom]; a thief that publishes the job sees it and its slot.
+        bottom_.store(at + 1, std::memory_order_release);
+        return false;
+    }
+
     /// The same, with min_public.
     bool push(Job& job) { return push(job, &least); }
 
     /// Takes back the job at depth `at`, the youngest, unless it was stolen. A stolen job stays in
     /// its slot; jobs that are pushed while it runs go on top of it. wanted() is as in push().
     /// Requires: at + 1 == depth().
-    template <class Wanted> fork_pop pop(depth_type at, Wanted wanted) noexcept;
+    template <class Wanted> fork_pop pop(depth_type at, Wanted wanted) noexcept {
+        // Order: release [fork_deque.bottom]; publishes the older jobs, as in push().
+        bottom_.store(at, std::memory_order_release);
+        // Order: seq_cst [fork_deque.busy]; before the look at the limit.
+        Platform::light_fence();
+        // Order: relaxed; as in push().
+        if (limit_.load(std::memory_order_relaxed) > at) [[unlikely]] {
+            return pop_slow(at, (std::max)(min_public, depth_type{wanted()}));
+        }
+        return fork_pop::popped;
+    }
+
     /// The same, with min_public.
     fork_pop pop(depth_type at) noexcept { return pop(at, &least); }
 
     /// Removes the youngest job, which is at depth `at` and was stolen.
     /// Requires: the end of the job happens before this call. at + 1 == depth().
-    void reset(depth_type at) noexcept;
+    void reset(depth_type at) noexcept {
+        // Order: release [fork_deque.bottom]; as in push().
+        bottom_.store(at, std::memory_order_release);
+        // Why the limit is at least two above this depth: the thief that took the last public job
+        // has requested, or the owner took that job back and has set the limit afterwards. Order:
+        // release [fork_deque.publishing]; a thief that sets its bit after this reads the bottom
+        // that was written above. A bit that was set before is cleared.
+        range_.exchange(pack(at, at), std::memory_order_release);
+    }
 
     /// Returns true if no job is public, or fewer than `wanted` jobs are left. Then a loop that can
     /// be divided is divided.
@@ -152,7 +183,28 @@ public:
     // ---- Any thread
 
     /// Takes the oldest public job. Returns nullptr if there is none.
-    Job* steal() noexcept;
+    Job* steal() noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = range_.load(std::memory_order_relaxed);
+        while (!has_no_public(seen)) {
+            const depth_type at = top_of(seen);
+            // Order: acquire [fork_deque.publish]; sees the slot and the job. Failure relaxed: the
+            // loop reads again.
+            if (!range_.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire,
+                                              std::memory_order_relaxed)) {
+                continue;
+            }
+            if (at + 1 == split_of(seen)) {
+                // Order: release [fork_deque.request]; the owner that reads this value, or a later
+                // one of the chain of exchanges, sees which job was taken.
+                limit_.exchange(requested, std::memory_order_release);
+            }
+            // Order: acquire [fork_deque.grow]; sees the buffer that held the slot when it was
+            // published, or a later copy.
+            return shared_slots_.load(std::memory_order_acquire)[at];
+        }
+        return nullptr;
+    }
 
     /// Returns true if no job is public. A worker calls it for its last check before it sleeps.
     bool is_empty_to_thieves() const noexcept {
@@ -176,11 +228,49 @@ public:
     /// Returns true if some jobs are private, none is public, and the owner has not answered the
     /// request yet. If the request is not new, the owner is busy with other work. Returns false
     /// while a thief publishes the jobs, and if thieves cannot publish.
-    bool hides_jobs() const noexcept;
+    bool hides_jobs() const noexcept {
+        // Order: relaxed, all four; a hint.
+        const word seen = range_.load(std::memory_order_relaxed);
+        return has_no_public(seen) && limit_.load(std::memory_order_relaxed) == requested &&
+               bottom_.load(std::memory_order_relaxed) > split_of(seen) &&
+               publisher_.load(std::memory_order_relaxed) == publisher::none;
+    }
 
     /// Publishes all private jobs in the place of the owner. Called by a thief. Returns true if
     /// there were private jobs, and neither the owner nor another thief has published them before.
-    bool publish_all() noexcept;
+    bool publish_all() noexcept {
+        auto alone = publisher::none;
+        // Order: acquire [fork_deque.publisher]; an earlier thief has cleared its bit. Failure
+        // relaxed: nothing is done.
+        if (!publisher_.compare_exchange_strong(
+                alone, publisher::present, std::memory_order_acquire, std::memory_order_relaxed)) {
+            return false;
+        }
+        // Order: acquire [fork_deque.publishing]; the request below comes after each write of the
+        // limit that the owner made before it changed the range.
+        word seen = range_.fetch_or(publishing, std::memory_order_acquire) | publishing;
+        // Order: release [fork_deque.request]; the owner that reads this sees the bit.
+        limit_.exchange(requested, std::memory_order_release);
+        // Order: seq_cst [fork_deque.busy]; before the look at the bottom.
+        const bool is_ordered = detail::heavy_fence<Platform>();
+        // Order: acquire [fork_deque.bottom]; sees the slots and the jobs below.
+        const depth_type bottom = is_ordered ? bottom_.load(std::memory_order_acquire) : 0;
+        bool published = false;
+        while ((seen & publishing) != 0) {
+            const depth_type split = split_of(seen);
+            // Order: seq_cst; publishes as rebalance() does. Failure: the loop reads again.
+            if (range_.compare_exchange_weak(seen, pack(top_of(seen), (std::max)(split, bottom)),
+                                             std::memory_order_seq_cst,
+                                             std::memory_order_relaxed)) {
+                published = bottom > split;
+                break;
+            }
+        }
+        // Order: release [fork_deque.publisher].
+        publisher_.store(is_ordered ? publisher::none : publisher::impossible,
+                         std::memory_order_release);
+        return published;
+    }
 
 private:
     using word = std::uint64_t;
@@ -209,13 +299,118 @@ private:
 
     static depth_type least() noexcept { return min_public; }
 
-    BIDE_NOINLINE bool push_slow(Job& job, depth_type wanted);
-    BIDE_NOINLINE fork_pop pop_slow(depth_type at, depth_type wanted) noexcept;
-    depth_type publish_count(word seen, depth_type wanted) const noexcept;
-    BIDE_COLD word take_over() noexcept;
-    word look() noexcept;
-    bool rebalance(word seen, depth_type wanted) noexcept;
-    BIDE_NOINLINE void grow();
+    BIDE_NOINLINE bool push_slow(Job& job, depth_type wanted) {
+        const depth_type at = depth();
+        if (at == capacity_) {
+            grow();
+        }
+        slots_[at] = &job;
+        // Order: release [fork_deque.bottom]; as in push().
+        bottom_.store(at + 1, std::memory_order_release);
+        return rebalance(look(), wanted);
+    }
+
+    BIDE_NOINLINE fork_pop pop_slow(depth_type at, depth_type wanted) noexcept {
+        // Top may be outdated, but it is not above the current top; the CAS decides. If a thief has
+        // read the bottom that was written before this pop, it has set its bit before this look
+        // [fork_deque.busy].
+        word seen = look();
+        while (at < split_of(seen)) {
+            const depth_type top = top_of(seen);
+            const depth_type split = split_of(seen);
+            if (top == split) {
+                // Order: release [fork_deque.bottom]; as in push().
+                bottom_.store(at + 1, std::memory_order_release);
+                return fork_pop::stolen;
+            }
+            // Takes back half of the public jobs, but not so many that the owner would publish them
+            // again.
+            const depth_type half = (split - top) / 2;
+            const depth_type spare = split - top - (std::min)(split - top, wanted);
+            const depth_type back =
+                std::clamp<depth_type>(spare, 1, (std::max)(half, depth_type{1}));
+            // Order: relaxed; the jobs that are taken back are the owner's own. Failure: the loop
+            // reads again.
+            const word next = seen - back * one_split;
+            if (range_.compare_exchange_weak(seen, next, std::memory_order_relaxed,
+                                             std::memory_order_relaxed)) {
+                seen = next;
+                break;
+            }
+        }
+        return rebalance(seen, wanted) ? fork_pop::popped_and_published : fork_pop::popped;
+    }
+
+    // Returns how many of the private jobs to publish. If fewer than `wanted` jobs are public, it
+    // is half of the private ones, rounded up, and at least as many as are missing to `wanted`.
+    depth_type publish_count(word seen, depth_type wanted) const noexcept {
+        const depth_type mine = depth() - split_of(seen);
+        const depth_type theirs = split_of(seen) - top_of(seen);
+        return theirs >= wanted ? 0 : (std::max)((mine + 1) / 2, (std::min)(mine, wanted - theirs));
+    }
+
+    // Keeps the thief that is in publish_all() from moving split. Returns the newest range.
+    BIDE_COLD word take_over() noexcept {
+        // Order: acq_rel [fork_deque.publishing]; sees a split that a thief has moved. If a thief
+        // sets its bit later, its request comes later than the owner's last write of the limit.
+        return range_.fetch_and(~publishing, std::memory_order_acq_rel) & ~publishing;
+    }
+
+    // Returns the range, for an owner that looks. If a thief is in publish_all(), takes over from
+    // that thief.
+    word look() noexcept {
+        // Order: relaxed; with an old top fewer jobs are published: see [fork_deque.request].
+        const word seen = range_.load(std::memory_order_relaxed);
+        return (seen & publishing) == 0 ? seen : take_over();
+    }
+
+    // Publishes publish_count() jobs and sets the limit. `seen` is the range that the caller has
+    // read. Returns true if it published any job.
+    bool rebalance(word seen, depth_type wanted) noexcept {
+        for (;;) {
+            const depth_type n = publish_count(seen, wanted);
+            const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
+            if (n != 0) {
+                // Order: relaxed; a thief sees this store before it requests, if it has taken a job
+                // that is published below, or has set its bit later.
+                limit_.store(next_limit, std::memory_order_relaxed);
+                // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
+                // look for sleepers [idle.announce]. Release [fork_deque.publishing]. Failure
+                // relaxed: take_over() reads again.
+                if (range_.compare_exchange_strong(seen, seen + n * one_split,
+                                                   std::memory_order_seq_cst,
+                                                   std::memory_order_relaxed)) {
+                    return true;
+                }
+                seen = take_over();
+                continue;
+            }
+            // Order: relaxed; if the limit has that value already, no request is overwritten.
+            if (limit_.load(std::memory_order_relaxed) == next_limit) {
+                return false;
+            }
+            // Order: acquire [fork_deque.request]; sees what the requesting thief has taken, and
+            // its bit.
+            if (limit_.exchange(next_limit, std::memory_order_acquire) != requested) {
+                return false;
+            }
+            seen = look();
+        }
+    }
+
+    BIDE_NOINLINE void grow() {
+        const depth_type larger = capacity_ == 0 ? InitialCapacity : 2 * capacity_;
+        std::unique_ptr<slot[]>& made = buffers_[grown_];
+        made = std::make_unique<slot[]>(larger);
+        for (depth_type i = 0; i < capacity_; ++i) {
+            made[i] = static_cast<Job*>(slots_[i]);
+        }
+        ++grown_;
+        slots_ = made.get();
+        capacity_ = larger;
+        // Order: release [fork_deque.grow]; publishes the copies of the public jobs.
+        shared_slots_.store(slots_, std::memory_order_release);
+    }
 
     // Only the owner writes it. Order: relaxed in the owner, where no other order is named.
     alignas(cache_line_pair) typename Platform::template atomic<depth_type> bottom_{0};
@@ -231,235 +426,6 @@ private:
     typename Platform::template atomic<slot*> shared_slots_{nullptr};
     typename Platform::template atomic<publisher> publisher_{publisher::none};
 };
-
-template <class Platform, class Job, unsigned InitialCapacity>
-template <class Wanted>
-inline bool basic_fork_deque<Platform, Job, InitialCapacity>::push(Job& job, Wanted wanted) {
-    const depth_type at = depth();
-    // Order: relaxed; the owner wrote this limit itself, or a thief has written `requested`, which
-    // the owner may see late.
-    if (limit_.load(std::memory_order_relaxed) > at || at == capacity_) [[unlikely]] {
-        return push_slow(job, (std::max)(min_public, depth_type{wanted()}));
-    }
-    slots_[at] = &job;
-    // Order: release [fork_deque.bottom]; a thief that publishes the job sees it and its slot.
-    bottom_.store(at + 1, std::memory_order_release);
-    return false;
-}
-
-template <class Platform, class Job, unsigned InitialCapacity>
-template <class Wanted>
-inline fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop(depth_type at,
-                                                                      Wanted wanted) noexcept {
-    // Order: release [fork_deque.bottom]; publishes the older jobs, as in push().
-    bottom_.store(at, std::memory_order_release);
-    // Order: seq_cst [fork_deque.busy]; before the look at the limit.
-    Platform::light_fence();
-    // Order: relaxed; as in push().
-    if (limit_.load(std::memory_order_relaxed) > at) [[unlikely]] {
-        return pop_slow(at, (std::max)(min_public, depth_type{wanted()}));
-    }
-    return fork_pop::popped;
-}
-
-template <class Platform, class Job, unsigned InitialCapacity>
-inline void basic_fork_deque<Platform, Job, InitialCapacity>::reset(depth_type at) noexcept {
-    // Order: release [fork_deque.bottom]; as in push().
-    bottom_.store(at, std::memory_order_release);
-    // Why the limit is at least two above this depth: the thief that took the last public job has
-    // requested, or the owner took that job back and has set the limit afterwards.
-    // Order: release [fork_deque.publishing]; a thief that sets its bit after this reads the bottom
-    // that was written above. A bit that was set before is cleared.
-    range_.exchange(pack(at, at), std::memory_order_release);
-}
-
-template <class Platform, class Job, unsigned InitialCapacity>
-Job* basic_fork_deque<Platform, Job, InitialCapacity>::steal() noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = range_.load(std::memory_order_relaxed);
-    while (!has_no_public(seen)) {
-        const depth_type at = top_of(seen);
-        // Order: acquire [fork_deque.publish]; sees the slot and the job. Failure relaxed: the loop
-        // reads again.
-        if (!range_.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire,
-                                          std::memory_order_relaxed)) {
-            continue;
-        }
-        if (at + 1 == split_of(seen)) {
-            // Order: release [fork_deque.request]; the owner that reads this value, or a later one
-            // of the chain of exchanges, sees which job was taken.
-            limit_.exchange(requested, std::memory_order_release);
-        }
-        // Order: acquire [fork_deque.grow]; sees the buffer that held the slot when it was
-        // published, or a later copy.
-        return shared_slots_.load(std::memory_order_acquire)[at];
-    }
-    return nullptr;
-}
-
-template <class Platform, class Job, unsigned InitialCapacity>
-bool basic_fork_deque<Platform, Job, InitialCapacity>::push_slow(Job& job, depth_type wanted) {
-    const depth_type at = depth();
-    if (at == capacity_) {
-        grow();
-    }
-    slots_[at] = &job;
-    // Order: release [fork_deque.bottom]; as in push().
-    bottom_.store(at + 1, std::memory_order_release);
-    return rebalance(look(), wanted);
-}
-
-template <class Platform, class Job, unsigned InitialCapacity>
-fork_pop basic_fork_deque<Platform, Job, InitialCapacity>::pop_slow(depth_type at,
-                                                                    depth_type wanted) noexcept {
-    // Top may be outdated, but it is not above the current top; the CAS decides. If a thief has
-    // read the bottom that was written before this pop, it has set its bit before this look
-    // [fork_deque.busy].
-    word seen = look();
-    while (at < split_of(seen)) {
-        const depth_type top = top_of(seen);
-        const depth_type split = split_of(seen);
-        if (top == split) {
-            // Order: release [fork_deque.bottom]; as in push().
-            bottom_.store(at + 1, std::memory_order_release);
-            return fork_pop::stolen;
-        }
-        // Takes back half of the public jobs, but not so many that the owner would publish them
-        // again.
-        const depth_type half = (split - top) / 2;
-        const depth_type spare = split - top - (std::min)(split - top, wanted);
-        const depth_type back = std::clamp<depth_type>(spare, 1, (std::max)(half, depth_type{1}));
-        // Order: relaxed; the jobs that are taken back are the owner's own. Failure: the loop reads
-        // again.
-        const word next = seen - back * one_split;
-        if (range_.compare_exchange_weak(seen, next, std::memory_order_relaxed,
-                                         std::memory_order_relaxed)) {
-            seen = next;
-            break;
-        }
-    }
-    return rebalance(seen, wanted) ? fork_pop::popped_and_published : fork_pop::popped;
-}
-
-// Returns how many of the private jobs to publish. If fewer than `wanted` jobs are public, it is
-// half of the private ones, rounded up, and at least as many as are missing to `wanted`.
-template <class Platform, class Job, unsigned InitialCapacity>
-auto basic_fork_deque<Platform, Job, InitialCapacity>::publish_count(
-    word seen, depth_type wanted) const noexcept -> depth_type {
-    const depth_type mine = depth() - split_of(seen);
-    const depth_type theirs = split_of(seen) - top_of(seen);
-    return theirs >= wanted ? 0 : (std::max)((mine + 1) / 2, (std::min)(mine, wanted - theirs));
-}
-
-// Returns the range, for an owner that looks. If a thief is in publish_all(), takes over from that
-// thief.
-template <class Platform, class Job, unsigned InitialCapacity>
-inline auto basic_fork_deque<Platform, Job, InitialCapacity>::look() noexcept -> word {
-    // Order: relaxed; with an old top fewer jobs are published: see [fork_deque.request].
-    const word seen = range_.load(std::memory_order_relaxed);
-    return (seen & publishing) == 0 ? seen : take_over();
-}
-
-// Publishes publish_count() jobs and sets the limit. `seen` is the range that the caller has read.
-// Returns true if it published any job.
-template <class Platform, class Job, unsigned InitialCapacity>
-bool basic_fork_deque<Platform, Job, InitialCapacity>::rebalance(word seen,
-                                                                 depth_type wanted) noexcept {
-    for (;;) {
-        const depth_type n = publish_count(seen, wanted);
-        const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
-        if (n != 0) {
-            // Order: relaxed; a thief sees this store before it requests, if it has taken a job
-            // that is published below, or has set its bit later.
-            limit_.store(next_limit, std::memory_order_relaxed);
-            // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
-            // look for sleepers [idle.announce]. Release [fork_deque.publishing]. Failure relaxed:
-            // take_over() reads again.
-            if (range_.compare_exchange_strong(seen, seen + n * one_split,
-                                               std::memory_order_seq_cst,
-                                               std::memory_order_relaxed)) {
-                return true;
-            }
-            seen = take_over();
-            continue;
-        }
-        // Order: relaxed; if the limit has that value already, no request is overwritten.
-        if (limit_.load(std::memory_order_relaxed) == next_limit) {
-            return false;
-        }
-        // Order: acquire [fork_deque.request]; sees what the requesting thief has taken, and its bit.
-        if (limit_.exchange(next_limit, std::memory_order_acquire) != requested) {
-            return false;
-        }
-        seen = look();
-    }
-}
-
-template <class Platform, class Job, unsigned InitialCapacity>
-void basic_fork_deque<Platform, Job, InitialCapacity>::grow() {
-    const depth_type larger = capacity_ == 0 ? InitialCapacity : 2 * capacity_;
-    std::unique_ptr<slot[]>& made = buffers_[grown_];
-    made = std::make_unique<slot[]>(larger);
-    for (depth_type i = 0; i < capacity_; ++i) {
-        made[i] = static_cast<Job*>(slots_[i]);
-    }
-    ++grown_;
-    slots_ = made.get();
-    capacity_ = larger;
-    // Order: release [fork_deque.grow]; publishes the copies of the public jobs.
-    shared_slots_.store(slots_, std::memory_order_release);
-}
-
-template <class Platform, class Job, unsigned InitialCapacity>
-bool basic_fork_deque<Platform, Job, InitialCapacity>::hides_jobs() const noexcept {
-    // Order: relaxed, all four; a hint.
-    const word seen = range_.load(std::memory_order_relaxed);
-    return has_no_public(seen) && limit_.load(std::memory_order_relaxed) == requested &&
-           bottom_.load(std::memory_order_relaxed) > split_of(seen) &&
-           publisher_.load(std::memory_order_relaxed) == publisher::none;
-}
-
-// Keeps the thief that is in publish_all() from moving split. Returns the newest range.
-template <class Platform, class Job, unsigned InitialCapacity>
-auto basic_fork_deque<Platform, Job, InitialCapacity>::take_over() noexcept -> word {
-    // Order: acq_rel [fork_deque.publishing]; sees a split that a thief has moved. If a thief sets
-    // its bit later, its request comes later than the owner's last write of the limit.
-    return range_.fetch_and(~publishing, std::memory_order_acq_rel) & ~publishing;
-}
-
-template <class Platform, class Job, unsigned InitialCapacity>
-bool basic_fork_deque<Platform, Job, InitialCapacity>::publish_all() noexcept {
-    auto alone = publisher::none;
-    // Order: acquire [fork_deque.publisher]; an earlier thief has cleared its bit. Failure relaxed:
-    // nothing is done.
-    if (!publisher_.compare_exchange_strong(alone, publisher::present, std::memory_order_acquire,
-                                            std::memory_order_relaxed)) {
-        return false;
-    }
-    // Order: acquire [fork_deque.publishing]; the request below comes after each write of the limit
-    // that the owner made before it changed the range.
-    word seen = range_.fetch_or(publishing, std::memory_order_acquire) | publishing;
-    // Order: release [fork_deque.request]; the owner that reads this sees the bit.
-    limit_.exchange(requested, std::memory_order_release);
-    // Order: seq_cst [fork_deque.busy]; before the look at the bottom.
-    const bool is_ordered = detail::heavy_fence<Platform>();
-    // Order: acquire [fork_deque.bottom]; sees the slots and the jobs below.
-    const depth_type bottom = is_ordered ? bottom_.load(std::memory_order_acquire) : 0;
-    bool published = false;
-    while ((seen & publishing) != 0) {
-        const depth_type split = split_of(seen);
-        // Order: seq_cst; publishes as rebalance() does. Failure: the loop reads again.
-        if (range_.compare_exchange_weak(seen, pack(top_of(seen), (std::max)(split, bottom)),
-                                         std::memory_order_seq_cst, std::memory_order_relaxed)) {
-            published = bottom > split;
-            break;
-        }
-    }
-    // Order: release [fork_deque.publisher].
-    publisher_.store(is_ordered ? publisher::none : publisher::impossible,
-                     std::memory_order_release);
-    return published;
-}
 
 }} // namespace bide::BIDE_ABI
 

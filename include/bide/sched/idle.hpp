@@ -87,7 +87,14 @@ public:
     /// Constructs the state for `workers` workers, which are all awake.
     /// Throws: std::bad_alloc. No other function here allocates.
     /// Requires: 0 < workers <= max_workers; otherwise terminates with a message.
-    explicit basic_idle(unsigned workers);
+    explicit basic_idle(unsigned workers)
+        : workers_(workers), set_(std::make_unique<bits[]>(workers / width + 1)),
+          took_deferred_(std::make_unique<bool[]>(workers)) {
+        if (workers == 0 || workers > max_workers) {
+            detail::fatal("a scheduler must have 1 to 1048575 workers");
+        }
+    }
+
     basic_idle(const basic_idle&) = delete;
     basic_idle& operator=(const basic_idle&) = delete;
 
@@ -118,21 +125,56 @@ public:
 
     /// Counts the caller as searching. If at least half of the workers search already, does not
     /// count the caller and returns false.
-    [[nodiscard]] bool start_search() noexcept;
+    [[nodiscard]] bool start_search() noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        do {
+            if (2 * count(seen, searching_) >= workers_) {
+                return false;
+            }
+            // Order: relaxed; it counts, and publishes nothing. Failure: the loop reads again.
+        } while (!word_.compare_exchange_weak(seen, seen + searcher, std::memory_order_relaxed,
+                                              std::memory_order_relaxed));
+        return true;
+    }
 
     /// Ends the search of the caller, which counts as searching and has found a job. `more` is true
     /// if another worker should be woken. The reasons: further jobs are in the queue from which the
     /// caller took its job; the caller has moved jobs to another queue; or its job comes from no
     /// queue but, for example, from a timer, so that the job for which the caller was woken is
     /// still queued. Returns the worker that the caller must unpark, or none.
-    [[nodiscard]] unsigned end_search(bool more) noexcept;
+    [[nodiscard]] unsigned end_search(bool more) noexcept {
+        // Order: relaxed; the CAS decides.
+        return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
+    }
 
     /// Adds the caller to the sleepers. `searching` is true if the caller counts as searching;
     /// after the call it does not. The caller must then check every queue once. Then it sleeps
     /// until it is unparked, or it retracts. Returns true if the caller becomes the watcher. The
     /// caller becomes the watcher only if `may_watch` is true, there is no other watcher, and some
     /// worker neither sleeps nor is blocked.
-    bool announce(unsigned self, bool searching, bool may_watch) noexcept;
+    bool announce(unsigned self, bool searching, bool may_watch) noexcept {
+        word seen = lock::acquire(word_);
+        bits_of(self) = bits_of(self) | bit_of(self);
+        for (;;) {
+            word next = seen + sleeper - (searching ? searcher : 0);
+            const bool watches = may_watch && (seen & has_watcher) == 0 &&
+                                 count(next, sleeping_) + count(next, blocked_) < workers_;
+            if (watches) {
+                watcher_ = self;
+                next |= has_watcher;
+            }
+            const bool takes_deferred =
+                (next & (searching_ | has_watcher)) == 0 && (seen & deferred) != 0;
+            if (takes_deferred) {
+                next &= ~deferred;
+            }
+            if (unlock_as(seen, next)) {
+                took_deferred_[self] = takes_deferred;
+                return watches;
+            }
+        }
+    }
 
     /// Removes the caller from the sleepers and counts it as searching. Returns false if a waker
     /// has already removed the caller. Then the caller counts as searching, too, and gets a token.
@@ -228,11 +270,100 @@ private:
         }
     };
 
-    unsigned wake(word relied_on, word leaves_it = 0) noexcept;
-    template <class Rule> unsigned decide(word seen, Rule rule) noexcept;
-    unsigned take_first(unsigned last_choice) noexcept;
-    bool remove(unsigned which, bool restores_deferred) noexcept;
-    bool unlock_as(word& seen, word next) noexcept;
+    unsigned wake(word relied_on, word leaves_it = 0) noexcept {
+        // Order: seq_cst [idle.announce]; after the job was made visible. If no sleeper is seen
+        // here, a worker that announces later sees the job. The CAS below may use a newer value of
+        // the word.
+        return decide(word_.load(std::memory_order_seq_cst), push_policy{relied_on, leaves_it});
+    }
+
+    template <class Rule> unsigned decide(word seen, Rule rule) noexcept {
+        while (!rule.wakes(seen)) {
+            const word next = rule.next(seen, false);
+            // Order: release [idle.handed_over]; a worker that announces later sees the jobs that a
+            // searcher has moved. Failure relaxed: the loop reads again.
+            if (next == seen || word_.compare_exchange_weak(seen, next, std::memory_order_release,
+                                                            std::memory_order_relaxed)) {
+                return none;
+            }
+        }
+        unsigned chosen = none;
+        seen = lock::acquire(word_);
+        for (;;) {
+            if (chosen == none && rule.wakes(seen)) {
+                chosen =
+                    take_first((seen & has_watcher) != 0 ? static_cast<unsigned>(watcher_) : none);
+            }
+            word next = rule.next(seen, chosen != none);
+            if (chosen != none) {
+                next += searcher - sleeper;
+                if ((seen & has_watcher) != 0 && watcher_ == chosen) {
+                    next &= ~has_watcher;
+                }
+            }
+            if (unlock_as(seen, next)) {
+                return chosen;
+            }
+        }
+    }
+
+    // Removes the first worker from the set; `last_choice` only if it is the only one.
+    unsigned take_first(unsigned last_choice) noexcept {
+        unsigned chosen = last_choice;
+        for (unsigned first = 0; first < workers_; first += width) {
+            std::uint64_t some = bits_of(first);
+            if (last_choice / width == first / width) {
+                some &= ~bit_of(last_choice);
+            }
+            if (some != 0) {
+                chosen = first + static_cast<unsigned>(std::countr_zero(some));
+                break;
+            }
+        }
+        bits_of(chosen) = bits_of(chosen) & ~bit_of(chosen);
+        return chosen;
+    }
+
+    // If that worker sleeps, removes it from the sleepers and counts it as searching.
+    bool remove(unsigned which, bool restores_deferred) noexcept {
+        word seen = lock::acquire(word_);
+        const bool asleep = (bits_of(which) & bit_of(which)) != 0;
+        bits_of(which) = bits_of(which) & ~bit_of(which);
+        for (;;) {
+            word next = seen;
+            if (asleep) {
+                next += searcher - sleeper;
+                if ((seen & has_watcher) != 0 && watcher_ == which) {
+                    next &= ~has_watcher;
+                }
+            }
+            if (restores_deferred && (next & sleeping_) != 0) {
+                next |= deferred;
+            }
+            if (unlock_as(seen, next)) {
+                return asleep;
+            }
+        }
+    }
+
+    // Called with the lock. Changes the word from `seen` to `next` and releases the lock. If the
+    // word has changed, stores its value in `seen` and returns false.
+    bool unlock_as(word& seen, word next) noexcept {
+        const auto* const at = &word_;
+        if (count(next, sleeping_) != count(seen, sleeping_)) {
+            // Order: relaxed; a hint.
+            sleepers_.store(count(next, sleeping_), std::memory_order_relaxed);
+        }
+        // Order: seq_cst; an announcement comes before the look at the queues [idle.announce]; it
+        // sees the jobs that searchers have moved [idle.handed_over]; the next holder of the lock
+        // sees the set [lock_bits.release]. Failure relaxed: the caller reads again.
+        if (!word_.compare_exchange_weak(seen, next & ~lock::both, std::memory_order_seq_cst,
+                                         std::memory_order_relaxed)) {
+            return false;
+        }
+        lock::wake_after(at, seen);
+        return true;
+    }
 
     static constexpr unsigned width = 64;
     bits& bits_of(unsigned worker) noexcept { return set_[worker / width]; }
@@ -249,154 +380,6 @@ private:
         none};                                    // under the lock: valid while the bit is set
     const std::unique_ptr<bool[]> took_deferred_; // each worker uses its own
 };
-
-template <class Platform>
-basic_idle<Platform>::basic_idle(unsigned workers)
-    : workers_(workers), set_(std::make_unique<bits[]>(workers / width + 1)),
-      took_deferred_(std::make_unique<bool[]>(workers)) {
-    if (workers == 0 || workers > max_workers) {
-        detail::fatal("a scheduler must have 1 to 1048575 workers");
-    }
-}
-
-template <class Platform>
-unsigned basic_idle<Platform>::wake(word relied_on, word leaves_it) noexcept {
-    // Order: seq_cst [idle.announce]; after the job was made visible. If no sleeper is seen here, a
-    // worker that announces later sees the job. The CAS below may use a newer value of the word.
-    return decide(word_.load(std::memory_order_seq_cst), push_policy{relied_on, leaves_it});
-}
-
-template <class Platform> bool basic_idle<Platform>::start_search() noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    do {
-        if (2 * count(seen, searching_) >= workers_) {
-            return false;
-        }
-        // Order: relaxed; it counts, and publishes nothing. Failure: the loop reads again.
-    } while (!word_.compare_exchange_weak(seen, seen + searcher, std::memory_order_relaxed,
-                                          std::memory_order_relaxed));
-    return true;
-}
-
-template <class Platform> unsigned basic_idle<Platform>::end_search(bool more) noexcept {
-    // Order: relaxed; the CAS decides.
-    return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
-}
-
-template <class Platform>
-template <class Rule>
-unsigned basic_idle<Platform>::decide(word seen, Rule rule) noexcept {
-    while (!rule.wakes(seen)) {
-        const word next = rule.next(seen, false);
-        // Order: release [idle.handed_over]; a worker that announces later sees the jobs that a
-        // searcher has moved. Failure relaxed: the loop reads again.
-        if (next == seen || word_.compare_exchange_weak(seen, next, std::memory_order_release,
-                                                        std::memory_order_relaxed)) {
-            return none;
-        }
-    }
-    unsigned chosen = none;
-    seen = lock::acquire(word_);
-    for (;;) {
-        if (chosen == none && rule.wakes(seen)) {
-            chosen = take_first((seen & has_watcher) != 0 ? static_cast<unsigned>(watcher_) : none);
-        }
-        word next = rule.next(seen, chosen != none);
-        if (chosen != none) {
-            next += searcher - sleeper;
-            if ((seen & has_watcher) != 0 && watcher_ == chosen) {
-                next &= ~has_watcher;
-            }
-        }
-        if (unlock_as(seen, next)) {
-            return chosen;
-        }
-    }
-}
-
-// Removes the first worker from the set; `last_choice` only if it is the only one.
-template <class Platform> unsigned basic_idle<Platform>::take_first(unsigned last_choice) noexcept {
-    unsigned chosen = last_choice;
-    for (unsigned first = 0; first < workers_; first += width) {
-        std::uint64_t some = bits_of(first);
-        if (last_choice / width == first / width) {
-            some &= ~bit_of(last_choice);
-        }
-        if (some != 0) {
-            chosen = first + static_cast<unsigned>(std::countr_zero(some));
-            break;
-        }
-    }
-    bits_of(chosen) = bits_of(chosen) & ~bit_of(chosen);
-    return chosen;
-}
-
-// Called with the lock. Changes the word from `seen` to `next` and releases the lock. If the word
-// has changed, stores its value in `seen` and returns false.
-template <class Platform> bool basic_idle<Platform>::unlock_as(word& seen, word next) noexcept {
-    const auto* const at = &word_;
-    if (count(next, sleeping_) != count(seen, sleeping_)) {
-        // Order: relaxed; a hint.
-        sleepers_.store(count(next, sleeping_), std::memory_order_relaxed);
-    }
-    // Order: seq_cst; an announcement comes before the look at the queues [idle.announce]; it sees
-    // the jobs that searchers have moved [idle.handed_over]; the next holder of the lock sees the
-    // set [lock_bits.release]. Failure relaxed: the caller reads again.
-    if (!word_.compare_exchange_weak(seen, next & ~lock::both, std::memory_order_seq_cst,
-                                     std::memory_order_relaxed)) {
-        return false;
-    }
-    lock::wake_after(at, seen);
-    return true;
-}
-
-template <class Platform>
-bool basic_idle<Platform>::announce(unsigned self, bool searching, bool may_watch) noexcept {
-    word seen = lock::acquire(word_);
-    bits_of(self) = bits_of(self) | bit_of(self);
-    for (;;) {
-        word next = seen + sleeper - (searching ? searcher : 0);
-        const bool watches = may_watch && (seen & has_watcher) == 0 &&
-                             count(next, sleeping_) + count(next, blocked_) < workers_;
-        if (watches) {
-            watcher_ = self;
-            next |= has_watcher;
-        }
-        const bool takes_deferred =
-            (next & (searching_ | has_watcher)) == 0 && (seen & deferred) != 0;
-        if (takes_deferred) {
-            next &= ~deferred;
-        }
-        if (unlock_as(seen, next)) {
-            took_deferred_[self] = takes_deferred;
-            return watches;
-        }
-    }
-}
-
-// If that worker sleeps, removes it from the sleepers and counts it as searching.
-template <class Platform>
-bool basic_idle<Platform>::remove(unsigned which, bool restores_deferred) noexcept {
-    word seen = lock::acquire(word_);
-    const bool asleep = (bits_of(which) & bit_of(which)) != 0;
-    bits_of(which) = bits_of(which) & ~bit_of(which);
-    for (;;) {
-        word next = seen;
-        if (asleep) {
-            next += searcher - sleeper;
-            if ((seen & has_watcher) != 0 && watcher_ == which) {
-                next &= ~has_watcher;
-            }
-        }
-        if (restores_deferred && (next & sleeping_) != 0) {
-            next |= deferred;
-        }
-        if (unlock_as(seen, next)) {
-            return asleep;
-        }
-    }
-}
 
 }} // namespace bide::BIDE_ABI
 

@@ -58,7 +58,27 @@ public:
 
     /// Takes the oldest items, up to `most`, in one step, and appends them to `list` in order.
     /// `most` is at least one. Returns how many it took.
-    std::size_t pop(detail::run_list& list, std::size_t most) noexcept;
+    std::size_t pop(detail::run_list& list, std::size_t most) noexcept {
+        // Order: relaxed; a hint. A worker that must not miss an item has called empty() before.
+        if (word_.load(std::memory_order_relaxed) >> shift == 0) {
+            return 0;
+        }
+        const word length = lock::acquire(word_) >> shift;
+        if (length == 0) {
+            lock::release_as(word_, 0);
+            return 0;
+        }
+        runnable* const first = first_;
+        runnable* last = first;
+        word count = 1;
+        for (; count < most && count < length; ++count) {
+            last = last->next;
+        }
+        first_ = last->next;
+        lock::release_as(word_, (length - count) << shift);
+        list.append(*first, *last);
+        return detail::integer_cast<std::size_t>(count);
+    }
 
     /// Returns the length, without the lock.
     std::size_t size() const noexcept {
@@ -81,52 +101,26 @@ private:
     using lock = lock_bits<Platform, word>;
     static constexpr unsigned shift = 2;
 
-    void splice(runnable* first, runnable* last, std::size_t count) noexcept;
+    void splice(runnable* first, runnable* last, std::size_t count) noexcept {
+        const word length = lock::acquire(word_) >> shift;
+        if (length == 0) {
+            first_ = first;
+        } else {
+            last_->next = first;
+        }
+        last_ = last;
+        const word next = (length + count) << shift;
+        const auto* const at = &word_;
+        // Order: seq_cst; releases the lock [lock_bits.release] and publishes the length before the
+        // look for sleepers [idle.announce].
+        lock::wake_after(at, word_.exchange(next, std::memory_order_seq_cst));
+    }
 
     alignas(cache_line_pair) typename Platform::template atomic<word> word_{0};
     // Under the lock. Items are linked by `next`; `next` of the last one is nullptr.
     typename Platform::template var<runnable*> first_{nullptr};
     typename Platform::template var<runnable*> last_{nullptr};
 };
-
-template <class Platform>
-void basic_injector<Platform>::splice(runnable* first, runnable* last, std::size_t count) noexcept {
-    const word length = lock::acquire(word_) >> shift;
-    if (length == 0) {
-        first_ = first;
-    } else {
-        last_->next = first;
-    }
-    last_ = last;
-    const word next = (length + count) << shift;
-    const auto* const at = &word_;
-    // Order: seq_cst; releases the lock [lock_bits.release] and publishes the length before the
-    // look for sleepers [idle.announce].
-    lock::wake_after(at, word_.exchange(next, std::memory_order_seq_cst));
-}
-
-template <class Platform>
-std::size_t basic_injector<Platform>::pop(detail::run_list& list, std::size_t most) noexcept {
-    // Order: relaxed; a hint. A worker that must not miss an item has called empty() before.
-    if (word_.load(std::memory_order_relaxed) >> shift == 0) {
-        return 0;
-    }
-    const word length = lock::acquire(word_) >> shift;
-    if (length == 0) {
-        lock::release_as(word_, 0);
-        return 0;
-    }
-    runnable* const first = first_;
-    runnable* last = first;
-    word count = 1;
-    for (; count < most && count < length; ++count) {
-        last = last->next;
-    }
-    first_ = last->next;
-    lock::release_as(word_, (length - count) << shift);
-    list.append(*first, *last);
-    return detail::integer_cast<std::size_t>(count);
-}
 
 }} // namespace bide::BIDE_ABI
 

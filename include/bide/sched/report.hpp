@@ -36,8 +36,8 @@ scheduler_stats stats_of(const scheduler& of, unsigned worker) noexcept;
 /// Returns the sums over all workers and all other threads.
 scheduler_stats stats_of(const scheduler& of) noexcept;
 
-/// Writes the state of the workers, the lengths of the queues, and the names of the tasks that wait,
-/// as text. Each number is a snapshot.
+/// Writes the state of the workers, the lengths of the queues, and the names of the tasks that
+/// wait, as text. Each number is a snapshot.
 /// Throws: std::bad_alloc.
 /// Thread safety: any thread may call it at any time.
 void dump(const scheduler& of, std::FILE* to);

@@ -66,8 +66,8 @@ struct run_loop_access;
 class run_loop : public task_runner {
 public:
     /// Constructs a loop without tasks.
-    /// Throws: std::bad_alloc. std::system_error (device_or_resource_busy) if the driver is attached
-    /// to another scheduler.
+    /// Throws: std::bad_alloc. std::system_error (device_or_resource_busy) if the driver is
+    /// attached to another scheduler.
     explicit run_loop(run_loop_options options = {});
 
     /// Cancels all tasks, as scheduler::shutdown() does, and runs the loop until they have ended. A

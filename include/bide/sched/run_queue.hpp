@@ -83,10 +83,40 @@ public:
     /// full.push(run_list&, count). If a thief is at work in a full ring, passes only `r`. Returns
     /// how many items overflowed.
     /// Complexity: amortised constant.
-    template <class Overflow> unsigned push(runnable& r, Overflow& full) noexcept;
+    template <class Overflow> unsigned push(runnable& r, Overflow& full) noexcept {
+        if (room() == 0) [[unlikely]] {
+            return push_to_full(r, full);
+        }
+        // Order: relaxed; the owner has written it itself.
+        const position tail = tail_.load(std::memory_order_relaxed);
+        slot_of(tail) = &r;
+        // Order: seq_cst; publishes the slot [run_queue.publish], before the look for sleepers
+        // [idle.announce].
+        tail_.store(tail + 1, std::memory_order_seq_cst);
+        return 0;
+    }
 
     /// Takes the oldest item. Returns nullptr if there is none. Only the owner calls it.
-    runnable* pop() noexcept;
+    runnable* pop() noexcept {
+        // Order: relaxed; the owner's own, and so are the items.
+        const position tail = tail_.load(std::memory_order_relaxed);
+        // Order: relaxed; the CAS decides.
+        word head = head_.load(std::memory_order_relaxed);
+        for (;;) {
+            const position real = real_of(head);
+            if (real == tail) {
+                return nullptr;
+            }
+            const word next =
+                steal_of(head) == real ? pack(real + 1, real + 1) : pack(steal_of(head), real + 1);
+            // Order: relaxed; the owner wrote the slot. Failure: the loop reads again.
+            if (head_.compare_exchange_weak(head, next, std::memory_order_relaxed,
+                                            std::memory_order_relaxed)) {
+                prefetch(real + 2, tail);
+                return slot_of(real);
+            }
+        }
+    }
 
     /// Returns the number of slots. Only the owner calls it.
     unsigned capacity() const noexcept { return mask_ + 1; }
@@ -105,14 +135,54 @@ public:
     /// takes fewer items if `mine` has no room for them and cannot grow. Returns nullptr if there
     /// are no items, if another thief is at work, or if the owner moves the items.
     runnable* steal_into(basic_run_queue& mine, unsigned& taken,
-                         unsigned most = MaxCapacity) noexcept;
+                         unsigned most = MaxCapacity) noexcept {
+        taken = 0;
+        const position wanted = (std::min)((size() + 1) / 2, most);
+        if (wanted == 0) {
+            return nullptr;
+        }
+        const position room = mine.make_room(wanted - 1);
+        position first = 0;
+        const position count = claim_half(first, (std::min)(wanted, room + 1));
+        if (count == 0) {
+            return nullptr;
+        }
+        // Order: relaxed; the thief has written it itself.
+        const position to = mine.tail_.load(std::memory_order_relaxed);
+        runnable* const oldest = slot_of(first);
+        for (position i = 1; i < count; ++i) {
+            mine.slot_of(to + i - 1) = static_cast<runnable*>(slot_of(first + i));
+        }
+        end_claim();
+        if (count > 1) {
+            // Order: seq_cst; publishes the slots [run_queue.publish], before the look for sleepers
+            // [idle.announce].
+            mine.tail_.store(to + count - 1, std::memory_order_seq_cst);
+        }
+        taken = count;
+        return oldest;
+    }
 
     /// Returns true if there is nothing to take. Items that a thief has claimed do not count. Any
     /// thread may call it.
     /// Blocks: if a thief is at work and items are left, until that thief has copied its part,
     /// because no other thief can take the items until then. Also blocks while the owner moves the
     /// items.
-    bool empty() const noexcept;
+    bool empty() const noexcept {
+        // Order: seq_cst [idle.announce]; the last look, after the announcement.
+        const position tail = tail_.load(std::memory_order_seq_cst);
+        for (basic_backoff<Platform> wait;; wait()) {
+            // Order: relaxed; if the head is at that tail, the items before the tail were taken. An
+            // outdated head makes the ring look non-empty.
+            const word head = head_.load(std::memory_order_relaxed);
+            if (distance(real_of(head), tail) <= 0) {
+                return true;
+            }
+            if (steal_of(head) == real_of(head)) {
+                return false;
+            }
+        }
+    }
 
     /// Returns the number of items, a snapshot. Any thread may call it.
     unsigned size() const noexcept {
@@ -153,13 +223,129 @@ private:
         }
     }
 
-    template <class Overflow> unsigned push_to_full(runnable& r, Overflow& full) noexcept;
-    template <class Overflow> void overflow_half(position first, runnable& r, Overflow& full);
-    bool resize(position capacity) noexcept;
-    position make_room(position wanted) noexcept;
-    position claim_half(position& first, position most) noexcept;
-    void end_claim() noexcept;
-    void prefetch(position at, position tail) noexcept;
+    template <class Overflow>
+    BIDE_NOINLINE unsigned push_to_full(runnable& r, Overflow& full) noexcept {
+        // Order: relaxed; push() reads again, or the CAS decides.
+        word head = head_.load(std::memory_order_relaxed);
+        if (!is_claimed(head)) {
+            const position real = real_of(head);
+            const position half = capacity() / 2;
+            // Order: relaxed; the tail is the owner's own.
+            if (tail_.load(std::memory_order_relaxed) - real < capacity() ||
+                resize(2 * capacity())) {
+                return push(r, full);
+            }
+            // Order: relaxed; the items are the owner's own. Failure: a thief has come.
+            if (head_.compare_exchange_strong(head, pack(real + half, real + half),
+                                              std::memory_order_relaxed,
+                                              std::memory_order_relaxed)) {
+                overflow_half(real, r, full);
+                return half + 1;
+            }
+        }
+        detail::run_list one;
+        one.push(r);
+        full.push(one, 1);
+        return 1;
+    }
+
+    template <class Overflow> void overflow_half(position first, runnable& r, Overflow& full) {
+        detail::run_list some;
+        const position half = capacity() / 2;
+        for (position i = 0; i < half; ++i) {
+            some.push(*slot_of(first + i));
+        }
+        some.push(r);
+        full.push(some, half + 1);
+    }
+
+    // Moves the items to a buffer of the given capacity, which has room for them. Returns false,
+    // with nothing changed, if there is no memory, or if a thief is at work.
+    bool resize(position capacity) noexcept {
+        if (capacity > MaxCapacity) {
+            return false;
+        }
+        slot* const next = capacity == InitialCapacity ? own_ : new (std::nothrow) slot[capacity];
+        if (next == nullptr) {
+            return false;
+        }
+        // Order: relaxed; the CAS decides.
+        word head = head_.load(std::memory_order_relaxed);
+        const position real = real_of(head);
+        // Order: acquire [run_queue.slot_free]; thieves have read the buffer and its slots.
+        // Failure: a thief has claimed items.
+        if (is_claimed(head) ||
+            !head_.compare_exchange_strong(head, pack(real - 1, real), std::memory_order_acquire,
+                                           std::memory_order_relaxed)) {
+            free_buffer(next);
+            return false;
+        }
+        // Order: relaxed; the owner has written it itself.
+        const position tail = tail_.load(std::memory_order_relaxed);
+        for (position at = real; at != tail; ++at) {
+            next[at & (capacity - 1)] = static_cast<runnable*>(slot_of(at));
+        }
+        slot* const old = slots_;
+        slots_ = next;
+        mask_ = capacity - 1;
+        // Order: release [run_queue.buffer]; a thief that claims items sees the buffer.
+        head_.store(pack(real, real), std::memory_order_release);
+        free_buffer(old);
+        return true;
+    }
+
+    // If there is no room for `n` items, grows. Returns how many items have room.
+    position make_room(position wanted) noexcept {
+        const position there = room();
+        return there < wanted && resize(std::bit_ceil(capacity() - there + wanted)) ? room()
+                                                                                    : there;
+    }
+
+    // Claims half of the items, at most `most`: moves `real` past them. Sets `first` to the
+    // position of the first one. Returns their number.
+    position claim_half(position& first, position most) noexcept {
+        // Order: relaxed; the CAS decides.
+        word head = head_.load(std::memory_order_relaxed);
+        for (;;) {
+            first = real_of(head);
+            // Order: acquire [run_queue.publish]; sees the items before this tail. The tail may be
+            // older than the head.
+            const std::int32_t all = distance(first, tail_.load(std::memory_order_acquire));
+            if (steal_of(head) != first || all <= 0) {
+                return 0;
+            }
+            const position half = static_cast<position>(all) - static_cast<position>(all) / 2;
+            const position count = (std::min)(half, most);
+            // Order: acquire [run_queue.buffer]; sees the buffer, to which the owner may have moved
+            // the items. If the CAS succeeds, that buffer holds all items up to the tail. Failure
+            // relaxed: the loop reads again.
+            if (head_.compare_exchange_weak(head, pack(first, first + count),
+                                            std::memory_order_acquire, std::memory_order_relaxed)) {
+                return count;
+            }
+        }
+    }
+
+    // Moves `steal` up to `real`. The slots of the claim then belong to the owner again.
+    void end_claim() noexcept {
+        // Order: relaxed; the CAS decides.
+        word head = head_.load(std::memory_order_relaxed);
+        // Order: release [run_queue.slot_free]; the slots were read before. Failure: the owner has
+        // popped an item; the loop reads again.
+        while (!head_.compare_exchange_weak(head, pack(real_of(head), real_of(head)),
+                                            std::memory_order_release, std::memory_order_relaxed)) {
+        }
+    }
+
+    // Prefetches the item at the position `at`, if there is one, because the owner takes it soon.
+    // If many items are queued, this item is in no cache.
+    void prefetch(position at, position tail) noexcept {
+        if (distance(at, tail) > 0) {
+            const runnable* const item = slot_of(at);
+            Platform::prefetch(item);
+            Platform::prefetch(reinterpret_cast<const char*>(item) + cache_line_pair / 2);
+        }
+    }
 
     alignas(cache_line_pair) typename Platform::template atomic<word> head_{0};
     alignas(cache_line_pair) typename Platform::template atomic<position> tail_{0};
@@ -169,228 +355,6 @@ private:
     typename Platform::template var<position> mask_{InitialCapacity - 1};
     slot own_[InitialCapacity]{}; // the first buffer
 };
-
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-template <class Overflow>
-unsigned basic_run_queue<Platform, InitialCapacity, MaxCapacity>::push(runnable& r,
-                                                                       Overflow& full) noexcept {
-    if (room() == 0) [[unlikely]] {
-        return push_to_full(r, full);
-    }
-    // Order: relaxed; the owner has written it itself.
-    const position tail = tail_.load(std::memory_order_relaxed);
-    slot_of(tail) = &r;
-    // Order: seq_cst; publishes the slot [run_queue.publish], before the look for sleepers
-    // [idle.announce].
-    tail_.store(tail + 1, std::memory_order_seq_cst);
-    return 0;
-}
-
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-template <class Overflow>
-BIDE_NOINLINE unsigned
-basic_run_queue<Platform, InitialCapacity, MaxCapacity>::push_to_full(runnable& r,
-                                                                      Overflow& full) noexcept {
-    // Order: relaxed; push() reads again, or the CAS decides.
-    word head = head_.load(std::memory_order_relaxed);
-    if (!is_claimed(head)) {
-        const position real = real_of(head);
-        const position half = capacity() / 2;
-        // Order: relaxed; the tail is the owner's own.
-        if (tail_.load(std::memory_order_relaxed) - real < capacity() || resize(2 * capacity())) {
-            return push(r, full);
-        }
-        // Order: relaxed; the items are the owner's own. Failure: a thief has come.
-        if (head_.compare_exchange_strong(head, pack(real + half, real + half),
-                                          std::memory_order_relaxed, std::memory_order_relaxed)) {
-            overflow_half(real, r, full);
-            return half + 1;
-        }
-    }
-    detail::run_list one;
-    one.push(r);
-    full.push(one, 1);
-    return 1;
-}
-
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-template <class Overflow>
-void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::overflow_half(position first,
-                                                                            runnable& r,
-                                                                            Overflow& full) {
-    detail::run_list some;
-    const position half = capacity() / 2;
-    for (position i = 0; i < half; ++i) {
-        some.push(*slot_of(first + i));
-    }
-    some.push(r);
-    full.push(some, half + 1);
-}
-
-// Moves the items to a buffer of the given capacity, which has room for them. Returns false, with
-// nothing changed, if there is no memory, or if a thief is at work.
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-bool basic_run_queue<Platform, InitialCapacity, MaxCapacity>::resize(position capacity) noexcept {
-    if (capacity > MaxCapacity) {
-        return false;
-    }
-    slot* const next = capacity == InitialCapacity ? own_ : new (std::nothrow) slot[capacity];
-    if (next == nullptr) {
-        return false;
-    }
-    // Order: relaxed; the CAS decides.
-    word head = head_.load(std::memory_order_relaxed);
-    const position real = real_of(head);
-    // Order: acquire [run_queue.slot_free]; thieves have read the buffer and its slots. Failure: a
-    // thief has claimed items.
-    if (is_claimed(head) ||
-        !head_.compare_exchange_strong(head, pack(real - 1, real), std::memory_order_acquire,
-                                       std::memory_order_relaxed)) {
-        free_buffer(next);
-        return false;
-    }
-    // Order: relaxed; the owner has written it itself.
-    const position tail = tail_.load(std::memory_order_relaxed);
-    for (position at = real; at != tail; ++at) {
-        next[at & (capacity - 1)] = static_cast<runnable*>(slot_of(at));
-    }
-    slot* const old = slots_;
-    slots_ = next;
-    mask_ = capacity - 1;
-    // Order: release [run_queue.buffer]; a thief that claims items sees the buffer.
-    head_.store(pack(real, real), std::memory_order_release);
-    free_buffer(old);
-    return true;
-}
-
-// If there is no room for `n` items, grows. Returns how many items have room.
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-auto basic_run_queue<Platform, InitialCapacity, MaxCapacity>::make_room(position wanted) noexcept
-    -> position {
-    const position there = room();
-    return there < wanted && resize(std::bit_ceil(capacity() - there + wanted)) ? room() : there;
-}
-
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-runnable* basic_run_queue<Platform, InitialCapacity, MaxCapacity>::pop() noexcept {
-    // Order: relaxed; the owner's own, and so are the items.
-    const position tail = tail_.load(std::memory_order_relaxed);
-    // Order: relaxed; the CAS decides.
-    word head = head_.load(std::memory_order_relaxed);
-    for (;;) {
-        const position real = real_of(head);
-        if (real == tail) {
-            return nullptr;
-        }
-        const word next =
-            steal_of(head) == real ? pack(real + 1, real + 1) : pack(steal_of(head), real + 1);
-        // Order: relaxed; the owner wrote the slot. Failure: the loop reads again.
-        if (head_.compare_exchange_weak(head, next, std::memory_order_relaxed,
-                                        std::memory_order_relaxed)) {
-            prefetch(real + 2, tail);
-            return slot_of(real);
-        }
-    }
-}
-
-// Prefetches the item at the position `at`, if there is one, because the owner takes it soon. If
-// many items are queued, this item is in no cache.
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::prefetch(position at,
-                                                                       position tail) noexcept {
-    if (distance(at, tail) > 0) {
-        const runnable* const item = slot_of(at);
-        Platform::prefetch(item);
-        Platform::prefetch(reinterpret_cast<const char*>(item) + cache_line_pair / 2);
-    }
-}
-
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-bool basic_run_queue<Platform, InitialCapacity, MaxCapacity>::empty() const noexcept {
-    // Order: seq_cst [idle.announce]; the last look, after the announcement.
-    const position tail = tail_.load(std::memory_order_seq_cst);
-    for (basic_backoff<Platform> wait;; wait()) {
-        // Order: relaxed; if the head is at that tail, the items before the tail were taken. An
-        // outdated head makes the ring look non-empty.
-        const word head = head_.load(std::memory_order_relaxed);
-        if (distance(real_of(head), tail) <= 0) {
-            return true;
-        }
-        if (steal_of(head) == real_of(head)) {
-            return false;
-        }
-    }
-}
-
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-runnable* basic_run_queue<Platform, InitialCapacity, MaxCapacity>::steal_into(
-    basic_run_queue& mine, unsigned& taken, unsigned most) noexcept {
-    taken = 0;
-    const position wanted = (std::min)((size() + 1) / 2, most);
-    if (wanted == 0) {
-        return nullptr;
-    }
-    const position room = mine.make_room(wanted - 1);
-    position first = 0;
-    const position count = claim_half(first, (std::min)(wanted, room + 1));
-    if (count == 0) {
-        return nullptr;
-    }
-    // Order: relaxed; the thief has written it itself.
-    const position to = mine.tail_.load(std::memory_order_relaxed);
-    runnable* const oldest = slot_of(first);
-    for (position i = 1; i < count; ++i) {
-        mine.slot_of(to + i - 1) = static_cast<runnable*>(slot_of(first + i));
-    }
-    end_claim();
-    if (count > 1) {
-        // Order: seq_cst; publishes the slots [run_queue.publish], before the look for sleepers
-        // [idle.announce].
-        mine.tail_.store(to + count - 1, std::memory_order_seq_cst);
-    }
-    taken = count;
-    return oldest;
-}
-
-// Claims half of the items, at most `most`: moves `real` past them. Sets `first` to the position of
-// the first one. Returns their number.
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-auto basic_run_queue<Platform, InitialCapacity, MaxCapacity>::claim_half(position& first,
-                                                                         position most) noexcept
-    -> position {
-    // Order: relaxed; the CAS decides.
-    word head = head_.load(std::memory_order_relaxed);
-    for (;;) {
-        first = real_of(head);
-        // Order: acquire [run_queue.publish]; sees the items before this tail. The tail may be
-        // older than the head.
-        const std::int32_t all = distance(first, tail_.load(std::memory_order_acquire));
-        if (steal_of(head) != first || all <= 0) {
-            return 0;
-        }
-        const position half = static_cast<position>(all) - static_cast<position>(all) / 2;
-        const position count = (std::min)(half, most);
-        // Order: acquire [run_queue.buffer]; sees the buffer, to which the owner may have moved the
-        // items. If the CAS succeeds, that buffer holds all items up to the tail. Failure relaxed:
-        // the loop reads again.
-        if (head_.compare_exchange_weak(head, pack(first, first + count), std::memory_order_acquire,
-                                        std::memory_order_relaxed)) {
-            return count;
-        }
-    }
-}
-
-// Moves `steal` up to `real`. The slots of the claim then belong to the owner again.
-template <class Platform, unsigned InitialCapacity, unsigned MaxCapacity>
-void basic_run_queue<Platform, InitialCapacity, MaxCapacity>::end_claim() noexcept {
-    // Order: relaxed; the CAS decides.
-    word head = head_.load(std::memory_order_relaxed);
-    // Order: release [run_queue.slot_free]; the slots were read before. Failure: the owner has
-    // popped an item; the loop reads again.
-    while (!head_.compare_exchange_weak(head, pack(real_of(head), real_of(head)),
-                                        std::memory_order_release, std::memory_order_relaxed)) {
-    }
-}
 
 }} // namespace bide::BIDE_ABI
 

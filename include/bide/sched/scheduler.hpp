@@ -139,8 +139,8 @@ public:
     /// Blocks: until all tasks and all fork-joins of external threads have ended. A task that never
     /// waits, never yields and never returns blocks it for ever. So does a task that blocks its
     /// thread in a wait that is never ended: see shutdown_for().
-    /// Requires: the caller is not one of its own workers, nor in an arm, apart from the calls above
-    /// that have no effect; otherwise terminates with a message. No worker and no arm of this
+    /// Requires: the caller is not one of its own workers, nor in an arm, apart from the calls
+    /// above that have no effect; otherwise terminates with a message. No worker and no arm of this
     /// scheduler waits for the caller.
     void shutdown() noexcept { shut_down(deadline::never()); }
 

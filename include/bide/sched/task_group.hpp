@@ -30,8 +30,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Runs tasks on a scheduler or a run_loop and waits for all of them. The first child that fails cancels the
-/// other children.
+/// Runs tasks on a scheduler or a run_loop and waits for all of them. The first child that fails
+/// cancels the other children.
 ///
 /// A group may have a limit. It never has more children at a time than that: spawn() blocks until
 /// there is room for one more child, and async_spawn() waits for that. A child takes its room until

@@ -77,6 +77,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_fork_lanes;
+template <class Platform> class basic_fork_scope;
 template <class Platform> class basic_spawn_frame; // parallel/fork_scope.hpp
 
 template <class Platform> class basic_fork_job {
@@ -189,11 +190,78 @@ public:
 
     // Waits until the stolen job has ended or was given back, and returns its end. If `helps` is
     // false, runs no other job meanwhile.
-    BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept;
+    BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept {
+        auto how = job::end::none;
+        if (!helps) {
+            how = wait_idle(mine, *this);
+            deque_.reset(at);
+            return how;
+        }
+        const std::int64_t before =
+            overhead_.ns; // the jobs that it runs meanwhile count as waiting
+        const std::int64_t begin = Platform::now();
+        for (;;) {
+            basic_fork_lane* thief = nullptr;
+            job* other = nullptr;
+            basic_spin<Platform>::until(
+                [&]() noexcept {
+                    how = mine.look(thief);
+                    if (how == job::end::none && thief != nullptr) {
+                        other = thief->steal();
+                    }
+                    return how != job::end::none || other != nullptr;
+                },
+                pool_.least_spin_ns());
+            if (other != nullptr) {
+                basic_fork_lane* now = nullptr;
+                how = mine.look(now);
+                if (how == job::end::none) {
+                    run(*other, *thief);
+                    continue;
+                }
+                thief->give_back(*other);
+            }
+            if (how != job::end::none) {
+                break;
+            }
+            if (thief != nullptr && thief->publish_hidden()) {
+                pool_.fork_published(false);
+                continue;
+            }
+            if (mine.sleep()) {
+                sleep(*this);
+            }
+        }
+        overhead_.ns = before + (Platform::now() - begin);
+        ++overhead_.waits;
+        deque_.reset(at);
+        return how;
+    }
+
     // Waits until a job that was stolen from the lane `from`, which may be another one, has ended
     // or was given back. Runs no other job meanwhile, because this lane may have older jobs, which
     // the thief of a job from another lane must not find.
-    BIDE_NOINLINE typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept;
+    BIDE_NOINLINE typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
+        auto how = job::end::none;
+        basic_fork_lane* thief = nullptr;
+        const std::int64_t begin = Platform::now();
+        for (;;) {
+            basic_spin<Platform>::until([&]() noexcept {
+                how = mine.look(thief);
+                return how != job::end::none;
+            });
+            if (how != job::end::none) {
+                break;
+            }
+            if (mine.sleep()) {
+                sleep(from);
+            }
+        }
+        overhead_.ns += Platform::now() - begin;
+        ++overhead_.waits;
+        return how;
+    }
+
     // Removes all jobs, which were stolen and have ended.
     void clear() noexcept { deque_.reset(0); }
 
@@ -322,78 +390,6 @@ private:
     bool is_outside_ = false;
 };
 
-template <class Platform>
-auto basic_fork_lane<Platform>::wait(job& mine, depth_type at, bool helps) noexcept ->
-    typename job::end {
-    auto how = job::end::none;
-    if (!helps) {
-        how = wait_idle(mine, *this);
-        deque_.reset(at);
-        return how;
-    }
-    const std::int64_t before = overhead_.ns; // the jobs that it runs meanwhile count as waiting
-    const std::int64_t begin = Platform::now();
-    for (;;) {
-        basic_fork_lane* thief = nullptr;
-        job* other = nullptr;
-        basic_spin<Platform>::until(
-            [&]() noexcept {
-                how = mine.look(thief);
-                if (how == job::end::none && thief != nullptr) {
-                    other = thief->steal();
-                }
-                return how != job::end::none || other != nullptr;
-            },
-            pool_.least_spin_ns());
-        if (other != nullptr) {
-            basic_fork_lane* now = nullptr;
-            how = mine.look(now);
-            if (how == job::end::none) {
-                run(*other, *thief);
-                continue;
-            }
-            thief->give_back(*other);
-        }
-        if (how != job::end::none) {
-            break;
-        }
-        if (thief != nullptr && thief->publish_hidden()) {
-            pool_.fork_published(false);
-            continue;
-        }
-        if (mine.sleep()) {
-            sleep(*this);
-        }
-    }
-    overhead_.ns = before + (Platform::now() - begin);
-    ++overhead_.waits;
-    deque_.reset(at);
-    return how;
-}
-
-template <class Platform>
-auto basic_fork_lane<Platform>::wait_idle(job& mine, basic_fork_lane& from) noexcept ->
-    typename job::end {
-    auto how = job::end::none;
-    basic_fork_lane* thief = nullptr;
-    const std::int64_t begin = Platform::now();
-    for (;;) {
-        basic_spin<Platform>::until([&]() noexcept {
-            how = mine.look(thief);
-            return how != job::end::none;
-        });
-        if (how != job::end::none) {
-            break;
-        }
-        if (mine.sleep()) {
-            sleep(from);
-        }
-    }
-    overhead_.ns += Platform::now() - begin;
-    ++overhead_.waits;
-    return how;
-}
-
 // ---- The threads of a pool, and their lanes
 
 // The fork-join that the calling thread is in. Each thread has one such object,
@@ -436,7 +432,31 @@ public:
     }
 
     // Returns a free lane or a new one. Returns nullptr if there is no memory.
-    lane* take() noexcept;
+    lane* take() noexcept {
+        lock::acquire(lock_);
+        lane* mine = free_;
+        if (mine != nullptr) {
+            free_ = static_cast<lane*>(mine->next_free_);
+        }
+        lock::release_plain(lock_);
+        if (mine != nullptr) {
+            return mine;
+        }
+        mine = new (std::nothrow) lane(pool_, scheduler_id_);
+        if (mine == nullptr) {
+            return nullptr;
+        }
+        lock::acquire(lock_);
+        // Order: relaxed; it changes only under the lock.
+        mine->older_ = newest_.load(std::memory_order_relaxed);
+        // Order: seq_cst [idle.announce]; before a job is published on the lane. Release
+        // [fork_lane.list]; other threads see the lane as it was made.
+        newest_.store(mine, std::memory_order_seq_cst);
+        // Order: relaxed; nothing depends on it.
+        count_.fetch_add(1, std::memory_order_relaxed);
+        lock::release_plain(lock_);
+        return mine;
+    }
 
     // Puts a lane into the free list.
     // Requires: the lane holds no job.
@@ -465,7 +485,29 @@ public:
 
     // Takes the oldest public job of a lane, and sets `from` to that lane. Returns nullptr if no
     // lane has a public job. `chance` decides which lane is searched first.
-    job* steal(std::uint64_t chance, lane*& from) noexcept;
+    job* steal(std::uint64_t chance, lane*& from) noexcept {
+        lane* const newest = this->newest();
+        if (newest == nullptr) {
+            return nullptr;
+        }
+        // Order: relaxed; see take().
+        const std::uint32_t count = count_.load(std::memory_order_relaxed);
+        lane* first = newest;
+        for (std::uint64_t skip = count == 0 ? 0 : chance % count; skip > 0; --skip) {
+            lane* const older = first->older_;
+            first = older != nullptr ? older : newest;
+        }
+        lane* at = first;
+        do {
+            if (job* const taken = at->steal()) {
+                from = at;
+                return taken;
+            }
+            lane* const older = at->older_;
+            at = older != nullptr ? older : newest;
+        } while (at != first);
+        return nullptr;
+    }
 
     // Publishes jobs of a lane whose owner is busy with something else. Returns true if jobs may be
     // public now.
@@ -487,12 +529,37 @@ public:
         return false;
     }
 
-    bool take_arm(basic_worker<Platform>& w, bool& left) noexcept override;
+    bool take_arm(basic_worker<Platform>& w, bool& left) noexcept override {
+        basic_posted_fork<Platform>& arm = w.arm;
+        arm.what = steal(w.next_random(), arm.from);
+        if (arm.what == nullptr && publish_hidden()) {
+            arm.what = steal(w.next_random(), arm.from);
+        }
+        if (arm.what == nullptr) {
+            return false;
+        }
+        arm.run = waker(&run_arm, &arm);
+        arm.from->note_time(Platform::now());
+        left = arm.from->has_jobs() && (arm.from->is_worth_a_wake() || !pool_.idle().is_watched());
+        return true;
+    }
 
 private:
     using lock = lock_bits<Platform, std::uint32_t>;
 
-    static void run_arm(void* posted) noexcept;
+    // Copies the fields of the posted arm first, because another thread may take the worker over
+    // and use its `arm` before this arm has ended.
+    static void run_arm(void* posted) noexcept {
+        auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
+        auto& job = *arm.what;
+        lane& from = *arm.from;
+        if (lane* const mine = static_cast<basic_fork_lanes*>(from.pool_.arms())->thread_lane()) {
+            const basic_fork_scope<Platform> scope(*mine, from);
+            mine->run(job, from);
+        } else {
+            from.give_back(job);
+        }
+    }
 
     lane* newest() const noexcept {
         // Order: seq_cst [idle.announce]; if a lane is not seen here, no job was published on it
@@ -510,57 +577,6 @@ private:
     // Order: relaxed; how many lanes there are, approximately.
     typename Platform::template atomic<std::uint32_t> count_{0};
 };
-
-template <class Platform> auto basic_fork_lanes<Platform>::take() noexcept -> lane* {
-    lock::acquire(lock_);
-    lane* mine = free_;
-    if (mine != nullptr) {
-        free_ = static_cast<lane*>(mine->next_free_);
-    }
-    lock::release_plain(lock_);
-    if (mine != nullptr) {
-        return mine;
-    }
-    mine = new (std::nothrow) lane(pool_, scheduler_id_);
-    if (mine == nullptr) {
-        return nullptr;
-    }
-    lock::acquire(lock_);
-    // Order: relaxed; it changes only under the lock.
-    mine->older_ = newest_.load(std::memory_order_relaxed);
-    // Order: seq_cst [idle.announce]; before a job is published on the lane. Release
-    // [fork_lane.list]; other threads see the lane as it was made.
-    newest_.store(mine, std::memory_order_seq_cst);
-    // Order: relaxed; nothing depends on it.
-    count_.fetch_add(1, std::memory_order_relaxed);
-    lock::release_plain(lock_);
-    return mine;
-}
-
-template <class Platform>
-auto basic_fork_lanes<Platform>::steal(std::uint64_t chance, lane*& from) noexcept -> job* {
-    lane* const newest = this->newest();
-    if (newest == nullptr) {
-        return nullptr;
-    }
-    // Order: relaxed; see take().
-    const std::uint32_t count = count_.load(std::memory_order_relaxed);
-    lane* first = newest;
-    for (std::uint64_t skip = count == 0 ? 0 : chance % count; skip > 0; --skip) {
-        lane* const older = first->older_;
-        first = older != nullptr ? older : newest;
-    }
-    lane* at = first;
-    do {
-        if (job* const taken = at->steal()) {
-            from = at;
-            return taken;
-        }
-        lane* const older = at->older_;
-        at = older != nullptr ? older : newest;
-    } while (at != first);
-    return nullptr;
-}
 
 // ---- Fork-joins
 
@@ -690,38 +706,6 @@ private:
     const std::uint64_t iterations_ = 1;
     const std::int64_t begin_ns_ = 0;
 };
-
-// ---- What the search for work calls
-
-template <class Platform>
-bool basic_fork_lanes<Platform>::take_arm(basic_worker<Platform>& w, bool& left) noexcept {
-    basic_posted_fork<Platform>& arm = w.arm;
-    arm.what = steal(w.next_random(), arm.from);
-    if (arm.what == nullptr && publish_hidden()) {
-        arm.what = steal(w.next_random(), arm.from);
-    }
-    if (arm.what == nullptr) {
-        return false;
-    }
-    arm.run = waker(&run_arm, &arm);
-    arm.from->note_time(Platform::now());
-    left = arm.from->has_jobs() && (arm.from->is_worth_a_wake() || !pool_.idle().is_watched());
-    return true;
-}
-
-// Copies the fields of the posted arm first, because another thread may take the worker over and
-// use its `arm` before this arm has ended.
-template <class Platform> void basic_fork_lanes<Platform>::run_arm(void* posted) noexcept {
-    auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
-    auto& job = *arm.what;
-    lane& from = *arm.from;
-    if (lane* const mine = static_cast<basic_fork_lanes*>(from.pool_.arms())->thread_lane()) {
-        const basic_fork_scope<Platform> scope(*mine, from);
-        mine->run(job, from);
-    } else {
-        from.give_back(job);
-    }
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -2,9 +2,9 @@
 #ifndef BIDE_SCHED_DETAIL_GROUP_HPP
 #define BIDE_SCHED_DETAIL_GROUP_HPP
 
-// What task_group and join_set share: the group, the cells of its members, and the blocking wait for
-// them. The state of a group is the number of children that have not ended, the waiters for their end,
-// the members that can be cancelled, and the first failure. One lock guards all of it.
+// What task_group and join_set share: the group, the cells of its members, and the blocking wait
+// for them. The state of a group is the number of children that have not ended, the waiters for
+// their end, the members that can be cancelled, and the first failure. One lock guards all of it.
 //
 // A child is counted before it is posted. It decrements the count when its outcome is final and its
 // frame is destroyed. The last child takes the waiters out of the queue. Its last access to the
@@ -111,7 +111,13 @@ public:
         end(const end&) = delete;
         end& operator=(const end&) = delete;
 
-        bool has_come() noexcept;
+        bool has_come() noexcept {
+            lock::acquire(group_.lock_);
+            const bool here = is_here();
+            lock::release_plain(group_.lock_);
+            return here;
+        }
+
         // Returns false if the deadline has passed.
         bool wait_until(deadline when) noexcept {
             return has_come() ||
@@ -122,8 +128,28 @@ public:
         basic_async_op<void, Platform> async_wait() noexcept { return {ending{*this}}; }
 
         // For thread_wait.
-        wait_status enqueue(node& w) noexcept;
-        bool cancel(node& w, wait_status why) noexcept;
+        wait_status enqueue(node& w) noexcept {
+            lock::acquire(group_.lock_);
+            wait_status what = wait_status::waiting;
+            if (!is_here()) {
+                what = queue_.push_unless_forbidden(w);
+            } else if (w.claim()) { // fails if the waiter's select chose another case
+                w.commit();
+                what = wait_status::granted;
+            }
+            lock::release_plain(group_.lock_);
+            if (what != wait_status::waiting) {
+                w.settle(what);
+            }
+            return what;
+        }
+
+        bool cancel(node& w, wait_status why) noexcept {
+            lock::acquire(group_.lock_);
+            const bool waits_still = queue_.withdraw(w, why);
+            lock::release_plain(group_.lock_);
+            return waits_still;
+        }
 
     private:
         friend basic_group;
@@ -179,9 +205,20 @@ public:
             cancel_members();
         }
     }
+
     // As cancel(), called by the cancellation of the task that joins the group: appends the group
     // to the cancel_round of the calling thread.
-    void cancel_in_turn() noexcept;
+    void cancel_in_turn() noexcept {
+        if (!start_cancel(cancel_reason::parent)) {
+            return;
+        }
+        if (round* const now = round::here()) {
+            (now->first == nullptr ? now->first : now->last->next_in_round_) = this;
+            now->last = this;
+        } else {
+            cancel_members();
+        }
+    }
 
     // The deadline, the values and the tag that the members get from the maker of the group.
     deadline limit() const noexcept { return limit_; }
@@ -192,22 +229,133 @@ public:
     end& of_all() noexcept { return all_; }
 
     // Throws: the first failure, if there is one.
-    void rethrow_if_failed();
+    void rethrow_if_failed() {
+        lock::acquire(lock_);
+        const bool failed = failed_;
+        const std::exception_ptr error = error_;
+        lock::release_plain(lock_);
+        if (failed) {
+#if BIDE_EXCEPTIONS
+            if (error) {
+                std::rethrow_exception(error);
+            }
+#endif
+            throw_error(errc::stopped);
+        }
+    }
 
 private:
     friend member;
 
     using round = cancel_round<Platform>;
 
-    bool start_cancel(cancel_reason why) noexcept;
-    void cancel_members() noexcept;
-    void cancel_own_members() noexcept;
+    // Returns true if the caller must cancel the members.
+    bool start_cancel(cancel_reason why) noexcept {
+        lock::acquire(lock_);
+        const bool mine = !cancelled_ && members_.first() != nullptr;
+        if (!cancelled_) {
+            cancelled_ = true;
+            reason_ = why;
+        }
+        if (mine) {
+            left_ = left_ + 1; // the caller counts as a child until it has cancelled all members
+        }
+        lock::release_plain(lock_);
+        return mine;
+    }
 
-    void add(member& m, bool is_body) noexcept;
-    void ended(member& m, std::exception_ptr error, bool stopped) noexcept;
-    void remove(member& m) noexcept;
-    void leave(bool is_body) noexcept;
-    void note_failure(std::exception_ptr error, bool stopped) noexcept;
+    void cancel_members() noexcept {
+        round mine{this, this};
+        const typename round::scope now(&mine);
+        while (basic_group* const next = mine.first) {
+            mine.first = next->next_in_round_;
+            next->cancel_own_members();
+        }
+    }
+
+    void cancel_own_members() noexcept {
+        lock::acquire(lock_);
+        const cancel_reason why = reason_;
+        while (member* const m = members_.first()) {
+            unlink(*m);
+            list::template visit_unlocked<lock>(
+                lock_, m->task_, [why](header& its_task) noexcept { its_task.cancel(why); });
+        }
+        leave(false);
+    }
+
+    void add(member& m, bool is_body) noexcept {
+        lock::acquire(lock_);
+        m.is_body_ = is_body;
+        if (is_body) {
+            has_body_ = true;
+        } else {
+            left_ = left_ + 1;
+        }
+        const bool too_late = cancelled_;
+        if (!too_late) {
+            link(m);
+        }
+        lock::release_plain(lock_);
+        if (too_late) {
+            m.task_.cancel(reason_);
+        }
+    }
+
+    void ended(member& m, std::exception_ptr error, bool stopped) noexcept {
+        if (error || stopped) {
+            note_failure(std::move(error), stopped);
+        }
+        if (room_ == nullptr || m.is_body_) {
+            return remove(m);
+        }
+        const wake_scope<Platform> later;
+        basic_permit<Platform>(*room_, std::adopt_lock).reset();
+        remove(m);
+    }
+
+    // This is the last access to the group.
+    void remove(member& m) noexcept {
+        const bool is_body = m.is_body_;
+        lock::acquire(lock_);
+        if (m.linked_) {
+            unlink(m);
+        }
+        leave(is_body);
+    }
+
+    // Called with the lock held; releases it.
+    void leave(bool is_body) noexcept {
+        if (is_body) {
+            has_body_ = false;
+        } else {
+            left_ = left_ - 1;
+        }
+        wake_list passed;
+        if (children_.is_here()) {
+            children_.queue_.pop_all(passed);
+        }
+        if (all_.is_here()) {
+            all_.queue_.pop_all(passed);
+        }
+        lock::release_plain(lock_);
+        passed.publish(wait_status::granted);
+    }
+
+    void note_failure(std::exception_ptr error, bool stopped) noexcept {
+        const bool is_stop = stopped || is_stopped_error(error);
+        lock::acquire(lock_);
+        const bool counts = !failed_ && !(is_stop && cancelled_);
+        if (counts) {
+            failed_ = true;
+            error_ = std::move(error);
+        }
+        lock::release_plain(lock_);
+        if (counts) {
+            cancel(cancel_reason::sibling);
+        }
+    }
+
     void link(member& m) noexcept {
         members_.push_front(m);
         m.linked_ = true;
@@ -236,176 +384,7 @@ private:
     basic_group* next_in_round_ = nullptr; // accessed only by the thread that cancels the group
 };
 
-template <class Platform> void basic_group<Platform>::add(member& m, bool is_body) noexcept {
-    lock::acquire(lock_);
-    m.is_body_ = is_body;
-    if (is_body) {
-        has_body_ = true;
-    } else {
-        left_ = left_ + 1;
-    }
-    const bool too_late = cancelled_;
-    if (!too_late) {
-        link(m);
-    }
-    lock::release_plain(lock_);
-    if (too_late) {
-        m.task_.cancel(reason_);
-    }
-}
-
-template <class Platform>
-void basic_group<Platform>::ended(member& m, std::exception_ptr error, bool stopped) noexcept {
-    if (error || stopped) {
-        note_failure(std::move(error), stopped);
-    }
-    if (room_ == nullptr || m.is_body_) {
-        return remove(m);
-    }
-    const wake_scope<Platform> later;
-    basic_permit<Platform>(*room_, std::adopt_lock).reset();
-    remove(m);
-}
-
-// This is the last access to the group.
-template <class Platform> void basic_group<Platform>::remove(member& m) noexcept {
-    const bool is_body = m.is_body_;
-    lock::acquire(lock_);
-    if (m.linked_) {
-        unlink(m);
-    }
-    leave(is_body);
-}
-
-// Called with the lock held; releases it.
-template <class Platform> void basic_group<Platform>::leave(bool is_body) noexcept {
-    if (is_body) {
-        has_body_ = false;
-    } else {
-        left_ = left_ - 1;
-    }
-    wake_list passed;
-    if (children_.is_here()) {
-        children_.queue_.pop_all(passed);
-    }
-    if (all_.is_here()) {
-        all_.queue_.pop_all(passed);
-    }
-    lock::release_plain(lock_);
-    passed.publish(wait_status::granted);
-}
-
-// ---- The two ends
-
-template <class Platform> bool basic_group<Platform>::end::has_come() noexcept {
-    lock::acquire(group_.lock_);
-    const bool here = is_here();
-    lock::release_plain(group_.lock_);
-    return here;
-}
-
-template <class Platform> wait_status basic_group<Platform>::end::enqueue(node& w) noexcept {
-    lock::acquire(group_.lock_);
-    wait_status what = wait_status::waiting;
-    if (!is_here()) {
-        what = queue_.push_unless_forbidden(w);
-    } else if (w.claim()) { // fails if the waiter's select chose another case
-        w.commit();
-        what = wait_status::granted;
-    }
-    lock::release_plain(group_.lock_);
-    if (what != wait_status::waiting) {
-        w.settle(what);
-    }
-    return what;
-}
-
-template <class Platform>
-bool basic_group<Platform>::end::cancel(node& w, wait_status why) noexcept {
-    lock::acquire(group_.lock_);
-    const bool waits_still = queue_.withdraw(w, why);
-    lock::release_plain(group_.lock_);
-    return waits_still;
-}
-
 // ---- Cancellation
-
-// Returns true if the caller must cancel the members.
-template <class Platform> bool basic_group<Platform>::start_cancel(cancel_reason why) noexcept {
-    lock::acquire(lock_);
-    const bool mine = !cancelled_ && members_.first() != nullptr;
-    if (!cancelled_) {
-        cancelled_ = true;
-        reason_ = why;
-    }
-    if (mine) {
-        left_ = left_ + 1; // the caller counts as a child until it has cancelled all members
-    }
-    lock::release_plain(lock_);
-    return mine;
-}
-
-template <class Platform> void basic_group<Platform>::cancel_in_turn() noexcept {
-    if (!start_cancel(cancel_reason::parent)) {
-        return;
-    }
-    if (round* const now = round::here()) {
-        (now->first == nullptr ? now->first : now->last->next_in_round_) = this;
-        now->last = this;
-    } else {
-        cancel_members();
-    }
-}
-
-template <class Platform> void basic_group<Platform>::cancel_members() noexcept {
-    round mine{this, this};
-    const typename round::scope now(&mine);
-    while (basic_group* const next = mine.first) {
-        mine.first = next->next_in_round_;
-        next->cancel_own_members();
-    }
-}
-
-template <class Platform> void basic_group<Platform>::cancel_own_members() noexcept {
-    lock::acquire(lock_);
-    const cancel_reason why = reason_;
-    while (member* const m = members_.first()) {
-        unlink(*m);
-        list::template visit_unlocked<lock>(
-            lock_, m->task_, [why](header& its_task) noexcept { its_task.cancel(why); });
-    }
-    leave(false);
-}
-
-template <class Platform>
-void basic_group<Platform>::note_failure(std::exception_ptr error, bool stopped) noexcept {
-    const bool is_stop = stopped || is_stopped_error(error);
-    lock::acquire(lock_);
-    const bool counts = !failed_ && !(is_stop && cancelled_);
-    if (counts) {
-        failed_ = true;
-        error_ = std::move(error);
-    }
-    lock::release_plain(lock_);
-    if (counts) {
-        cancel(cancel_reason::sibling);
-    }
-}
-
-template <class Platform> void basic_group<Platform>::rethrow_if_failed() {
-    lock::acquire(lock_);
-    const bool failed = failed_;
-    const std::exception_ptr error = error_;
-    lock::release_plain(lock_);
-    if (failed) {
-#if BIDE_EXCEPTIONS
-        if (error) {
-            std::rethrow_exception(error);
-        }
-#endif
-        throw_error(errc::stopped);
-    }
-}
 
 // A task that is a member, and keeps its outcome. The derived class decides what happens to the
 // outcome.
@@ -431,8 +410,6 @@ protected:
     basic_group_member<Platform> member_;
     kept_outcome<T> kept_;
 };
-
-// ---- On the native platform
 
 BIDE_COMPILED_TEMPLATE(class basic_group<native_platform>)
 

@@ -87,8 +87,37 @@ public:
     }
 
     // As start(), for a queue with such a push().
-    template <class Queue> void start_in(Queue& to, header& t) noexcept;
-    template <class Queue> void post_in(Queue& to, runnable& r) noexcept;
+    template <class Queue> void start_in(Queue& to, header& t) noexcept {
+        if (worker* const w = pool_.current_worker()) {
+            w->spawned.add(1);
+            if (!is_closing()) {
+                to.push(t.to_run(), w);
+            } else {
+                t.refuse();
+            }
+            return;
+        }
+        const external_call here(*this);
+        if (admit()) {
+            to.push(t.to_run(), nullptr);
+        } else {
+            t.refuse();
+        }
+    }
+
+    template <class Queue> void post_in(Queue& to, runnable& r) noexcept {
+        if (worker* const w = pool_.current_worker()) {
+            to.push(r, w);
+            return;
+        }
+        const external_call here(*this);
+        to.push(r, nullptr);
+        // Order: seq_cst [lifecycle.unrun]; read after the push. shutdown() writes it before it
+        // empties the queue.
+        if (ended_.load(std::memory_order_seq_cst)) {
+            forward_unrun();
+        }
+    }
 
     // Counts a task that an external thread spawns, during an external_call. Returns false if the
     // scheduler is closing. The caller then ends the task.
@@ -124,14 +153,34 @@ public:
     basic_task_registry<Platform>& registry(unsigned number) noexcept final {
         return pool_.workers()[number].tasks;
     }
-    void task_ended() noexcept final;
+
+    void task_ended() noexcept final {
+        if (worker* const w = pool_.current_worker()) {
+            w->completed.add(1);
+            return;
+        }
+        // Order: seq_cst [lifecycle.counts] [idle.announce]; the task is counted after all its
+        // other steps, and before the look for a sleeper.
+        ended_externally_.fetch_add(1, std::memory_order_seq_cst);
+        // Order: seq_cst [lifecycle.closing]; read after the task was counted.
+        if (closing_.load(std::memory_order_seq_cst)) {
+            pool_.wake_any();
+        }
+    }
+
     bool is_closing() const noexcept final {
         // Order: relaxed; a task that does not see it now sees it later.
         return closing_.load(std::memory_order_relaxed);
     }
 
     // See basic_pool_owner::found_nothing().
-    void add_up() noexcept;
+    void add_up() noexcept {
+        // Order: seq_cst [lifecycle.closing]; read after this worker's announcement in the idle
+        // word.
+        if (closing_.load(std::memory_order_seq_cst) && all_ended()) {
+            no_task_left_.arrive(1);
+        }
+    }
 
     struct counts {
         std::uint64_t spawned, ended;
@@ -152,24 +201,81 @@ public:
     // Closes the scheduler, waits until no task is left, and stops the pool. Then calls
     // end_threads() once, which returns when no thread is left. Returns false if the deadline
     // passes before all of this is done.
-    template <class EndThreads> bool shutdown(deadline until, EndThreads&& end_threads) noexcept;
+    template <class EndThreads> bool shutdown(deadline until, EndThreads&& end_threads) noexcept {
+        close();
+        if (!no_task_left_.wait_until(until)) {
+            return false;
+        }
+        // Order: relaxed; the first caller ends the threads, later callers wait for it.
+        if (ending_threads_.exchange(true, std::memory_order_relaxed)) {
+            no_thread_left_.wait();
+            return true;
+        }
+        pool_.stop();
+        end_threads();
+        // Order: seq_cst [lifecycle.unrun]; written before the queue is emptied.
+        ended_.store(true, std::memory_order_seq_cst);
+        forward_unrun();
+        no_thread_left_.arrive(1);
+        return true;
+    }
 
     // Returns all counts. If the two sums are equal, there was a moment at which no task was left.
-    counts count_all() const noexcept;
+    counts count_all() const noexcept {
+        counts sum = count_external();
+        for (const worker& w : pool_.workers()) {
+            sum.ended += w.completed.read();
+        }
+        sum.spawned = 0;
+        for (const worker& w : pool_.workers()) {
+            sum.spawned += w.spawned.read();
+        }
+        // Order: seq_cst [lifecycle.closing]; a task that is not counted here reads that the
+        // scheduler is closing.
+        sum.spawned += spawned_externally_.load(std::memory_order_seq_cst);
+        return sum;
+    }
+
     bool all_ended() const noexcept {
         const counts now = count_all();
         return now.ended == now.spawned;
     }
 
 protected:
-    // Blocks: until the last external call is over. The derived class calls it before its destructor ends.
-    // Requires: shutdown() has returned true.
-    void end_external_calls() const noexcept;
+    // Blocks: until the last external call is over. The derived class calls it before its
+    // destructor ends. Requires: shutdown() has returned true.
+    void end_external_calls() const noexcept {
+        basic_backoff<Platform> backoff;
+        // Order: acquire [lifecycle.external_call]; the last external call is over.
+        while (external_calls_.load(std::memory_order_acquire) != 0) {
+            backoff();
+        }
+    }
+
     ~basic_lifecycle() = default;
 
 private:
-    void close() noexcept;
-    void forward_unrun() noexcept;
+    void close() noexcept {
+        // Order: seq_cst [lifecycle.closing]; written before a worker adds up.
+        if (closing_.exchange(true, std::memory_order_seq_cst)) {
+            return;
+        }
+        for (worker& w : pool_.workers()) {
+            w.tasks.close();
+        }
+        for (worker& w : pool_.workers()) {
+            w.tasks.for_each([](header& its_task) { its_task.cancel(cancel_reason::shutdown); });
+        }
+        pool_.wake_any();
+    }
+
+    void forward_unrun() noexcept {
+        while (pool_.queued() != 0) { // seq_cst [lifecycle.unrun]; after `ended_`
+            if (runnable* const r = pool_.take_unrun()) {
+                fallback_executor_().post(*r);
+            }
+        }
+    }
 
     Pool& pool_;
     const get_executor fallback_executor_;
@@ -183,140 +289,6 @@ private:
     basic_gate<Platform> no_task_left_{1};
     basic_gate<Platform> no_thread_left_{1};
 };
-
-// ---- Tasks
-
-template <class Platform, class Home, class Pool>
-template <class Queue>
-void basic_lifecycle<Platform, Home, Pool>::start_in(Queue& to, header& t) noexcept {
-    if (worker* const w = pool_.current_worker()) {
-        w->spawned.add(1);
-        if (!is_closing()) {
-            to.push(t.to_run(), w);
-        } else {
-            t.refuse();
-        }
-        return;
-    }
-    const external_call here(*this);
-    if (admit()) {
-        to.push(t.to_run(), nullptr);
-    } else {
-        t.refuse();
-    }
-}
-
-template <class Platform, class Home, class Pool>
-template <class Queue>
-void basic_lifecycle<Platform, Home, Pool>::post_in(Queue& to, runnable& r) noexcept {
-    if (worker* const w = pool_.current_worker()) {
-        to.push(r, w);
-        return;
-    }
-    const external_call here(*this);
-    to.push(r, nullptr);
-    // Order: seq_cst [lifecycle.unrun]; read after the push. shutdown() writes it before it empties
-    // the queue.
-    if (ended_.load(std::memory_order_seq_cst)) {
-        forward_unrun();
-    }
-}
-
-template <class Platform, class Home, class Pool>
-void basic_lifecycle<Platform, Home, Pool>::task_ended() noexcept {
-    if (worker* const w = pool_.current_worker()) {
-        w->completed.add(1);
-        return;
-    }
-    // Order: seq_cst [lifecycle.counts] [idle.announce]; the task is counted after all its other
-    // steps, and before the look for a sleeper.
-    ended_externally_.fetch_add(1, std::memory_order_seq_cst);
-    // Order: seq_cst [lifecycle.closing]; read after the task was counted.
-    if (closing_.load(std::memory_order_seq_cst)) {
-        pool_.wake_any();
-    }
-}
-
-template <class Platform, class Home, class Pool>
-auto basic_lifecycle<Platform, Home, Pool>::count_all() const noexcept -> counts {
-    counts sum = count_external();
-    for (const worker& w : pool_.workers()) {
-        sum.ended += w.completed.read();
-    }
-    sum.spawned = 0;
-    for (const worker& w : pool_.workers()) {
-        sum.spawned += w.spawned.read();
-    }
-    // Order: seq_cst [lifecycle.closing]; a task that is not counted here reads that the scheduler
-    // is closing.
-    sum.spawned += spawned_externally_.load(std::memory_order_seq_cst);
-    return sum;
-}
-
-template <class Platform, class Home, class Pool>
-void basic_lifecycle<Platform, Home, Pool>::add_up() noexcept {
-    // Order: seq_cst [lifecycle.closing]; read after this worker's announcement in the idle word.
-    if (closing_.load(std::memory_order_seq_cst) && all_ended()) {
-        no_task_left_.arrive(1);
-    }
-}
-
-// ---- The end
-
-template <class Platform, class Home, class Pool>
-void basic_lifecycle<Platform, Home, Pool>::end_external_calls() const noexcept {
-    basic_backoff<Platform> backoff;
-    // Order: acquire [lifecycle.external_call]; the last external call is over.
-    while (external_calls_.load(std::memory_order_acquire) != 0) {
-        backoff();
-    }
-}
-
-template <class Platform, class Home, class Pool>
-void basic_lifecycle<Platform, Home, Pool>::close() noexcept {
-    // Order: seq_cst [lifecycle.closing]; written before a worker adds up.
-    if (closing_.exchange(true, std::memory_order_seq_cst)) {
-        return;
-    }
-    for (worker& w : pool_.workers()) {
-        w.tasks.close();
-    }
-    for (worker& w : pool_.workers()) {
-        w.tasks.for_each([](header& its_task) { its_task.cancel(cancel_reason::shutdown); });
-    }
-    pool_.wake_any();
-}
-
-template <class Platform, class Home, class Pool>
-template <class EndThreads>
-bool basic_lifecycle<Platform, Home, Pool>::shutdown(deadline until,
-                                                     EndThreads&& end_threads) noexcept {
-    close();
-    if (!no_task_left_.wait_until(until)) {
-        return false;
-    }
-    // Order: relaxed; the first caller ends the threads, later callers wait for it.
-    if (ending_threads_.exchange(true, std::memory_order_relaxed)) {
-        no_thread_left_.wait();
-        return true;
-    }
-    pool_.stop();
-    end_threads();
-    // Order: seq_cst [lifecycle.unrun]; written before the queue is emptied.
-    ended_.store(true, std::memory_order_seq_cst);
-    forward_unrun();
-    no_thread_left_.arrive(1);
-    return true;
-}
-
-template <class Platform, class Home, class Pool>
-void basic_lifecycle<Platform, Home, Pool>::forward_unrun() noexcept {
-    while (pool_.queued() != 0) { // seq_cst [lifecycle.unrun]; after `ended_`
-        if (runnable* const r = pool_.take_unrun()) {
-            fallback_executor_().post(*r);
-        }
-    }
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 

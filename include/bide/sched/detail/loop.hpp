@@ -73,7 +73,14 @@ public:
     // number of jobs. If `may_stop` is false, stop_run() takes effect in the next call only.
     // Terminates if the loop is running already.
     template <class IsOver>
-    std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept;
+    std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept {
+        enter();
+        turn mine(*this, true);
+        const auto ends = [&](bool idle) noexcept {
+            return (!idle && may_stop && take_stop()) || is_over(idle);
+        };
+        return run_jobs(until, ends, mine.outer_host());
+    }
 
     // Runs other jobs inside of a job of the loop that waits, until is_over() returns true. The
     // thread that makes is_over() true calls wake_any() afterwards. stop_run() does not end this
@@ -139,9 +146,54 @@ private:
     // thread-local state of the thread, which may be in a task of another scheduler.
     class turn;
 
-    void enter() noexcept;
-    bool join() noexcept;
-    void leave() noexcept;
+    // Begins a run. Waits until a joining thread has left the loop.
+    void enter() noexcept {
+        word seen = none;
+        // Order: acquire [loop.runner]; sees the changes of the previous thread. Failure: relaxed,
+        // no data is read.
+        while (!runner_.compare_exchange_strong(seen, running, std::memory_order_acquire,
+                                                std::memory_order_relaxed)) {
+            if (seen == running || runs_here()) {
+                fatal("a run_loop must not be run by two threads, nor by one of its own tasks");
+            }
+            // Order: relaxed, for both; the word asks for a wake and publishes no data.
+            if (seen == wanted ||
+                runner_.compare_exchange_strong(seen, wanted, std::memory_order_relaxed,
+                                                std::memory_order_relaxed)) {
+                wake_any(); // the joining thread calls is_wanted()
+                futex_wait<Platform>(runner_, wanted, deadline::never());
+            }
+            seen = none;
+        }
+        // Order: relaxed; leave() publishes it.
+        owner_.store(thread_mark<Platform>(), std::memory_order_relaxed);
+    }
+
+    // Begins to run the loop as a joining thread. If another thread runs it, or has run it last,
+    // returns false.
+    bool join() noexcept {
+        word seen = none;
+        // Order: acquire [loop.runner]; as in enter(). The thread before has set the owner, too.
+        if (!runner_.compare_exchange_strong(seen, joining, std::memory_order_acquire,
+                                             std::memory_order_relaxed)) {
+            return false;
+        }
+        if (!is_own()) {
+            leave();
+            return false;
+        }
+        return true;
+    }
+
+    // Ends a run or a join. The wake uses the address only.
+    void leave() noexcept {
+        const auto* const at = &runner_;
+        // Order: release [loop.runner]; the next thread sees what this one has done.
+        if (runner_.exchange(none, std::memory_order_release) == wanted) {
+            futex_wake<Platform>(at, (std::numeric_limits<int>::max)());
+        }
+    }
+
     // Returns true if a joining thread must leave the loop.
     // Order: relaxed; the wake comes after the change.
     bool is_wanted() const noexcept { return runner_.load(std::memory_order_relaxed) == wanted; }
@@ -174,7 +226,26 @@ private:
     bool take_back(runnable& r) noexcept override {
         return forked_.first() == &r && forked_.pop() != nullptr;
     }
-    bool run_inside(runnable& r, inner_job& as) noexcept override;
+
+    bool run_inside(runnable& r, inner_job& as) noexcept override {
+        if (ready_.first() != &r || forked_.first() != nullptr || depth_ == most_inside ||
+            trace_ != nullptr || is_stop_wanted() || interval_.tick(&Platform::now)) {
+            return false;
+        }
+        static_cast<void>(ready_.pop());
+        ++ran_;
+        ++depth_;
+        as.outer = std::exchange(inner_, &as);
+        r.run.wake();
+        inner_ = as.outer;
+        --depth_;
+        if (std::exchange(paused_, nullptr) == nullptr) {
+            enqueue_forked(); // as in execute()
+        }
+        as.others_queued = ready_.first() != nullptr || is_stop_wanted(); // a stop comes first, too
+        return true;
+    }
+
     void add_timer(timer& t) noexcept override { timers_.add(t); }
     // A task that blocks its thread blocks the loop, because there is no other thread.
     bool blocks() noexcept override { return true; }
@@ -193,14 +264,114 @@ private:
 
     template <class IsOver>
     std::size_t run_jobs(deadline until, IsOver&& is_over,
-                         basic_worker_host<Platform>*& outer) noexcept;
-    runnable* next() noexcept;
-    void execute(runnable& r) noexcept;
-    void enqueue_forked() noexcept;
-    void begin_outer_waits() noexcept;
-    void check_shared_work() noexcept;
-    void take_posted() noexcept;
-    void sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept;
+                         basic_worker_host<Platform>*& outer) noexcept {
+        const std::size_t before = ran_;
+        interval_.wake(Platform::now());
+        while (!is_over(false)) {
+            if (interval_.tick(&Platform::now)) {
+                check_shared_work();
+                if (until.has_passed()) {
+                    break;
+                }
+            }
+            runnable* r = next();
+            if (r == nullptr) {
+                check_shared_work();
+                r = next();
+            }
+            if (r != nullptr) {
+                ++ran_;
+                execute(*r);
+            } else if (is_over(true) || until.has_passed()) {
+                break;
+            } else {
+                sleep(until, outer);
+                interval_.wake(Platform::now());
+            }
+        }
+        return ran_ - before;
+    }
+
+    runnable* next() noexcept {
+        if (ready_.first() == nullptr) {
+            take_posted();
+        }
+        return ready_.pop();
+    }
+
+    void execute(runnable& r) noexcept {
+        run_job(*this, worker::index, trace_, r);
+        if (std::exchange(paused_, nullptr) == nullptr) {
+            enqueue_forked(); // the chain that has forked them waits
+        }
+    }
+
+    // Enqueues the children so that the next child of the parent runs first.
+    void enqueue_forked() noexcept {
+        if (forked_.first() != nullptr) {
+            ready_.append(*forked_.first(), *forked_.last());
+            forked_ = {};
+        }
+    }
+
+    // Called when the innermost job is about to run other jobs, which may continue the jobs around
+    // it. So these begin their waits.
+    void begin_outer_waits() noexcept {
+        for (inner_job* job = inner_; job != nullptr; job = job->outer) {
+            if (!std::exchange(job->has_begun_wait, true)) {
+                job->begin_wait.wake();
+            }
+        }
+    }
+
+    // Fires the timers that are due, polls the driver, and takes the jobs that other threads have
+    // pushed. Enqueues all jobs that become runnable.
+    void check_shared_work() noexcept {
+        const std::int64_t now = Platform::now();
+        interval_.restart(now);
+        if (timers_.next_ns() <= now) {
+            timers_.fire_due(now);
+        }
+        if (driver_ != nullptr) {
+            const wake_scope<Platform> later(&bide::current_worker<Platform>);
+            driver_->wait(deadline::poll());
+        }
+        take_posted();
+    }
+
+    void take_posted() noexcept {
+        if (const std::size_t n = posted_.size()) {
+            posted_.pop(ready_, n);
+        }
+    }
+
+    // Called if the thread is a worker of another scheduler. While the thread runs the loop,
+    // another thread may take that outer worker over, and may keep it. Then this thread no longer
+    // owns the outer worker, and there is no outer host.
+    void sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept {
+        auto& local = worker_local<Platform>::get();
+        std::int64_t at = (std::min)(timers_.next_ns(), until.next_check_ns());
+        local.host = outer;
+        if (outer != nullptr && !outer->blocks()) {
+            at = (std::min)(at, Platform::now() + outer->retry_ns);
+        }
+        auto* const kept = std::exchange(local.host, nullptr); // blocks() has changed it
+        const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
+        {
+            const wake_scope<Platform> later(&bide::current_worker<Platform>);
+            BIDE_PROBE(worker_park, &workers_[0], 0);
+            [[maybe_unused]] const bool woken = sleeper_.park(deadline::at_ns(at), driver_);
+            BIDE_PROBE(worker_unpark, &workers_[0], 0, static_cast<int>(woken));
+        }
+        if (trace_ != nullptr) {
+            trace_->parked(worker::index, begin, Platform::now());
+        }
+        local.host = kept;
+        if (outer != nullptr) {
+            outer->unblocks();
+        }
+        outer = std::exchange(local.host, nullptr);
+    }
 
     static void on_earlier_timer(void* self) noexcept {
         auto& me = *static_cast<basic_loop*>(self);
@@ -269,202 +440,6 @@ private:
     resume_state outer_resumed_;
     basic_loop* outer_loop_;
 };
-
-// ---- Which thread runs the loop
-
-// Begins a run. Waits until a joining thread has left the loop.
-template <class Platform> void basic_loop<Platform>::enter() noexcept {
-    word seen = none;
-    // Order: acquire [loop.runner]; sees the changes of the previous thread. Failure: relaxed, no
-    // data is read.
-    while (!runner_.compare_exchange_strong(seen, running, std::memory_order_acquire,
-                                            std::memory_order_relaxed)) {
-        if (seen == running || runs_here()) {
-            fatal("a run_loop must not be run by two threads, nor by one of its own tasks");
-        }
-        // Order: relaxed, for both; the word asks for a wake and publishes no data.
-        if (seen == wanted ||
-            runner_.compare_exchange_strong(seen, wanted, std::memory_order_relaxed,
-                                            std::memory_order_relaxed)) {
-            wake_any(); // the joining thread calls is_wanted()
-            futex_wait<Platform>(runner_, wanted, deadline::never());
-        }
-        seen = none;
-    }
-    // Order: relaxed; leave() publishes it.
-    owner_.store(thread_mark<Platform>(), std::memory_order_relaxed);
-}
-
-// Begins to run the loop as a joining thread. If another thread runs it, or has run it last,
-// returns false.
-template <class Platform> bool basic_loop<Platform>::join() noexcept {
-    word seen = none;
-    // Order: acquire [loop.runner]; as in enter(). The thread before has set the owner, too.
-    if (!runner_.compare_exchange_strong(seen, joining, std::memory_order_acquire,
-                                         std::memory_order_relaxed)) {
-        return false;
-    }
-    if (!is_own()) {
-        leave();
-        return false;
-    }
-    return true;
-}
-
-// Ends a run or a join. The wake uses the address only.
-template <class Platform> void basic_loop<Platform>::leave() noexcept {
-    const auto* const at = &runner_;
-    // Order: release [loop.runner]; the next thread sees what this one has done.
-    if (runner_.exchange(none, std::memory_order_release) == wanted) {
-        futex_wake<Platform>(at, (std::numeric_limits<int>::max)());
-    }
-}
-
-// ---- Running
-
-template <class Platform>
-template <class IsOver>
-std::size_t basic_loop<Platform>::run(deadline until, IsOver&& is_over, bool may_stop) noexcept {
-    enter();
-    turn mine(*this, true);
-    const auto ends = [&](bool idle) noexcept {
-        return (!idle && may_stop && take_stop()) || is_over(idle);
-    };
-    return run_jobs(until, ends, mine.outer_host());
-}
-
-template <class Platform>
-template <class IsOver>
-std::size_t basic_loop<Platform>::run_jobs(deadline until, IsOver&& is_over,
-                                           basic_worker_host<Platform>*& outer) noexcept {
-    const std::size_t before = ran_;
-    interval_.wake(Platform::now());
-    while (!is_over(false)) {
-        if (interval_.tick(&Platform::now)) {
-            check_shared_work();
-            if (until.has_passed()) {
-                break;
-            }
-        }
-        runnable* r = next();
-        if (r == nullptr) {
-            check_shared_work();
-            r = next();
-        }
-        if (r != nullptr) {
-            ++ran_;
-            execute(*r);
-        } else if (is_over(true) || until.has_passed()) {
-            break;
-        } else {
-            sleep(until, outer);
-            interval_.wake(Platform::now());
-        }
-    }
-    return ran_ - before;
-}
-
-template <class Platform> void basic_loop<Platform>::execute(runnable& r) noexcept {
-    run_job(*this, worker::index, trace_, r);
-    if (std::exchange(paused_, nullptr) == nullptr) {
-        enqueue_forked(); // the chain that has forked them waits
-    }
-}
-
-template <class Platform>
-bool basic_loop<Platform>::run_inside(runnable& r, inner_job& as) noexcept {
-    if (ready_.first() != &r || forked_.first() != nullptr || depth_ == most_inside ||
-        trace_ != nullptr || is_stop_wanted() || interval_.tick(&Platform::now)) {
-        return false;
-    }
-    static_cast<void>(ready_.pop());
-    ++ran_;
-    ++depth_;
-    as.outer = std::exchange(inner_, &as);
-    r.run.wake();
-    inner_ = as.outer;
-    --depth_;
-    if (std::exchange(paused_, nullptr) == nullptr) {
-        enqueue_forked(); // as in execute()
-    }
-    as.others_queued = ready_.first() != nullptr || is_stop_wanted(); // a stop comes first, too
-    return true;
-}
-
-// Called when the innermost job is about to run other jobs, which may continue the jobs around it.
-// So these begin their waits.
-template <class Platform> void basic_loop<Platform>::begin_outer_waits() noexcept {
-    for (inner_job* job = inner_; job != nullptr; job = job->outer) {
-        if (!std::exchange(job->has_begun_wait, true)) {
-            job->begin_wait.wake();
-        }
-    }
-}
-
-// Enqueues the children so that the next child of the parent runs first.
-template <class Platform> void basic_loop<Platform>::enqueue_forked() noexcept {
-    if (forked_.first() != nullptr) {
-        ready_.append(*forked_.first(), *forked_.last());
-        forked_ = {};
-    }
-}
-
-template <class Platform> runnable* basic_loop<Platform>::next() noexcept {
-    if (ready_.first() == nullptr) {
-        take_posted();
-    }
-    return ready_.pop();
-}
-
-// Fires the timers that are due, polls the driver, and takes the jobs that other threads have
-// pushed. Enqueues all jobs that become runnable.
-template <class Platform> void basic_loop<Platform>::check_shared_work() noexcept {
-    const std::int64_t now = Platform::now();
-    interval_.restart(now);
-    if (timers_.next_ns() <= now) {
-        timers_.fire_due(now);
-    }
-    if (driver_ != nullptr) {
-        const wake_scope<Platform> later(&bide::current_worker<Platform>);
-        driver_->wait(deadline::poll());
-    }
-    take_posted();
-}
-
-template <class Platform> void basic_loop<Platform>::take_posted() noexcept {
-    if (const std::size_t n = posted_.size()) {
-        posted_.pop(ready_, n);
-    }
-}
-
-// Called if the thread is a worker of another scheduler. While the thread runs the loop, another
-// thread may take that outer worker over, and may keep it. Then this thread no longer owns the
-// outer worker, and there is no outer host.
-template <class Platform>
-void basic_loop<Platform>::sleep(deadline until, basic_worker_host<Platform>*& outer) noexcept {
-    auto& local = worker_local<Platform>::get();
-    std::int64_t at = (std::min)(timers_.next_ns(), until.next_check_ns());
-    local.host = outer;
-    if (outer != nullptr && !outer->blocks()) {
-        at = (std::min)(at, Platform::now() + outer->retry_ns);
-    }
-    auto* const kept = std::exchange(local.host, nullptr); // blocks() has changed it
-    const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
-    {
-        const wake_scope<Platform> later(&bide::current_worker<Platform>);
-        BIDE_PROBE(worker_park, &workers_[0], 0);
-        [[maybe_unused]] const bool woken = sleeper_.park(deadline::at_ns(at), driver_);
-        BIDE_PROBE(worker_unpark, &workers_[0], 0, static_cast<int>(woken));
-    }
-    if (trace_ != nullptr) {
-        trace_->parked(worker::index, begin, Platform::now());
-    }
-    local.host = kept;
-    if (outer != nullptr) {
-        outer->unblocks();
-    }
-    outer = std::exchange(local.host, nullptr);
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 

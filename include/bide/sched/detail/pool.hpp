@@ -225,7 +225,24 @@ public:
     using thread_role = basic_thread_role<Platform>;
     using thread_queue = basic_thread_queue<Platform>;
 
-    basic_pool(owner& of, const options& wanted);
+    basic_pool(owner& of, const options& wanted)
+        : owner_(of), executor_(wanted.executor),
+          scheduler_id_(wanted.scheduler_id != nullptr ? wanted.scheduler_id : this),
+          trace_(wanted.trace), driver_(wanted.io), timer_slack_ns_(wanted.timer_slack_ns),
+          max_timed_sleep_ns_((std::min)(wanted.max_timed_sleep_ns, std::int64_t{1'000'000'000})),
+          steals_(wanted.steal && wanted.workers > 1),
+          shares_rings_(steals_ || wanted.workers == 1),
+          may_watch_(wanted.max_timed_sleep_ns != 0 && steals_),
+          spare_processors_(wanted.spare_processors), workers_(wanted.workers),
+          idle_(wanted.workers), driver_lock_(wanted.io) {
+        if (steals_) {
+            detail::prepare_heavy_fence<Platform>(); // for thieves that publish (fork_deque.hpp)
+        }
+        for (unsigned i = 0; i < wanted.workers; ++i) {
+            workers_.add(*this, i);
+        }
+    }
+
     basic_pool(const basic_pool&) = delete;
     basic_pool& operator=(const basic_pool&) = delete;
     ~basic_pool() {
@@ -238,15 +255,56 @@ public:
     // Runs the worker `w` on the calling thread. Returns after stop(), or if the thread has blocked
     // and lost the worker. `mine` is the queue of the jobs that only this thread may run; nullptr
     // if the thread has no such queue.
-    void run(worker& w, thread_queue* mine = nullptr, bool is_substitute = false) noexcept;
+    void run(worker& w, thread_queue* mine = nullptr, bool is_substitute = false) noexcept {
+        thread_role& here = thread_role::here();
+        auto& resumed = Platform::template local<resume_state>();
+        here = {this, &w, mine, is_substitute};
+        w.ownership.begin(&here);
+        w.mine = mine;
+        if (mine != nullptr) {
+            mine->set_owned(w.index);
+        }
+        resumed.worker = executor_;
+        while (here.worker == &w) {
+            runnable* const r = find(w);
+            if (r == nullptr) {
+                break;
+            }
+            hand_over_roles(w);
+            execute(w, *r);
+        }
+        drop_thread_lane();
+        here = {};
+        resumed.worker = {};
+        if (mine != nullptr) {
+            mine->set_owned(mine->none);
+        }
+    }
 
     // Runs the pinned jobs of the calling thread, which owns no worker, until the queue is empty.
     // If a worker needs a thread meanwhile, returns that worker early, because jobs that yield may
     // never end. The thread then runs that worker.
-    worker* run_pinned(thread_queue& mine) noexcept;
+    worker* run_pinned(thread_queue& mine) noexcept {
+        thread_role& here = thread_role::here();
+        here = {this, nullptr, &mine};
+        worker* next = nullptr;
+        while (next == nullptr && !mine.empty()) {
+            mine.pop()->run.wake();
+            next = take_blocked();
+        }
+        drop_thread_lane();
+        here = {};
+        return next;
+    }
 
     // Makes run() return on every worker that finds no job.
-    void stop() noexcept;
+    void stop() noexcept {
+        // Order: release [scheduler.stop]; a worker that leaves sees what came before.
+        stopped_.store(true, std::memory_order_release);
+        for (worker& w : workers_) {
+            unpark(w);
+        }
+    }
 
     // Returns the worker of this pool that the calling thread owns, or nullptr.
     worker* current_worker() const noexcept {
@@ -266,8 +324,22 @@ public:
         (of == task_priority::high ? high_ : low_).push(r);
         wake_any();
     }
+
     // Pushes a job that only the thread of the worker `home` may run.
-    void push_pinned(worker& home, runnable& r) noexcept;
+    void push_pinned(worker& home, runnable& r) noexcept {
+        use_classes();
+        const unsigned at = home.pinned.push(r);
+        if (thread_role::here().pinned == &home.pinned) {
+            return; // this thread looks for the job
+        }
+        if (at == home.pinned.none) {
+            owner_.wake_thread(home.index);
+        } else if (idle_.wake_worker(at)) {
+            // Order: relaxed; the token publishes it.
+            workers_[at].woken_for_pinned.store(true, std::memory_order_relaxed);
+            unpark(workers_[at]);
+        }
+    }
 
     // Wakes a worker that sleeps. That worker then calls found_nothing() of the owner. If no worker
     // sleeps, the next worker that becomes idle calls found_nothing().
@@ -280,8 +352,22 @@ public:
     }
 
     // Takes a job that was never run. Requires: the last run() has returned.
-    runnable* take_unrun() noexcept;
-    std::size_t queued() const noexcept;
+    runnable* take_unrun() noexcept {
+        runnable* r = injector_.pop();
+        r = r != nullptr ? r : pop_class();
+        for (auto w = workers_.begin(); r == nullptr && w != workers_.end(); ++w) {
+            r = w->pinned.pop();
+        }
+        return r;
+    }
+
+    std::size_t queued() const noexcept {
+        std::size_t all = injector_.size() + high_.size() + low_.size();
+        for (const worker& w : workers_) {
+            all += w.pinned.size();
+        }
+        return all;
+    }
 
     basic_idle<Platform>& idle() noexcept { return idle_; }
     fixed_array<worker>& workers() noexcept { return workers_; }
@@ -313,9 +399,18 @@ public:
             unpark(idle_.wake_unless_watched());
         }
     }
+
     // Appends `r` to the ring. If the ring is full and cannot grow, half of it moves to the
     // injector.
-    void push_ring(worker& w, runnable& r) noexcept;
+    void push_ring(worker& w, runnable& r) noexcept {
+        overflow out{*this};
+        if (const unsigned moved = w.ring.push(r, out)) {
+            w.overflowed.add(moved);
+            wake_any();
+        } else if (steals_ && !w.is_searching) {
+            wake_any();
+        }
+    }
 
     // Queues `r` behind all other jobs, when the running job has ended. If `r` is a chain that has
     // paused, `paused` is `r`; otherwise it is nullptr.
@@ -336,18 +431,78 @@ public:
     // Compares the ring of `w` with the ring of one other worker; each call takes the next worker.
     // If the other ring has many more jobs, takes half of the difference, as steal() does. So the
     // jobs of all busy workers run equally often: see scheduler.hpp.
-    runnable* balance(worker& w) noexcept;
+    runnable* balance(worker& w) noexcept {
+        if (!steals_) {
+            return nullptr;
+        }
+        w.looked_at = (w.looked_at + 1) % static_cast<unsigned>(workers_.size());
+        worker& other = workers_[w.looked_at];
+        const unsigned mine = w.ring.size();
+        const unsigned theirs = other.ring.size();
+        if (theirs < mine + mine / 4 + 2) {
+            return nullptr;
+        }
+        unsigned taken = 0;
+        runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
+        if (r != nullptr) {
+            w.has_stolen(taken);
+            // Wakes a worker, as each push does [idle.announce]. A worker that announced its sleep
+            // while the jobs were on their way between the rings has not seen them.
+            wake_any();
+        }
+        return r;
+    }
 
     // The last look of `w` at all queues before it sleeps [idle.announce]. If `but_arms` is true,
     // does not look at the arms of fork-joins: a watcher leaves these to their owners for a while.
-    bool sees_work(const worker& w, bool but_arms) const noexcept;
+    bool sees_work(const worker& w, bool but_arms) const noexcept {
+        if (!has_nothing(w) || has_class_work(w)) {
+            return true;
+        }
+        if (!steals_) {
+            return false;
+        }
+        for (const worker& other : workers_) {
+            if (!other.ring.empty() || !other.children.empty()) {
+                return true;
+            }
+            // Order: seq_cst [idle.announce]; sees a push that did not see this worker's
+            // announcement.
+            if (!may_watch_ && other.lifo.load(std::memory_order_seq_cst) != nullptr) {
+                return true;
+            }
+        }
+        return !but_arms && has_arms();
+    }
 
     // ---- Blocked workers
 
     // The owner of `w` calls blocks() before it blocks, and unblocks() afterwards. See
     // basic_worker_host.
-    bool blocks(worker& w) noexcept;
-    void unblocks(worker& w) noexcept;
+    bool blocks(worker& w) noexcept {
+        bool found_no_thread = false;
+        worker_local<Platform>::get().host = nullptr;
+        hand_over_jobs(w);
+        hand_over_roles(w);
+        w.ownership.block(&thread_role::here());
+        if (idle_.add_blocked(1) == 0 && replace(w, found_no_thread)) {
+            thread_role::here().worker = nullptr;
+        }
+        return !found_no_thread;
+    }
+
+    void unblocks(worker& w) noexcept {
+        thread_role& here = thread_role::here();
+        if (here.worker != &w) {
+            return;
+        }
+        if (w.ownership.unblock(&here)) {
+            idle_.add_blocked(-1);
+            worker_local<Platform>::get().host = &w;
+        } else {
+            here.worker = nullptr;
+        }
+    }
 
     // If a worker is blocked and no worker sleeps, makes another thread run that blocked worker.
     void replace_blocked() noexcept {
@@ -374,8 +529,20 @@ public:
         // made.
         return arms_.load(std::memory_order_seq_cst);
     }
+
     // Takes over `made`, if no other thread was first. Returns the source that the pool has then.
-    basic_arm_source<Platform>* set_arms(basic_arm_source<Platform>* made) noexcept;
+    basic_arm_source<Platform>* set_arms(basic_arm_source<Platform>* made) noexcept {
+        basic_arm_source<Platform>* first = nullptr;
+        // Order: seq_cst [idle.announce] [fork_lane.source]; before an arm is published. Failure:
+        // as in arms().
+        if (made == nullptr || arms_.compare_exchange_strong(first, made, std::memory_order_seq_cst,
+                                                             std::memory_order_seq_cst)) {
+            return made;
+        }
+        delete made;
+        return first;
+    }
+
     // The address that identifies the scheduler.
     const void* scheduler_id() const noexcept { return scheduler_id_; }
     // Called when the calling thread leaves the pool.
@@ -388,7 +555,15 @@ public:
     // Called when a job was published on a lane. A lane is the deque of a thread in a fork-join
     // (fork_lane.hpp). `brief` means that the fork-join is not worth a wake. Returns the number of
     // nanoseconds that the wake took, or 0 if there was none.
-    std::int64_t fork_published(bool brief) noexcept;
+    std::int64_t fork_published(bool brief) noexcept {
+        const unsigned woken = brief ? idle_.wake_for_brief_arm() : idle_.wake_one();
+        if (woken == idle_.none) {
+            return 0;
+        }
+        const std::int64_t begin = Platform::now();
+        unpark(woken);
+        return Platform::now() - begin;
+    }
 
     // Counts threads that fork or compute in a fork-join and own no worker: external callers, and
     // threads that have lost their worker.
@@ -424,42 +599,356 @@ private:
         void push(run_list& list, std::size_t n) noexcept { all.injector_.push(list, n); }
     };
 
-    // The next job.
-    runnable* find(worker& w) noexcept;
-    void execute(worker& w, runnable& r) noexcept;
-    runnable* search_or_sleep(worker& w) noexcept;
-    runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept;
+    // ---- The next job
 
-    // The queues.
+    // Returns a job, or nullptr if run() is to return.
+    runnable* find(worker& w) noexcept {
+        runnable* r = nullptr;
+        if (w.global_interval.tick(&Platform::now)) {
+            r = check_shared_work(w);
+        }
+        runnable* const behind = std::exchange(w.yielded, nullptr);
+        paused_chain* const paused = std::exchange(w.paused, nullptr);
+        if (paused == nullptr) { // the chain that has forked them waits, or lets other tasks run
+            enqueue_children(w);
+        } else if (paused->pauses >= w.global_interval.child_pauses(w.ring.size())) {
+            // The chain takes its children back while it runs or has paused, but it may never wait.
+            paused->pauses = 0;
+            if (runnable* const oldest = w.children.steal()) {
+                push_ring(w, *oldest);
+            }
+        }
+        if (behind != nullptr) {
+            if (r == nullptr && has_nothing(w)) {
+                return behind;
+            }
+            if (paused != nullptr) {
+                w.children.take_all(paused->forked);
+            }
+            push_behind(w, *behind);
+        }
+        if (r == nullptr && uses_classes()) [[unlikely]] {
+            r = take_in_turn(w);
+        }
+        r = r != nullptr ? r : take_local(w);
+        r = r != nullptr ? r : take_injected(w);
+        r = r != nullptr ? r : take_pinned(w);
+        return r != nullptr ? r : search_or_sleep(w);
+    }
+
+    void execute(worker& w, runnable& r) noexcept {
+        w.polled.add(1);
+        w.ran_arm = &r == &w.arm;
+        run_job(w, w.index, trace_, r); // another thread may own the worker afterwards
+    }
+
+    // Returns a job, or nullptr if run() is to return.
+    runnable* search_or_sleep(worker& w) noexcept {
+        bool searching = idle_.start_search();
+        bool watches = false;
+        bool woken = false; // another thread has woken this worker
+        bool leaves_arms = false;
+        const bool is_substitute = thread_role::here().is_substitute;
+        w.timed_sleep_ns = (std::min)(first_timed_sleep_ns, max_timed_sleep_ns_);
+        w.is_searching = true;
+        for (;;) {
+            if (searching) {
+                bool more = woken && !w.take_woken_for_pinned();
+                runnable* r = search(w, watches, leaves_arms, more);
+                if (r == nullptr && std::exchange(w.ran_arm, false)) { // the next arm may come soon
+                    basic_spin<Platform>::until(
+                        [&]() noexcept { return (r = search(w, false, false, more)) != nullptr; },
+                        least_spin_ns());
+                }
+                if (r != nullptr) {
+                    // No worker was woken for the arms that this watcher would have taken. So
+                    // another sleeper is woken for these arms, even if it does not become the
+                    // watcher.
+                    more = more || (watches && has_arms());
+                    w.is_searching = false;
+                    unpark(idle_.end_search(more));
+                    replace_blocked();
+                    w.global_interval.wake(Platform::now());
+                    return r;
+                }
+            }
+            // Order: acquire [scheduler.stop]; sees what came before stop().
+            const bool ends = stopped_.load(std::memory_order_acquire);
+            if (ends || is_substitute) {
+                w.is_searching = false;
+                if (std::exchange(searching, false)) {
+                    unpark(idle_.end_search(false));
+                }
+                if (ends) {
+                    return nullptr;
+                }
+                if (owner_.hand_to_idle_thread(w)) {
+                    thread_role::here().worker = nullptr;
+                    return nullptr;
+                }
+                w.is_searching = true;
+            }
+            w.ring.trim();
+            watches = idle_.announce(w.index, searching, may_watch_);
+            owner_.found_nothing();
+            // If the sleep is short, arms whose owners compute are left until after the sleep. If
+            // an owner is still in a long arm then, the watcher takes them at that time.
+            leaves_arms = watches && naps_briefly(w) && callers_take_all_places();
+            woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
+                    sleep(w, watches);
+            leaves_arms = leaves_arms && !woken;
+            // Order: relaxed; stop() unparks all workers, also the sleeping ones. The token makes
+            // the store visible.
+            if (!woken || stopped_.load(std::memory_order_relaxed)) {
+                if (!idle_.retract(w.index) && !woken) {
+                    w.sleeper.park(deadline::never());
+                    woken = true;
+                }
+            }
+            searching = true;
+        }
+    }
+
+    // Returns a job or nullptr. On entry, `more` is true if the worker was woken for a job. On
+    // return, `more` is true if there may be more jobs than the returned one.
+    runnable* search(worker& w, bool after_timed_sleep, bool but_arms, bool& more) noexcept {
+        fire_timers(w, Platform::now());
+        if (runnable* const own = take_local(w)) { // from timers and files
+            more = more || !has_nothing(w);        // the job for which it was woken is still there
+            return own;
+        }
+        const bool woken = std::exchange(more, false);
+        runnable* r = take_injected(w);
+        if (r == nullptr) {
+            r = take_pinned(w);
+            more = r != nullptr && woken; // as above
+        }
+        if (r == nullptr && steals_) {
+            unsigned taken = 1;
+            r = steal(w, taken, more);
+            if (r == nullptr && after_timed_sleep) {
+                taken = 1;
+                r = take_stale(w);
+            }
+            if (r != nullptr && trace_ != nullptr) {
+                trace_->stole(w.index, taken, Platform::now());
+            }
+            if (r == nullptr && !but_arms) {
+                r = take_arm(w, more);
+            }
+        }
+        more = more || !has_nothing(w);
+        return r;
+    }
+
+    // ---- The queues
+
     void unpark(worker& w) noexcept { w.sleeper.unpark(driver_); }
     void unpark(unsigned number) noexcept {
         if (number != idle_.none) {
             unpark(workers_[number]);
         }
     }
-    void push_behind(worker& w, runnable& r) noexcept;
-    void push_all(worker& w, run_list& list) noexcept;
-    void enqueue_children(worker& w) noexcept;
-    runnable* swap_lifo(worker& w, runnable* with) noexcept;
-    runnable* take_lifo(worker& w) noexcept;
-    runnable* take_in_turn(worker& w) noexcept;
-    runnable* take_local(worker& w) noexcept;
-    runnable* take_injected(worker& w) noexcept;
-    runnable* take_due(worker& w) noexcept;
-    runnable* steal(worker& w, unsigned& taken, bool& left) noexcept;
-    runnable* take_stale(worker& w) noexcept;
-    runnable* take_arm(worker& w, bool& left) noexcept;
-    run_list take_share(worker& w, std::size_t most) noexcept;
+
+    // Puts `r` behind the jobs of `w`, and behind at least one job of the injector. So a task that
+    // yields again and again does not delay these jobs. If the ring is short, moves a fair share of
+    // the injector to it, so that tasks that yield contend less for the injector's lock. Otherwise
+    // moves one job.
+    void push_behind(worker& w, runnable& r) noexcept {
+        if (!injector_.empty()) {
+            if (!shares_rings_) {
+                return push(r);
+            }
+            const std::size_t fair = fair_share();
+            run_list share =
+                take_share(w, w.ring.size() + fair < w.ring.initial_capacity ? fair : 1);
+            push_all(w, share);
+        }
+        push_ring(w, r);
+    }
+
+    void push_all(worker& w, run_list& list) noexcept {
+        overflow out{*this};
+        while (runnable* const r = list.pop()) {
+            w.ring.push(*r, out);
+        }
+    }
+
+    // Moves the forked children to the ring.
+    void enqueue_children(worker& w) noexcept {
+        run_list all;
+        w.children.take_all(all);
+        while (runnable* const r = all.pop()) {
+            push_ring(w, *r);
+        }
+    }
+
+    runnable* swap_lifo(worker& w, runnable* with) noexcept {
+        if (steals_) {
+            // Order: seq_cst [idle.announce]; the job is visible before the look for sleepers.
+            // acq_rel [scheduler.lifo]; the worker that takes the job sees what came before the
+            // push.
+            return w.lifo.exchange(with, std::memory_order_seq_cst);
+        }
+        // Order: relaxed; only the owner uses it. The next owner comes after by the worker's
+        // ownership.
+        runnable* const older = w.lifo.load(std::memory_order_relaxed);
+        w.lifo.store(with, std::memory_order_relaxed);
+        return older;
+    }
+
+    runnable* take_lifo(worker& w) noexcept {
+        // Order: relaxed; a hint. The exchange acquires [scheduler.lifo].
+        return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
+    }
+
+    // Decides which class comes next (class_turns), and takes a high, a low or a pinned job if that
+    // class has one. Returns nullptr if a normal job comes next. Not inlined, because most
+    // schedulers never call it.
+    BIDE_NOINLINE runnable* take_in_turn(worker& w) noexcept {
+        const task_priority turn = w.turns.next();
+        runnable* r = turn == task_priority::low ? low_.pop() : nullptr;
+        if (r == nullptr && turn != task_priority::normal) {
+            r = high_.pop();
+        }
+        if (r == nullptr && w.mine != nullptr && w.turns.next_is_pinned()) {
+            r = w.mine->pop();
+        }
+        return r == nullptr && std::exchange(w.injector_is_due, false) ? take_due(w) : r;
+    }
+
+    // Takes a job from the LIFO slot, at most three times in a row, or from the ring.
+    runnable* take_local(worker& w) noexcept {
+        if (w.lifo_streak < max_lifo_streak) {
+            if (runnable* const r = take_lifo(w)) {
+                ++w.lifo_streak;
+                return r;
+            }
+        }
+        w.lifo_streak = 0;
+        if (runnable* const r = w.ring.pop()) {
+            return r;
+        }
+        if (!injector_.empty()) {
+            return nullptr; // take_injected() comes next
+        }
+        return take_lifo(w);
+    }
+
+    // Takes a fair share from the injector: returns the first job and moves the rest to the ring.
+    // If the injector is empty, takes the job of the LIFO slot, or a high or a low job.
+    runnable* take_injected(worker& w) noexcept {
+        // If no other worker steals from this ring, a job in it could wait for too long.
+        run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
+        runnable* const first = share.pop();
+        if (first == nullptr) {
+            runnable* const r = take_lifo(w);
+            return r == nullptr && uses_classes() ? pop_class() : r;
+        }
+        const bool more = share.first() != nullptr;
+        push_all(w, share);
+        if (more && steals_) {
+            wake_any(); // as after any push [idle.announce]
+        }
+        return first;
+    }
+
+    // Takes the jobs that a busy worker takes at intervals: one from the injector, and those of
+    // balance().
+    runnable* take_due(worker& w) noexcept {
+        runnable* const injected = take_share(w, 1).pop();
+        runnable* const stolen = balance(w);
+        if (injected != nullptr && stolen != nullptr) {
+            push_ring(w, *stolen);
+        }
+        return injected != nullptr ? injected : stolen;
+    }
+
+    // Takes half of another worker's ring: returns the first job and moves the rest to the ring of
+    // `w`. If the ring is empty, takes the oldest child. `taken` is the number of jobs. `left` is
+    // true if jobs were left there. If there is no watcher, also takes from other workers' LIFO
+    // slots.
+    runnable* steal(worker& w, unsigned& taken, bool& left) noexcept {
+        const auto count = static_cast<unsigned>(workers_.size());
+        const auto first = static_cast<unsigned>(w.next_random() % count);
+        for (unsigned i = 0; i < 2 * count; ++i) {
+            worker& other = workers_[(first + i) % count];
+            if (&other == &w) {
+                continue;
+            }
+            runnable* r = nullptr;
+            if (i < count) {
+                r = other.ring.steal_into(w.ring, taken);
+                if (r == nullptr) {
+                    r = other.children.steal();
+                    taken = 1;
+                }
+            } else if (!may_watch_) {
+                r = take_lifo(other);
+                taken = 1;
+            }
+            if (r != nullptr) {
+                w.has_stolen(taken);
+                left = !other.ring.empty() || !other.children.empty();
+                return r;
+            }
+        }
+        return nullptr;
+    }
+
+    // Called by the watcher after its sleep. Takes a job from the LIFO slot of a worker that has
+    // run no job since the sleep began.
+    runnable* take_stale(worker& w) noexcept {
+        for (worker& other : workers_) {
+            // Order: relaxed; see sleep().
+            if (&other == &w ||
+                other.polled_when_seen.load(std::memory_order_relaxed) != other.polled.read()) {
+                continue;
+            }
+            if (runnable* const r = take_lifo(other)) {
+                w.has_stolen(1);
+                return r;
+            }
+        }
+        return nullptr;
+    }
+
+    runnable* take_arm(worker& w, bool& left) noexcept {
+        basic_arm_source<Platform>* const all = arms();
+        if (all == nullptr || !all->take_arm(w, left)) {
+            return nullptr;
+        }
+        w.has_stolen(1);
+        return &w.arm;
+    }
+
+    run_list take_share(worker& w, std::size_t most) noexcept {
+        run_list share;
+        if (!injector_.empty()) {
+            w.injected.add(injector_.pop(share, most));
+        }
+        return share;
+    }
+
     std::size_t fair_share() const noexcept {
         return injector_.share(injector_.size(), static_cast<unsigned>(workers_.size()));
     }
-    bool has_nothing(const worker& w) const noexcept;
+
+    // Returns true if neither the queues of `w` nor the injector have a job.
+    bool has_nothing(const worker& w) const noexcept {
+        // Order: relaxed; the slot holds what the owner has put there, unless another worker took
+        // it.
+        return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
+               injector_.empty() && !(uses_classes() && has_class_work(w));
+    }
+
     bool has_arms() const noexcept {
         const basic_arm_source<Platform>* const all = arms();
         return all != nullptr && all->has_work();
     }
 
-    // High, low and pinned jobs.
+    // ---- High, low and pinned jobs
+
     bool uses_classes() const noexcept {
         // Order: relaxed; a worker that does not see the flag looks at the queues before it sleeps.
         // If it sees a job there, it also sees the flag.
@@ -482,10 +971,49 @@ private:
         return !high_.empty() || !low_.empty() || (w.mine != nullptr && !w.mine->empty());
     }
 
-    // Timers, files and sleep.
-    runnable* check_shared_work(worker& w) noexcept;
-    unsigned fire_timers(worker& w, std::int64_t now) noexcept;
-    std::int64_t next_timer() const noexcept;
+    // ---- Timers, files and sleep
+
+    // What a busy worker does at intervals.
+    runnable* check_shared_work(worker& w) noexcept {
+        const std::int64_t now = Platform::now();
+        w.global_interval.restart(now);
+        fire_timers(w, now);
+        if (driver* const io = driver_lock_.try_enter()) {
+            // Runnables that become ready here are queued, and run as tasks do.
+            wake_scope<Platform> later(&service_executor<Platform>);
+            io->wait(deadline::poll());
+            leave_driver(w);
+        }
+        w.ring.trim();
+        if (uses_classes()) { // a job of another class may come next
+            w.injector_is_due = true;
+            return nullptr;
+        }
+        return take_due(w);
+    }
+
+    // Fires the timers of all workers that are due. Returns how many it fired.
+    unsigned fire_timers(worker& w, std::int64_t now) noexcept {
+        // Counts each timer before it fires. So the job that the timer wakes finds it counted.
+        const waker counts([](void* in) noexcept { static_cast<worker*>(in)->timers_fired.add(1); },
+                           &w);
+        unsigned fired = 0;
+        for (worker& other : workers_) {
+            if (other.timers.next_ns() <= now) {
+                fired += other.timers.fire_due(now, 256, 0, counts);
+            }
+        }
+        return fired;
+    }
+
+    std::int64_t next_timer() const noexcept {
+        std::int64_t next = never;
+        for (const worker& other : workers_) {
+            next = (std::min)(next, other.timers.next_ns());
+        }
+        return next;
+    }
+
     void leave_driver(worker& w) noexcept {
         driver_lock_.leave();
         w.left_driver = true;
@@ -493,13 +1021,114 @@ private:
     bool naps_briefly(const worker& w) const noexcept {
         return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, max_timed_sleep_ns_);
     }
-    bool sleep(worker& w, bool watches) noexcept;
-    void hand_over_roles(worker& w) noexcept;
 
-    // Blocked workers.
-    void hand_over_jobs(worker& w) noexcept;
-    bool replace(worker& w, bool& found_no_thread) noexcept;
-    template <class Take> worker* take_over(Take&& take) noexcept;
+    // Sleeps. Returns true if the worker was woken, false if it is to look for jobs by itself.
+    bool sleep(worker& w, bool watches) noexcept {
+        std::int64_t until = never;
+        timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
+        if (watches) {
+            for (worker& other : workers_) {
+                // Order: relaxed; only the watcher reads it, and there is one watcher at a time.
+                other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
+            }
+            until = Platform::now() + w.timed_sleep_ns;
+            w.timed_sleep_ns = (std::min)(2 * w.timed_sleep_ns, max_timed_sleep_ns_);
+        }
+        until = (std::min)(until, w.lead_until);
+        driver* const io = driver_lock_.try_enter();
+        w.parked.add(1);
+        const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
+        std::optional<wake_scope<Platform>> later; // what the driver brings is queued
+        if (io != nullptr) {
+            later.emplace(&service_executor<Platform>);
+        }
+        BIDE_PROBE(worker_park, &w, w.index);
+        const bool woken = w.sleeper.park(deadline::at_ns(until), io);
+        BIDE_PROBE(worker_unpark, &w, w.index, static_cast<int>(woken));
+        later.reset();
+        if (trace_ != nullptr) {
+            trace_->parked(w.index, begin, Platform::now());
+        }
+        if (io != nullptr) {
+            leave_driver(w);
+        }
+        if (timer_leader_.resign(w.lead_until)) {
+            w.must_check_leader = true;
+        }
+        w.woken.add(woken ? 1 : 0);
+        return woken;
+    }
+
+    // Called when `w` is about to run a job or to block. Wakes another worker for the roles of `w`.
+    void hand_over_roles(worker& w) noexcept {
+        if (w.must_check_leader) {
+            w.must_check_leader = false;
+            if (timer_leader_.wakes_after(next_timer())) {
+                wake_any();
+            }
+        }
+        if (w.left_driver) {
+            w.left_driver = false;
+            if (driver_lock_.is_free()) {
+                unpark(idle_.wake_unless_watched());
+            }
+        }
+    }
+
+    // ---- Blocked workers
+
+    // Moves all jobs of `w` to places where other workers find them. Called when `w` will run no
+    // job for a while.
+    void hand_over_jobs(worker& w) noexcept {
+        if (runnable* const r = std::exchange(w.yielded, nullptr)) {
+            w.paused = nullptr;
+            push_behind(w, *r);
+        }
+        enqueue_children(w);
+        if (runnable* const r = take_lifo(w)) {
+            push_ring(w, *r);
+        }
+        while (runnable* const r = steals_ ? nullptr : w.ring.pop()) {
+            injector_.push(*r);
+        }
+        if (!w.ring.empty() || !injector_.empty() ||
+            (uses_classes() && !(high_.empty() && low_.empty()))) {
+            wake_any();
+        }
+    }
+
+    // If the owner of `w` is blocked, makes another thread run `w`. Returns false if the owner is
+    // not blocked, or if there is no thread. In the second case, the next thread that becomes free
+    // runs `w`. Sets `found_no_thread` if no thread will become free.
+    bool replace(worker& w, bool& found_no_thread) noexcept {
+        found_no_thread = false;
+        const bool replaced = w.ownership.transfer([this, &w, &found_no_thread]() noexcept {
+            idle_.add_blocked(-1);
+            found_no_thread = !owner_.replace(w);
+            if (found_no_thread) {
+                idle_.add_blocked(1);
+            }
+            return !found_no_thread;
+        });
+        if (found_no_thread) {
+            // Made after the transfer, because a thread that comes before it would find no blocked
+            // worker.
+            found_no_thread = !owner_.request_replacement();
+        }
+        return replaced;
+    }
+
+    // If a worker is blocked and no worker sleeps, returns the first worker that take() accepts.
+    template <class Take> worker* take_over(Take&& take) noexcept {
+        if (idle_.needs_replacement()) {
+            for (worker& w : workers_) {
+                if (take(w)) {
+                    return &w;
+                }
+            }
+        }
+        return nullptr;
+    }
 
     unsigned callers_in_place() const noexcept {
         // Order: relaxed; a hint.
@@ -533,699 +1162,6 @@ private:
     alignas(cache_line_pair) basic_timer_leader<Platform> timer_leader_;
     typename Platform::template atomic<bool> stopped_{false};
 };
-
-template <class Platform>
-basic_pool<Platform>::basic_pool(owner& of, const options& wanted)
-    : owner_(of), executor_(wanted.executor),
-      scheduler_id_(wanted.scheduler_id != nullptr ? wanted.scheduler_id : this),
-      trace_(wanted.trace), driver_(wanted.io), timer_slack_ns_(wanted.timer_slack_ns),
-      max_timed_sleep_ns_((std::min)(wanted.max_timed_sleep_ns, std::int64_t{1'000'000'000})),
-      steals_(wanted.steal && wanted.workers > 1), shares_rings_(steals_ || wanted.workers == 1),
-      may_watch_(wanted.max_timed_sleep_ns != 0 && steals_),
-      spare_processors_(wanted.spare_processors), workers_(wanted.workers), idle_(wanted.workers),
-      driver_lock_(wanted.io) {
-    if (steals_) {
-        detail::prepare_heavy_fence<Platform>(); // for thieves that publish (fork_deque.hpp)
-    }
-    for (unsigned i = 0; i < wanted.workers; ++i) {
-        workers_.add(*this, i);
-    }
-}
-
-// ---- Running
-
-template <class Platform>
-void basic_pool<Platform>::run(worker& w, thread_queue* mine, bool is_substitute) noexcept {
-    thread_role& here = thread_role::here();
-    auto& resumed = Platform::template local<resume_state>();
-    here = {this, &w, mine, is_substitute};
-    w.ownership.begin(&here);
-    w.mine = mine;
-    if (mine != nullptr) {
-        mine->set_owned(w.index);
-    }
-    resumed.worker = executor_;
-    while (here.worker == &w) {
-        runnable* const r = find(w);
-        if (r == nullptr) {
-            break;
-        }
-        hand_over_roles(w);
-        execute(w, *r);
-    }
-    drop_thread_lane();
-    here = {};
-    resumed.worker = {};
-    if (mine != nullptr) {
-        mine->set_owned(mine->none);
-    }
-}
-
-template <class Platform>
-auto basic_pool<Platform>::run_pinned(thread_queue& mine) noexcept -> worker* {
-    thread_role& here = thread_role::here();
-    here = {this, nullptr, &mine};
-    worker* next = nullptr;
-    while (next == nullptr && !mine.empty()) {
-        mine.pop()->run.wake();
-        next = take_blocked();
-    }
-    drop_thread_lane();
-    here = {};
-    return next;
-}
-
-template <class Platform> void basic_pool<Platform>::execute(worker& w, runnable& r) noexcept {
-    w.polled.add(1);
-    w.ran_arm = &r == &w.arm;
-    run_job(w, w.index, trace_, r); // another thread may own the worker afterwards
-}
-
-// ---- The next job
-
-// Returns a job, or nullptr if run() is to return.
-template <class Platform> runnable* basic_pool<Platform>::find(worker& w) noexcept {
-    runnable* r = nullptr;
-    if (w.global_interval.tick(&Platform::now)) {
-        r = check_shared_work(w);
-    }
-    runnable* const behind = std::exchange(w.yielded, nullptr);
-    paused_chain* const paused = std::exchange(w.paused, nullptr);
-    if (paused == nullptr) { // the chain that has forked them waits, or lets other tasks run
-        enqueue_children(w);
-    } else if (paused->pauses >= w.global_interval.child_pauses(w.ring.size())) {
-        // The chain takes its children back while it runs or has paused, but it may never wait.
-        paused->pauses = 0;
-        if (runnable* const oldest = w.children.steal()) {
-            push_ring(w, *oldest);
-        }
-    }
-    if (behind != nullptr) {
-        if (r == nullptr && has_nothing(w)) {
-            return behind;
-        }
-        if (paused != nullptr) {
-            w.children.take_all(paused->forked);
-        }
-        push_behind(w, *behind);
-    }
-    if (r == nullptr && uses_classes()) [[unlikely]] {
-        r = take_in_turn(w);
-    }
-    r = r != nullptr ? r : take_local(w);
-    r = r != nullptr ? r : take_injected(w);
-    r = r != nullptr ? r : take_pinned(w);
-    return r != nullptr ? r : search_or_sleep(w);
-}
-
-// What a busy worker does at intervals.
-template <class Platform> runnable* basic_pool<Platform>::check_shared_work(worker& w) noexcept {
-    const std::int64_t now = Platform::now();
-    w.global_interval.restart(now);
-    fire_timers(w, now);
-    if (driver* const io = driver_lock_.try_enter()) {
-        // Runnables that become ready here are queued, and run as tasks do.
-        wake_scope<Platform> later(&service_executor<Platform>);
-        io->wait(deadline::poll());
-        leave_driver(w);
-    }
-    w.ring.trim();
-    if (uses_classes()) { // a job of another class may come next
-        w.injector_is_due = true;
-        return nullptr;
-    }
-    return take_due(w);
-}
-
-// Decides which class comes next (class_turns), and takes a high, a low or a pinned job if that
-// class has one. Returns nullptr if a normal job comes next. Not inlined, because most schedulers
-// never call it.
-template <class Platform>
-BIDE_NOINLINE runnable* basic_pool<Platform>::take_in_turn(worker& w) noexcept {
-    const task_priority turn = w.turns.next();
-    runnable* r = turn == task_priority::low ? low_.pop() : nullptr;
-    if (r == nullptr && turn != task_priority::normal) {
-        r = high_.pop();
-    }
-    if (r == nullptr && w.mine != nullptr && w.turns.next_is_pinned()) {
-        r = w.mine->pop();
-    }
-    return r == nullptr && std::exchange(w.injector_is_due, false) ? take_due(w) : r;
-}
-
-// Takes a job from the LIFO slot, at most three times in a row, or from the ring.
-template <class Platform> runnable* basic_pool<Platform>::take_local(worker& w) noexcept {
-    if (w.lifo_streak < max_lifo_streak) {
-        if (runnable* const r = take_lifo(w)) {
-            ++w.lifo_streak;
-            return r;
-        }
-    }
-    w.lifo_streak = 0;
-    if (runnable* const r = w.ring.pop()) {
-        return r;
-    }
-    if (!injector_.empty()) {
-        return nullptr; // take_injected() comes next
-    }
-    return take_lifo(w);
-}
-
-template <class Platform> runnable* basic_pool<Platform>::take_lifo(worker& w) noexcept {
-    // Order: relaxed; a hint. The exchange acquires [scheduler.lifo].
-    return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
-}
-
-template <class Platform>
-runnable* basic_pool<Platform>::swap_lifo(worker& w, runnable* with) noexcept {
-    if (steals_) {
-        // Order: seq_cst [idle.announce]; the job is visible before the look for sleepers. acq_rel
-        // [scheduler.lifo]; the worker that takes the job sees what came before the push.
-        return w.lifo.exchange(with, std::memory_order_seq_cst);
-    }
-    // Order: relaxed; only the owner uses it. The next owner comes after by the worker's ownership.
-    runnable* const older = w.lifo.load(std::memory_order_relaxed);
-    w.lifo.store(with, std::memory_order_relaxed);
-    return older;
-}
-
-// Takes a fair share from the injector: returns the first job and moves the rest to the ring. If
-// the injector is empty, takes the job of the LIFO slot, or a high or a low job.
-template <class Platform> runnable* basic_pool<Platform>::take_injected(worker& w) noexcept {
-    // If no other worker steals from this ring, a job in it could wait for too long.
-    run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
-    runnable* const first = share.pop();
-    if (first == nullptr) {
-        runnable* const r = take_lifo(w);
-        return r == nullptr && uses_classes() ? pop_class() : r;
-    }
-    const bool more = share.first() != nullptr;
-    push_all(w, share);
-    if (more && steals_) {
-        wake_any(); // as after any push [idle.announce]
-    }
-    return first;
-}
-
-template <class Platform>
-run_list basic_pool<Platform>::take_share(worker& w, std::size_t most) noexcept {
-    run_list share;
-    if (!injector_.empty()) {
-        w.injected.add(injector_.pop(share, most));
-    }
-    return share;
-}
-
-// Takes the jobs that a busy worker takes at intervals: one from the injector, and those of
-// balance().
-template <class Platform> runnable* basic_pool<Platform>::take_due(worker& w) noexcept {
-    runnable* const injected = take_share(w, 1).pop();
-    runnable* const stolen = balance(w);
-    if (injected != nullptr && stolen != nullptr) {
-        push_ring(w, *stolen);
-    }
-    return injected != nullptr ? injected : stolen;
-}
-
-template <class Platform> runnable* basic_pool<Platform>::balance(worker& w) noexcept {
-    if (!steals_) {
-        return nullptr;
-    }
-    w.looked_at = (w.looked_at + 1) % static_cast<unsigned>(workers_.size());
-    worker& other = workers_[w.looked_at];
-    const unsigned mine = w.ring.size();
-    const unsigned theirs = other.ring.size();
-    if (theirs < mine + mine / 4 + 2) {
-        return nullptr;
-    }
-    unsigned taken = 0;
-    runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
-    if (r != nullptr) {
-        w.has_stolen(taken);
-        // Wakes a worker, as each push does [idle.announce]. A worker that announced its sleep
-        // while the jobs were on their way between the rings has not seen them.
-        wake_any();
-    }
-    return r;
-}
-
-// ---- Pushes
-
-template <class Platform> void basic_pool<Platform>::push_ring(worker& w, runnable& r) noexcept {
-    overflow out{*this};
-    if (const unsigned moved = w.ring.push(r, out)) {
-        w.overflowed.add(moved);
-        wake_any();
-    } else if (steals_ && !w.is_searching) {
-        wake_any();
-    }
-}
-
-// Puts `r` behind the jobs of `w`, and behind at least one job of the injector. So a task that yields
-// again and again does not delay these jobs. If the ring is short, moves a fair share of the injector
-// to it, so that tasks that yield contend less for the injector's lock. Otherwise moves one job.
-template <class Platform> void basic_pool<Platform>::push_behind(worker& w, runnable& r) noexcept {
-    if (!injector_.empty()) {
-        if (!shares_rings_) {
-            return push(r);
-        }
-        const std::size_t fair = fair_share();
-        run_list share = take_share(w, w.ring.size() + fair < w.ring.initial_capacity ? fair : 1);
-        push_all(w, share);
-    }
-    push_ring(w, r);
-}
-
-template <class Platform> void basic_pool<Platform>::push_all(worker& w, run_list& list) noexcept {
-    overflow out{*this};
-    while (runnable* const r = list.pop()) {
-        w.ring.push(*r, out);
-    }
-}
-
-// Moves the forked children to the ring.
-template <class Platform> void basic_pool<Platform>::enqueue_children(worker& w) noexcept {
-    run_list all;
-    w.children.take_all(all);
-    while (runnable* const r = all.pop()) {
-        push_ring(w, *r);
-    }
-}
-
-template <class Platform>
-void basic_pool<Platform>::push_pinned(worker& home, runnable& r) noexcept {
-    use_classes();
-    const unsigned at = home.pinned.push(r);
-    if (thread_role::here().pinned == &home.pinned) {
-        return; // this thread looks for the job
-    }
-    if (at == home.pinned.none) {
-        owner_.wake_thread(home.index);
-    } else if (idle_.wake_worker(at)) {
-        // Order: relaxed; the token publishes it.
-        workers_[at].woken_for_pinned.store(true, std::memory_order_relaxed);
-        unpark(workers_[at]);
-    }
-}
-
-template <class Platform>
-auto basic_pool<Platform>::set_arms(basic_arm_source<Platform>* made) noexcept
-    -> basic_arm_source<Platform>* {
-    basic_arm_source<Platform>* first = nullptr;
-    // Order: seq_cst [idle.announce] [fork_lane.source]; before an arm is published. Failure: as in
-    // arms().
-    if (made == nullptr || arms_.compare_exchange_strong(first, made, std::memory_order_seq_cst,
-                                                         std::memory_order_seq_cst)) {
-        return made;
-    }
-    delete made;
-    return first;
-}
-
-template <class Platform> std::int64_t basic_pool<Platform>::fork_published(bool brief) noexcept {
-    const unsigned woken = brief ? idle_.wake_for_brief_arm() : idle_.wake_one();
-    if (woken == idle_.none) {
-        return 0;
-    }
-    const std::int64_t begin = Platform::now();
-    unpark(woken);
-    return Platform::now() - begin;
-}
-
-// ---- Searching
-
-// Returns a job or nullptr. On entry, `more` is true if the worker was woken for a job. On return,
-// `more` is true if there may be more jobs than the returned one.
-template <class Platform>
-runnable* basic_pool<Platform>::search(worker& w, bool after_timed_sleep, bool but_arms,
-                                       bool& more) noexcept {
-    fire_timers(w, Platform::now());
-    if (runnable* const own = take_local(w)) { // from timers and files
-        more = more || !has_nothing(w);        // the job for which it was woken is still there
-        return own;
-    }
-    const bool woken = std::exchange(more, false);
-    runnable* r = take_injected(w);
-    if (r == nullptr) {
-        r = take_pinned(w);
-        more = r != nullptr && woken; // as above
-    }
-    if (r == nullptr && steals_) {
-        unsigned taken = 1;
-        r = steal(w, taken, more);
-        if (r == nullptr && after_timed_sleep) {
-            taken = 1;
-            r = take_stale(w);
-        }
-        if (r != nullptr && trace_ != nullptr) {
-            trace_->stole(w.index, taken, Platform::now());
-        }
-        if (r == nullptr && !but_arms) {
-            r = take_arm(w, more);
-        }
-    }
-    more = more || !has_nothing(w);
-    return r;
-}
-
-// Takes half of another worker's ring: returns the first job and moves the rest to the ring of `w`.
-// If the ring is empty, takes the oldest child. `taken` is the number of jobs. `left` is true if
-// jobs were left there. If there is no watcher, also takes from other workers' LIFO slots.
-template <class Platform>
-runnable* basic_pool<Platform>::steal(worker& w, unsigned& taken, bool& left) noexcept {
-    const auto count = static_cast<unsigned>(workers_.size());
-    const auto first = static_cast<unsigned>(w.next_random() % count);
-    for (unsigned i = 0; i < 2 * count; ++i) {
-        worker& other = workers_[(first + i) % count];
-        if (&other == &w) {
-            continue;
-        }
-        runnable* r = nullptr;
-        if (i < count) {
-            r = other.ring.steal_into(w.ring, taken);
-            if (r == nullptr) {
-                r = other.children.steal();
-                taken = 1;
-            }
-        } else if (!may_watch_) {
-            r = take_lifo(other);
-            taken = 1;
-        }
-        if (r != nullptr) {
-            w.has_stolen(taken);
-            left = !other.ring.empty() || !other.children.empty();
-            return r;
-        }
-    }
-    return nullptr;
-}
-
-// Called by the watcher after its sleep. Takes a job from the LIFO slot of a worker that has run no job
-// since the sleep began.
-template <class Platform> runnable* basic_pool<Platform>::take_stale(worker& w) noexcept {
-    for (worker& other : workers_) {
-        // Order: relaxed; see sleep().
-        if (&other == &w ||
-            other.polled_when_seen.load(std::memory_order_relaxed) != other.polled.read()) {
-            continue;
-        }
-        if (runnable* const r = take_lifo(other)) {
-            w.has_stolen(1);
-            return r;
-        }
-    }
-    return nullptr;
-}
-
-template <class Platform> runnable* basic_pool<Platform>::take_arm(worker& w, bool& left) noexcept {
-    basic_arm_source<Platform>* const all = arms();
-    if (all == nullptr || !all->take_arm(w, left)) {
-        return nullptr;
-    }
-    w.has_stolen(1);
-    return &w.arm;
-}
-
-// Returns true if neither the queues of `w` nor the injector have a job.
-template <class Platform> bool basic_pool<Platform>::has_nothing(const worker& w) const noexcept {
-    // Order: relaxed; the slot holds what the owner has put there, unless another worker took it.
-    return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
-           injector_.empty() && !(uses_classes() && has_class_work(w));
-}
-
-template <class Platform>
-bool basic_pool<Platform>::sees_work(const worker& w, bool but_arms) const noexcept {
-    if (!has_nothing(w) || has_class_work(w)) {
-        return true;
-    }
-    if (!steals_) {
-        return false;
-    }
-    for (const worker& other : workers_) {
-        if (!other.ring.empty() || !other.children.empty()) {
-            return true;
-        }
-        // Order: seq_cst [idle.announce]; sees a push that did not see this worker's announcement.
-        if (!may_watch_ && other.lifo.load(std::memory_order_seq_cst) != nullptr) {
-            return true;
-        }
-    }
-    return !but_arms && has_arms();
-}
-
-// ---- Sleeping
-
-// Returns a job, or nullptr if run() is to return.
-template <class Platform> runnable* basic_pool<Platform>::search_or_sleep(worker& w) noexcept {
-    bool searching = idle_.start_search();
-    bool watches = false;
-    bool woken = false; // another thread has woken this worker
-    bool leaves_arms = false;
-    const bool is_substitute = thread_role::here().is_substitute;
-    w.timed_sleep_ns = (std::min)(first_timed_sleep_ns, max_timed_sleep_ns_);
-    w.is_searching = true;
-    for (;;) {
-        if (searching) {
-            bool more = woken && !w.take_woken_for_pinned();
-            runnable* r = search(w, watches, leaves_arms, more);
-            if (r == nullptr && std::exchange(w.ran_arm, false)) { // the next arm may come soon
-                basic_spin<Platform>::until(
-                    [&]() noexcept { return (r = search(w, false, false, more)) != nullptr; },
-                    least_spin_ns());
-            }
-            if (r != nullptr) {
-                // No worker was woken for the arms that this watcher would have taken. So another
-                // sleeper is woken for these arms, even if it does not become the watcher.
-                more = more || (watches && has_arms());
-                w.is_searching = false;
-                unpark(idle_.end_search(more));
-                replace_blocked();
-                w.global_interval.wake(Platform::now());
-                return r;
-            }
-        }
-        // Order: acquire [scheduler.stop]; sees what came before stop().
-        const bool ends = stopped_.load(std::memory_order_acquire);
-        if (ends || is_substitute) {
-            w.is_searching = false;
-            if (std::exchange(searching, false)) {
-                unpark(idle_.end_search(false));
-            }
-            if (ends) {
-                return nullptr;
-            }
-            if (owner_.hand_to_idle_thread(w)) {
-                thread_role::here().worker = nullptr;
-                return nullptr;
-            }
-            w.is_searching = true;
-        }
-        w.ring.trim();
-        watches = idle_.announce(w.index, searching, may_watch_);
-        owner_.found_nothing();
-        // If the sleep is short, arms whose owners compute are left until after the sleep. If an
-        // owner is still in a long arm then, the watcher takes them at that time.
-        leaves_arms = watches && naps_briefly(w) && callers_take_all_places();
-        woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
-                sleep(w, watches);
-        leaves_arms = leaves_arms && !woken;
-        // Order: relaxed; stop() unparks all workers, also the sleeping ones. The token makes the
-        // store visible.
-        if (!woken || stopped_.load(std::memory_order_relaxed)) {
-            if (!idle_.retract(w.index) && !woken) {
-                w.sleeper.park(deadline::never());
-                woken = true;
-            }
-        }
-        searching = true;
-    }
-}
-
-// Sleeps. Returns true if the worker was woken, false if it is to look for jobs by itself.
-template <class Platform> bool basic_pool<Platform>::sleep(worker& w, bool watches) noexcept {
-    std::int64_t until = never;
-    timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
-    if (watches) {
-        for (worker& other : workers_) {
-            // Order: relaxed; only the watcher reads it, and there is one watcher at a time.
-            other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
-        }
-        until = Platform::now() + w.timed_sleep_ns;
-        w.timed_sleep_ns = (std::min)(2 * w.timed_sleep_ns, max_timed_sleep_ns_);
-    }
-    until = (std::min)(until, w.lead_until);
-    driver* const io = driver_lock_.try_enter();
-    w.parked.add(1);
-    const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
-    std::optional<wake_scope<Platform>> later; // what the driver brings is queued
-    if (io != nullptr) {
-        later.emplace(&service_executor<Platform>);
-    }
-    BIDE_PROBE(worker_park, &w, w.index);
-    const bool woken = w.sleeper.park(deadline::at_ns(until), io);
-    BIDE_PROBE(worker_unpark, &w, w.index, static_cast<int>(woken));
-    later.reset();
-    if (trace_ != nullptr) {
-        trace_->parked(w.index, begin, Platform::now());
-    }
-    if (io != nullptr) {
-        leave_driver(w);
-    }
-    if (timer_leader_.resign(w.lead_until)) {
-        w.must_check_leader = true;
-    }
-    w.woken.add(woken ? 1 : 0);
-    return woken;
-}
-
-// Called when `w` is about to run a job or to block. Wakes another worker for the roles of `w`.
-template <class Platform> void basic_pool<Platform>::hand_over_roles(worker& w) noexcept {
-    if (w.must_check_leader) {
-        w.must_check_leader = false;
-        if (timer_leader_.wakes_after(next_timer())) {
-            wake_any();
-        }
-    }
-    if (w.left_driver) {
-        w.left_driver = false;
-        if (driver_lock_.is_free()) {
-            unpark(idle_.wake_unless_watched());
-        }
-    }
-}
-
-// Fires the timers of all workers that are due. Returns how many it fired.
-template <class Platform>
-unsigned basic_pool<Platform>::fire_timers(worker& w, std::int64_t now) noexcept {
-    // Counts each timer before it fires. So the job that the timer wakes finds it counted.
-    const waker counts([](void* in) noexcept { static_cast<worker*>(in)->timers_fired.add(1); },
-                       &w);
-    unsigned fired = 0;
-    for (worker& other : workers_) {
-        if (other.timers.next_ns() <= now) {
-            fired += other.timers.fire_due(now, 256, 0, counts);
-        }
-    }
-    return fired;
-}
-
-template <class Platform> std::int64_t basic_pool<Platform>::next_timer() const noexcept {
-    std::int64_t next = never;
-    for (const worker& other : workers_) {
-        next = (std::min)(next, other.timers.next_ns());
-    }
-    return next;
-}
-
-// ---- Blocked workers
-
-template <class Platform> bool basic_pool<Platform>::blocks(worker& w) noexcept {
-    bool found_no_thread = false;
-    worker_local<Platform>::get().host = nullptr;
-    hand_over_jobs(w);
-    hand_over_roles(w);
-    w.ownership.block(&thread_role::here());
-    if (idle_.add_blocked(1) == 0 && replace(w, found_no_thread)) {
-        thread_role::here().worker = nullptr;
-    }
-    return !found_no_thread;
-}
-
-template <class Platform> void basic_pool<Platform>::unblocks(worker& w) noexcept {
-    thread_role& here = thread_role::here();
-    if (here.worker != &w) {
-        return;
-    }
-    if (w.ownership.unblock(&here)) {
-        idle_.add_blocked(-1);
-        worker_local<Platform>::get().host = &w;
-    } else {
-        here.worker = nullptr;
-    }
-}
-
-// Moves all jobs of `w` to places where other workers find them. Called when `w` will run no job
-// for a while.
-template <class Platform> void basic_pool<Platform>::hand_over_jobs(worker& w) noexcept {
-    if (runnable* const r = std::exchange(w.yielded, nullptr)) {
-        w.paused = nullptr;
-        push_behind(w, *r);
-    }
-    enqueue_children(w);
-    if (runnable* const r = take_lifo(w)) {
-        push_ring(w, *r);
-    }
-    while (runnable* const r = steals_ ? nullptr : w.ring.pop()) {
-        injector_.push(*r);
-    }
-    if (!w.ring.empty() || !injector_.empty() ||
-        (uses_classes() && !(high_.empty() && low_.empty()))) {
-        wake_any();
-    }
-}
-
-// If the owner of `w` is blocked, makes another thread run `w`. Returns false if the owner is not
-// blocked, or if there is no thread. In the second case, the next thread that becomes free runs
-// `w`. Sets `found_no_thread` if no thread will become free.
-template <class Platform>
-bool basic_pool<Platform>::replace(worker& w, bool& found_no_thread) noexcept {
-    found_no_thread = false;
-    const bool replaced = w.ownership.transfer([this, &w, &found_no_thread]() noexcept {
-        idle_.add_blocked(-1);
-        found_no_thread = !owner_.replace(w);
-        if (found_no_thread) {
-            idle_.add_blocked(1);
-        }
-        return !found_no_thread;
-    });
-    if (found_no_thread) {
-        // Made after the transfer, because a thread that comes before it would find no blocked
-        // worker.
-        found_no_thread = !owner_.request_replacement();
-    }
-    return replaced;
-}
-
-// If a worker is blocked and no worker sleeps, returns the first worker that take() accepts.
-template <class Platform>
-template <class Take>
-auto basic_pool<Platform>::take_over(Take&& take) noexcept -> worker* {
-    if (idle_.needs_replacement()) {
-        for (worker& w : workers_) {
-            if (take(w)) {
-                return &w;
-            }
-        }
-    }
-    return nullptr;
-}
-
-// ---- The end
-
-template <class Platform> void basic_pool<Platform>::stop() noexcept {
-    // Order: release [scheduler.stop]; a worker that leaves sees what came before.
-    stopped_.store(true, std::memory_order_release);
-    for (worker& w : workers_) {
-        unpark(w);
-    }
-}
-
-template <class Platform> runnable* basic_pool<Platform>::take_unrun() noexcept {
-    runnable* r = injector_.pop();
-    r = r != nullptr ? r : pop_class();
-    for (auto w = workers_.begin(); r == nullptr && w != workers_.end(); ++w) {
-        r = w->pinned.pop();
-    }
-    return r;
-}
-
-template <class Platform> std::size_t basic_pool<Platform>::queued() const noexcept {
-    std::size_t all = injector_.size() + high_.size() + low_.size();
-    for (const worker& w : workers_) {
-        all += w.pinned.size();
-    }
-    return all;
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -118,7 +118,15 @@ public:
 protected:
     // `of` is the scheduler of the threads. `fallback` is as in basic_lifecycle.
     basic_scheduler_parts(scheduler* of, scheduler_options& wanted, pool_options how,
-                          typename lifecycle::get_executor fallback);
+                          typename lifecycle::get_executor fallback)
+        : threads(of, wanted, with_names(how, of, *this)), lifecycle(this->pool(), fallback),
+          high_(*this, this->pool(), task_priority::high),
+          low_(*this, this->pool(), task_priority::low), pinned_(this->pool().workers().size()) {
+        for (auto& w : this->pool().workers()) {
+            pinned_.add(*this, this->pool(), task_priority::normal, &w);
+        }
+    }
+
     // Requires: the derived class has called end_external_calls().
     ~basic_scheduler_parts() = default;
 
@@ -172,18 +180,6 @@ private:
     fixed_array<queue_home> pinned_; // one for each worker
 };
 
-template <class Platform, class Home, class Thread>
-basic_scheduler_parts<Platform, Home, Thread>::basic_scheduler_parts(
-    scheduler* of, scheduler_options& wanted, pool_options how,
-    typename lifecycle::get_executor fallback)
-    : threads(of, wanted, with_names(how, of, *this)), lifecycle(this->pool(), fallback),
-      high_(*this, this->pool(), task_priority::high),
-      low_(*this, this->pool(), task_priority::low), pinned_(this->pool().workers().size()) {
-    for (auto& w : this->pool().workers()) {
-        pinned_.add(*this, this->pool(), task_priority::normal, &w);
-    }
-}
-
 class scheduler_core final : public basic_scheduler_parts<native_platform, task_home> {
     using platform = native_platform;
     using parts = basic_scheduler_parts<platform, task_home>;
@@ -192,12 +188,37 @@ public:
     // Throws: std::bad_alloc; std::invalid_argument if there are too many workers or no thread can
     // have a stack of the given size; std::system_error if `wanted.io` is attached to another
     // scheduler.
-    scheduler_core(scheduler& of, scheduler_options&& wanted);
-    ~scheduler_core();
+    scheduler_core(scheduler& of, scheduler_options&& wanted)
+        : parts(
+              &of, wanted, options_of_pool(wanted),
+              +[]() -> executor_ref { return required_service<platform>(); }),
+          unhandled_(std::move(wanted.on_unhandled)) {
+        static_cast<void>(
+            error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
+        if (wanted.io != nullptr) {
+            attached_.emplace(*wanted.io);
+        }
+    }
+
+    ~scheduler_core() {
+        if (current_scheduler::is_of(*scheduler_)) {
+            fatal("~scheduler(): a scheduler must not be shut down by one of its own workers or in "
+                  "an "
+                  "arm");
+        }
+        shut_down(deadline::never());
+        end_external_calls();
+    }
 
     // Starts the threads.
     // Throws: std::system_error if a thread cannot be started. No thread is left then.
-    void open();
+    void open() {
+        if (const std::error_code error = start_threads()) {
+            no_worker_started();
+            shut_down(deadline::never());
+            BIDE_THROW(std::system_error(error, "a worker of a scheduler cannot be started"));
+        }
+    }
 
     // Returns the home of a task that is spawned with these options.
     // Throws: std::invalid_argument, see scheduler::spawn().
@@ -207,118 +228,82 @@ public:
 
     // Starts a blocking task.
     // Throws: std::system_error if there is no thread for it. Then the task is refused.
-    void start_blocking(task_header& t);
+    void start_blocking(task_header& t) {
+        std::error_code why;
+        parts::start_blocking(t, why);
+        if (why && why != errc::closed) {
+            BIDE_THROW(std::system_error(why, "no thread for a blocking task"));
+        }
+    }
 
     // Returns thread_here(). Throws: std::invalid_argument if it has no value.
-    unsigned local_worker() const;
+    unsigned local_worker() const {
+        const std::optional<unsigned> mine = thread_here();
+        if (!mine) {
+            BIDE_THROW(std::invalid_argument("scheduler::spawn_local(): this thread is none that "
+                                             "the scheduler keeps for a worker"));
+        }
+        return *mine;
+    }
 
     // Returns true if the scheduler has ended by the deadline.
-    bool shut_down(deadline until) noexcept;
+    bool shut_down(deadline until) noexcept {
+        if (current_scheduler::is_of(*scheduler_)) {
+            if (is_closing() || current_scheduler::here().leaving) {
+                return false; // another thread shuts it down
+            }
+            fatal("scheduler::shutdown(): a scheduler must not be shut down by one of its own "
+                  "workers "
+                  "or in an arm");
+        }
+        return shutdown(until, [this]() noexcept {
+            end_threads();
+            const wake_scope<platform> later(&service_executor<platform>);
+            attached_.reset();
+        });
+    }
 
 private:
     const unhandled& handler() const noexcept override { return unhandled_; }
-    task_home& queue_of(const spawn_options& how);
-    static pool_options options_of_pool(const scheduler_options& wanted);
 
-    const unhandled unhandled_;
-    std::optional<driver::attachment> attached_;
-};
+    BIDE_NOINLINE task_home& queue_of(const spawn_options& how) {
+        if (!how.worker) {
+            return parts::home_of(how.priority);
+        }
+        if (how.priority != task_priority::normal) {
+            BIDE_THROW(std::invalid_argument("scheduler::spawn(): a pinned task has no priority"));
+        }
+        task_home* const pinned = home_of_pinned(*how.worker);
+        if (pinned == nullptr) {
+            BIDE_THROW(std::invalid_argument("scheduler::spawn(): there is no such worker"));
+        }
+        return *pinned;
+    }
 
-BIDE_NOINLINE inline task_home& scheduler_core::queue_of(const spawn_options& how) {
-    if (!how.worker) {
-        return parts::home_of(how.priority);
-    }
-    if (how.priority != task_priority::normal) {
-        BIDE_THROW(std::invalid_argument("scheduler::spawn(): a pinned task has no priority"));
-    }
-    task_home* const pinned = home_of_pinned(*how.worker);
-    if (pinned == nullptr) {
-        BIDE_THROW(std::invalid_argument("scheduler::spawn(): there is no such worker"));
-    }
-    return *pinned;
-}
-
-inline unsigned scheduler_core::local_worker() const {
-    const std::optional<unsigned> mine = thread_here();
-    if (!mine) {
-        BIDE_THROW(std::invalid_argument("scheduler::spawn_local(): this thread is none that "
-                                         "the scheduler keeps for a worker"));
-    }
-    return *mine;
-}
-
-inline void scheduler_core::start_blocking(task_header& t) {
-    std::error_code why;
-    parts::start_blocking(t, why);
-    if (why && why != errc::closed) {
-        BIDE_THROW(std::system_error(why, "no thread for a blocking task"));
-    }
-}
-
-// ---- The start and the end
-
-// Called before a part of the scheduler is made.
-inline pool_options scheduler_core::options_of_pool(const scheduler_options& wanted) {
-    if (wanted.num_workers > basic_idle<platform>::max_workers) {
-        BIDE_THROW(std::invalid_argument("scheduler: num_workers is above 1048575"));
-    }
-    if (!os_thread::may_have_stack(wanted.stack_size)) {
-        BIDE_THROW(std::invalid_argument("scheduler: no thread can have a stack of stack_size"));
-    }
-    const unsigned processors = cpu_count();
-    const unsigned workers = wanted.num_workers != 0 ? wanted.num_workers : processors;
-    return {workers,
+    // Called before a part of the scheduler is made.
+    static pool_options options_of_pool(const scheduler_options& wanted) {
+        if (wanted.num_workers > basic_idle<platform>::max_workers) {
+            BIDE_THROW(std::invalid_argument("scheduler: num_workers is above 1048575"));
+        }
+        if (!os_thread::may_have_stack(wanted.stack_size)) {
+            BIDE_THROW(
+                std::invalid_argument("scheduler: no thread can have a stack of stack_size"));
+        }
+        const unsigned processors = cpu_count();
+        const unsigned workers = wanted.num_workers != 0 ? wanted.num_workers : processors;
+        return {
+            workers,
             wanted.enable_stealing,
             wanted.io,
             deadline::saturated_ns((std::max)(wanted.longest_nap, std::chrono::microseconds(0))),
             wanted.trace,
             timer_slack_ns(wanted.timer_slack),
             static_cast<int>(processors) - static_cast<int>(workers)};
-}
-
-inline scheduler_core::scheduler_core(scheduler& of, scheduler_options&& wanted)
-    : parts(
-          &of, wanted, options_of_pool(wanted),
-          +[]() -> executor_ref { return required_service<platform>(); }),
-      unhandled_(std::move(wanted.on_unhandled)) {
-    static_cast<void>(
-        error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
-    if (wanted.io != nullptr) {
-        attached_.emplace(*wanted.io);
     }
-}
 
-inline void scheduler_core::open() {
-    if (const std::error_code error = start_threads()) {
-        no_worker_started();
-        shut_down(deadline::never());
-        BIDE_THROW(std::system_error(error, "a worker of a scheduler cannot be started"));
-    }
-}
-
-inline scheduler_core::~scheduler_core() {
-    if (current_scheduler::is_of(*scheduler_)) {
-        fatal("~scheduler(): a scheduler must not be shut down by one of its own workers or in an "
-              "arm");
-    }
-    shut_down(deadline::never());
-    end_external_calls();
-}
-
-inline bool scheduler_core::shut_down(deadline until) noexcept {
-    if (current_scheduler::is_of(*scheduler_)) {
-        if (is_closing() || current_scheduler::here().leaving) {
-            return false; // another thread shuts it down
-        }
-        fatal("scheduler::shutdown(): a scheduler must not be shut down by one of its own workers "
-              "or in an arm");
-    }
-    return shutdown(until, [this]() noexcept {
-        end_threads();
-        const wake_scope<platform> later(&service_executor<platform>);
-        attached_.reset();
-    });
-}
+    const unhandled unhandled_;
+    std::optional<driver::attachment> attached_;
+};
 
 }}} // namespace bide::BIDE_ABI::detail
 

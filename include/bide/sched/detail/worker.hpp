@@ -78,8 +78,8 @@ template <class Platform> class basic_fork_lane;
 template <class Platform> class basic_pool;
 template <class Platform> struct basic_worker;
 
-// The source of the arms of fork-joins. An idle worker asks it when the queues of the pool are empty.
-// A pool that has had no fork-join has no such source, and does not need fork_lane.hpp.
+// The source of the arms of fork-joins. An idle worker asks it when the queues of the pool are
+// empty. A pool that has had no fork-join has no such source, and does not need fork_lane.hpp.
 template <class Platform> class basic_arm_source {
 public:
     virtual ~basic_arm_source() = default;

@@ -146,18 +146,58 @@ public:
 
     // Moves the callbacks out of `wanted`. `of` is the scheduler of the threads.
     basic_worker_threads(scheduler* of, scheduler_options& wanted,
-                         const typename Pool::options& how);
+                         const typename Pool::options& how)
+        : scheduler_(of), own_pool_(*this, how), name_(wanted.name), stack_size_(wanted.stack_size),
+          pin_(wanted.pin_workers), on_start_(std::move(wanted.on_worker_start)),
+          on_stop_(std::move(wanted.on_worker_stop)),
+          blocking_(own_pool_,
+                    {wanted.max_blocking_threads, wanted.blocking_keep_alive, name_, stack_size_}),
+          threads_(own_pool_.workers().size()) {
+        for (worker& w : own_pool_.workers()) {
+            threads_.add(*this, w);
+        }
+        request_.run = waker(
+            [](void* self) noexcept { static_cast<basic_worker_threads*>(self)->serve_request(); },
+            this);
+    }
+
     basic_worker_threads(const basic_worker_threads&) = delete;
     basic_worker_threads& operator=(const basic_worker_threads&) = delete;
 
     // Starts the threads, which run until end_threads(). Returns an error if one of them cannot be
     // started. Then no thread runs a worker or calls on_worker_start, because on_worker_start might
     // rely on the other threads.
-    std::error_code start_threads() noexcept;
+    std::error_code start_threads() noexcept {
+        std::error_code error;
+        for (own_thread& p : threads_) {
+            error = p.thread.start(
+                [](void* self) noexcept { static_cast<own_thread*>(self)->run_own_worker(); }, &p,
+                stack_size_);
+            if (error) {
+                threads_.shrink(p.mine.index);
+                some_failed_ = true;
+                break;
+            }
+        }
+        start_is_over_.arrive(1);
+        return error;
+    }
 
     // Returns when all threads have ended.
     // Requires: the pool was stopped.
-    void end_threads() noexcept;
+    void end_threads() noexcept {
+        lock::acquire(lock_);
+        over_ = true;
+        idle_threads_ = nullptr;
+        lock::release_plain(lock_);
+        for (own_thread& p : threads_) {
+            p.parker.unpark();
+        }
+        blocking_.finish();
+        for (own_thread& p : threads_) {
+            p.thread.join();
+        }
+    }
 
     // Lets a thread for blocking tasks use every processor, even if a bound thread has started it.
     void unpin() noexcept {
@@ -171,17 +211,50 @@ public:
     bool replace(worker& w) noexcept final {
         return hand_to_idle_thread(w) || blocking_.try_run(threads_[w.index]);
     }
-    bool hand_to_idle_thread(worker& w) noexcept final;
+
+    bool hand_to_idle_thread(worker& w) noexcept final {
+        lock::acquire(lock_);
+        own_thread* const other = idle_threads_;
+        if (other != nullptr) {
+            idle_threads_ = static_cast<own_thread*>(other->next_idle);
+            other->next_worker = &w;
+        }
+        lock::release_plain(lock_);
+        if (other == nullptr) {
+            return false;
+        }
+        other->parker.unpark();
+        return true;
+    }
+
     bool has_idle_thread() noexcept final {
         lock::acquire(lock_);
         const bool has = idle_threads_ != nullptr;
         lock::release_plain(lock_);
         return has;
     }
+
     // Posts a request: the next thread for blocking tasks that becomes free runs a blocked worker,
     // until the worker's own thread returns. Also returns false if the system has refused to start
     // such a thread. The caller then tries again.
-    bool request_replacement() noexcept final;
+    bool request_replacement() noexcept final {
+        lock::acquire(lock_);
+        // A thread became idle since replace(), and found no blocked worker.
+        const bool has_idle_thread = idle_threads_ != nullptr;
+        if (!has_idle_thread && !requested_) {
+            std::error_code why;
+            // Made under the lock: if it fails, no other thread relies on the request.
+            requested_ = blocking_.post(request_, why);
+        }
+        // All present threads may be blocked.
+        const bool requested = requested_ && !blocking_.tend();
+        lock::release_plain(lock_);
+        if (has_idle_thread) {
+            own_pool_.replace_blocked();
+        }
+        return has_idle_thread || requested;
+    }
+
     void wake_thread(unsigned number) noexcept final { threads_[number].parker.unpark(); }
 
     Pool& pool() noexcept { return own_pool_; }
@@ -204,9 +277,85 @@ private:
                 [](void* self) noexcept { static_cast<own_thread*>(self)->run_as_substitute(); },
                 this);
         }
-        void run_own_worker() noexcept;
-        worker* wait_for_worker() noexcept;
-        void run_as_substitute() noexcept;
+
+        void run_own_worker() noexcept {
+            all.start_is_over_.wait();
+            if (all.some_failed_) {
+                return;
+            }
+            Thread::name_this(all.name_, "-", mine.index);
+            if (all.pin_) {
+                all.mask_.apply_only(mine.index);
+            }
+            Pool::thread_role::here() = {&all.own_pool_, nullptr,
+                                         &mine.pinned}; // for on_worker_start
+            all.begin_worker(mine.index);
+            for (worker* w = &mine; w != nullptr; w = wait_for_worker()) {
+                all.own_pool_.run(*w, &mine.pinned);
+            }
+            all.end_worker(mine.index);
+        }
+
+        // Returns the worker that the thread is to run, or nullptr if the thread is to end. The
+        // thread gets a token of its parker when there is a worker or a pinned job for it, or when
+        // it is to end. A token may be outdated.
+        worker* wait_for_worker() noexcept {
+            for (;;) {
+                if (worker* const blocked = all.own_pool_.run_pinned(mine.pinned)) {
+                    return blocked;
+                }
+                lock::acquire(all.lock_);
+                const bool over = all.over_;
+                if (!over) { // it becomes an idle thread
+                    next_idle = static_cast<own_thread*>(all.idle_threads_);
+                    all.idle_threads_ = this;
+                }
+                lock::release_plain(all.lock_);
+                if (over) {
+                    return nullptr;
+                }
+                all.own_pool_.replace_blocked(); // a thread may have found no idle thread before
+                for (own_thread& other : all.threads_) {
+                    lock::acquire(all.lock_);
+                    const bool has_substitute = other.substitutes != 0;
+                    lock::release_plain(all.lock_);
+                    if (has_substitute) {
+                        all.own_pool_.wake(other.mine);
+                    }
+                }
+                parker.park();
+                lock::acquire(all.lock_);
+                var<own_thread*>* at = &all.idle_threads_;
+                own_thread* found = *at;
+                while (found != nullptr && found != this) {
+                    at = &found->next_idle;
+                    found = *at;
+                }
+                if (found != nullptr) { // no other thread has removed it
+                    *at = static_cast<own_thread*>(next_idle);
+                }
+                worker* const given = next_worker;
+                next_worker = nullptr;
+                lock::release_plain(all.lock_);
+                if (given != nullptr) {
+                    return given;
+                }
+            }
+        }
+
+        void run_as_substitute() noexcept {
+            const auto count = [this](int by) noexcept {
+                lock::acquire(all.lock_);
+                substitutes = substitutes + static_cast<unsigned>(by);
+                lock::release_plain(all.lock_);
+            };
+            all.unpin();
+            all.begin_worker(mine.index);
+            count(1);
+            all.own_pool_.run(mine, nullptr, true);
+            count(-1);
+            all.end_worker(mine.index);
+        }
 
         basic_worker_threads& all;
         worker& mine;
@@ -218,9 +367,32 @@ private:
         var<unsigned> substitutes{0}; // threads that run or leave `mine` in its place
     };
 
-    void serve_request() noexcept;
-    void begin_worker(unsigned index) noexcept;
-    void end_worker(unsigned index) noexcept;
+    // Runs on a thread for blocking tasks.
+    void serve_request() noexcept {
+        lock::acquire(lock_);
+        requested_ = false; // a later request is queued again
+        lock::release_plain(lock_);
+        if (worker* const w = own_pool_.take_blocked()) {
+            own_pool_
+                .replace_blocked(); // the owners of several workers may have relied on one request
+            threads_[w->index].run_as_substitute();
+        }
+    }
+
+    void begin_worker(unsigned index) noexcept {
+        current::here().instance = scheduler_;
+        if (on_start_) {
+            call_noexcept("on_worker_start", [&] { on_start_(index); });
+        }
+    }
+
+    void end_worker(unsigned index) noexcept {
+        current::here().leaving = true;
+        if (on_stop_) {
+            call_noexcept("on_worker_stop", [&] { on_stop_(index); });
+        }
+        current::here() = {};
+    }
 
     Pool own_pool_;
     const std::string name_;
@@ -243,207 +415,6 @@ private:
 };
 
 using worker_threads = basic_worker_threads<native_platform>;
-
-template <class Platform, class Pool, class Thread>
-basic_worker_threads<Platform, Pool, Thread>::basic_worker_threads(
-    scheduler* of, scheduler_options& wanted, const typename Pool::options& how)
-    : scheduler_(of), own_pool_(*this, how), name_(wanted.name), stack_size_(wanted.stack_size),
-      pin_(wanted.pin_workers), on_start_(std::move(wanted.on_worker_start)),
-      on_stop_(std::move(wanted.on_worker_stop)),
-      blocking_(own_pool_,
-                {wanted.max_blocking_threads, wanted.blocking_keep_alive, name_, stack_size_}),
-      threads_(own_pool_.workers().size()) {
-    for (worker& w : own_pool_.workers()) {
-        threads_.add(*this, w);
-    }
-    request_.run = waker(
-        [](void* self) noexcept { static_cast<basic_worker_threads*>(self)->serve_request(); },
-        this);
-}
-
-// ---- What a thread does
-
-template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_own_worker() noexcept {
-    all.start_is_over_.wait();
-    if (all.some_failed_) {
-        return;
-    }
-    Thread::name_this(all.name_, "-", mine.index);
-    if (all.pin_) {
-        all.mask_.apply_only(mine.index);
-    }
-    Pool::thread_role::here() = {&all.own_pool_, nullptr, &mine.pinned}; // for on_worker_start
-    all.begin_worker(mine.index);
-    for (worker* w = &mine; w != nullptr; w = wait_for_worker()) {
-        all.own_pool_.run(*w, &mine.pinned);
-    }
-    all.end_worker(mine.index);
-}
-
-// Returns the worker that the thread is to run, or nullptr if the thread is to end. The thread gets
-// a token of its parker when there is a worker or a pinned job for it, or when it is to end. A
-// token may be outdated.
-template <class Platform, class Pool, class Thread>
-auto basic_worker_threads<Platform, Pool, Thread>::own_thread::wait_for_worker() noexcept
-    -> worker* {
-    for (;;) {
-        if (worker* const blocked = all.own_pool_.run_pinned(mine.pinned)) {
-            return blocked;
-        }
-        lock::acquire(all.lock_);
-        const bool over = all.over_;
-        if (!over) { // it becomes an idle thread
-            next_idle = static_cast<own_thread*>(all.idle_threads_);
-            all.idle_threads_ = this;
-        }
-        lock::release_plain(all.lock_);
-        if (over) {
-            return nullptr;
-        }
-        all.own_pool_.replace_blocked(); // a thread may have found no idle thread before
-        for (own_thread& other : all.threads_) {
-            lock::acquire(all.lock_);
-            const bool has_substitute = other.substitutes != 0;
-            lock::release_plain(all.lock_);
-            if (has_substitute) {
-                all.own_pool_.wake(other.mine);
-            }
-        }
-        parker.park();
-        lock::acquire(all.lock_);
-        var<own_thread*>* at = &all.idle_threads_;
-        own_thread* found = *at;
-        while (found != nullptr && found != this) {
-            at = &found->next_idle;
-            found = *at;
-        }
-        if (found != nullptr) { // no other thread has removed it
-            *at = static_cast<own_thread*>(next_idle);
-        }
-        worker* const given = next_worker;
-        next_worker = nullptr;
-        lock::release_plain(all.lock_);
-        if (given != nullptr) {
-            return given;
-        }
-    }
-}
-
-template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::own_thread::run_as_substitute() noexcept {
-    const auto count = [this](int by) noexcept {
-        lock::acquire(all.lock_);
-        substitutes = substitutes + static_cast<unsigned>(by);
-        lock::release_plain(all.lock_);
-    };
-    all.unpin();
-    all.begin_worker(mine.index);
-    count(1);
-    all.own_pool_.run(mine, nullptr, true);
-    count(-1);
-    all.end_worker(mine.index);
-}
-
-template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::begin_worker(unsigned index) noexcept {
-    current::here().instance = scheduler_;
-    if (on_start_) {
-        call_noexcept("on_worker_start", [&] { on_start_(index); });
-    }
-}
-
-template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::end_worker(unsigned index) noexcept {
-    current::here().leaving = true;
-    if (on_stop_) {
-        call_noexcept("on_worker_stop", [&] { on_stop_(index); });
-    }
-    current::here() = {};
-}
-
-// ---- A worker needs another thread
-
-template <class Platform, class Pool, class Thread>
-bool basic_worker_threads<Platform, Pool, Thread>::hand_to_idle_thread(worker& w) noexcept {
-    lock::acquire(lock_);
-    own_thread* const other = idle_threads_;
-    if (other != nullptr) {
-        idle_threads_ = static_cast<own_thread*>(other->next_idle);
-        other->next_worker = &w;
-    }
-    lock::release_plain(lock_);
-    if (other == nullptr) {
-        return false;
-    }
-    other->parker.unpark();
-    return true;
-}
-
-template <class Platform, class Pool, class Thread>
-bool basic_worker_threads<Platform, Pool, Thread>::request_replacement() noexcept {
-    lock::acquire(lock_);
-    // A thread became idle since replace(), and found no blocked worker.
-    const bool has_idle_thread = idle_threads_ != nullptr;
-    if (!has_idle_thread && !requested_) {
-        std::error_code why;
-        // Made under the lock: if it fails, no other thread relies on the request.
-        requested_ = blocking_.post(request_, why);
-    }
-    // All present threads may be blocked.
-    const bool requested = requested_ && !blocking_.tend();
-    lock::release_plain(lock_);
-    if (has_idle_thread) {
-        own_pool_.replace_blocked();
-    }
-    return has_idle_thread || requested;
-}
-
-// Runs on a thread for blocking tasks.
-template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::serve_request() noexcept {
-    lock::acquire(lock_);
-    requested_ = false; // a later request is queued again
-    lock::release_plain(lock_);
-    if (worker* const w = own_pool_.take_blocked()) {
-        own_pool_.replace_blocked(); // the owners of several workers may have relied on one request
-        threads_[w->index].run_as_substitute();
-    }
-}
-
-// ---- The start and the end
-
-template <class Platform, class Pool, class Thread>
-std::error_code basic_worker_threads<Platform, Pool, Thread>::start_threads() noexcept {
-    std::error_code error;
-    for (own_thread& p : threads_) {
-        error = p.thread.start(
-            [](void* self) noexcept { static_cast<own_thread*>(self)->run_own_worker(); }, &p,
-            stack_size_);
-        if (error) {
-            threads_.shrink(p.mine.index);
-            some_failed_ = true;
-            break;
-        }
-    }
-    start_is_over_.arrive(1);
-    return error;
-}
-
-template <class Platform, class Pool, class Thread>
-void basic_worker_threads<Platform, Pool, Thread>::end_threads() noexcept {
-    lock::acquire(lock_);
-    over_ = true;
-    idle_threads_ = nullptr;
-    lock::release_plain(lock_);
-    for (own_thread& p : threads_) {
-        p.parker.unpark();
-    }
-    blocking_.finish();
-    for (own_thread& p : threads_) {
-        p.thread.join();
-    }
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 
