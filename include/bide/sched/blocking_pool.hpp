@@ -125,7 +125,7 @@ public:
     /// Allows one thread more than max_threads, until lower_limit() is called. If work is queued,
     /// starts that thread. A thread calls it before it blocks until the end of tasks that other
     /// threads must run.
-    void raise_limit() noexcept {
+    BIDE_COLD void raise_limit() noexcept {
         lock();
         extra_threads_ = extra_threads_ + 1;
         start_queued();
@@ -141,7 +141,7 @@ public:
 
     /// Tries again to start the threads that the system has refused. Returns true if a start is
     /// still owed. Then call it again after a while.
-    bool tend() noexcept {
+    BIDE_COLD bool tend() noexcept {
         lock();
         start_queued();
         const bool again = owes_start();
@@ -151,7 +151,7 @@ public:
 
     /// Joins the thread that has left, if it has ended. Does not block. Returns true if that thread
     /// has not ended. Then call it again after a while. Without Thread::try_join(), does nothing.
-    bool reap() noexcept {
+    BIDE_COLD bool reap() noexcept {
         bool again = false;
         if constexpr (requires(Thread& t) { t.try_join(); }) {
             lock();
@@ -170,7 +170,7 @@ public:
     /// until the first one has done that.
     /// Blocks: until the last thread has ended.
     /// Requires: the caller is not a thread of the pool; otherwise terminates with a message.
-    void finish() noexcept {
+    BIDE_COLD void finish() noexcept {
         if (Platform::template local<thread_role>().pool == this) {
             detail::fatal("blocking_pool", this, "finish() was called on one of its own threads");
         }
@@ -266,7 +266,7 @@ private:
         return &w.state;
     }
 
-    std::error_code start(runnable& r) noexcept {
+    BIDE_COLD std::error_code start(runnable& r) noexcept {
         if (threads_ >= limit()) {
             return std::make_error_code(std::errc::resource_unavailable_try_again);
         }
@@ -357,7 +357,7 @@ private:
 
     // Called with the lock, returns without it. Joins the thread that has left before. That thread
     // may still be in its last steps or in the destructors of its thread-local objects.
-    void leave(worker& self) noexcept {
+    BIDE_COLD void leave(worker& self) noexcept {
         worker* const before = left_;
         left_ = &self;
         threads_ = threads_ - 1;

@@ -225,7 +225,7 @@ BIDE_COMPILED_INLINE scheduler::scheduler(std::unique_ptr<detail::scheduler_core
       core_(std::move(core)) {
 }
 
-BIDE_COMPILED_INLINE scheduler::scheduler(scheduler_options options)
+BIDE_COLD BIDE_COMPILED_INLINE scheduler::scheduler(scheduler_options options)
     : scheduler(std::make_unique<detail::scheduler_core>(*this, std::move(options))) {
     core_->open();
     BIDE_CHECKED(detail::wait_notes::all().add_part(this, [](const void* me, std::FILE* to) {
@@ -233,7 +233,7 @@ BIDE_COMPILED_INLINE scheduler::scheduler(scheduler_options options)
     });)
 }
 
-BIDE_COMPILED_INLINE scheduler::~scheduler() {
+BIDE_COLD BIDE_COMPILED_INLINE scheduler::~scheduler() {
     BIDE_CHECKED(detail::wait_notes::all().remove_part(this);)
 #if !defined(_WIN32)
     if (::getpid() != pid_) {

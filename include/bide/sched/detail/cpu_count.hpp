@@ -23,7 +23,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // Returns the number of processors in a cpu.max file of cgroup v2, such as "50000 100000". Returns
 // 0 if the file says "max" or does not exist.
-inline unsigned processors_of_cpu_max(const char* path) noexcept {
+BIDE_COLD inline unsigned processors_of_cpu_max(const char* path) noexcept {
     std::FILE* const file = std::fopen(path, "re");
     if (file == nullptr) {
         return 0;
@@ -38,7 +38,7 @@ inline unsigned processors_of_cpu_max(const char* path) noexcept {
 }
 
 // Returns the least quota of the process's control group and the groups above it, or 0.
-inline unsigned processors_of_cgroup() noexcept {
+BIDE_COLD inline unsigned processors_of_cgroup() noexcept {
     std::FILE* const file = std::fopen("/proc/self/cgroup", "re");
     if (file == nullptr) {
         return 0;
@@ -123,7 +123,7 @@ private:
 };
 
 // Returns how many processors the process may use, at least 1.
-inline unsigned cpu_count() noexcept {
+BIDE_COLD inline unsigned cpu_count() noexcept {
     const unsigned allowed = cpu_mask().count();
     unsigned count = allowed != 0 ? allowed : (std::max)(1U, std::thread::hardware_concurrency());
 #if defined(__linux__)

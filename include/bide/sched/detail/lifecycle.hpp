@@ -201,7 +201,8 @@ public:
     // Closes the scheduler, waits until no task is left, and stops the pool. Then calls
     // end_threads() once, which returns when no thread is left. Returns false if the deadline
     // passes before all of this is done.
-    template <class EndThreads> bool shutdown(deadline until, EndThreads&& end_threads) noexcept {
+    template <class EndThreads>
+    BIDE_COLD bool shutdown(deadline until, EndThreads&& end_threads) noexcept {
         close();
         if (!no_task_left_.wait_until(until)) {
             return false;
@@ -244,7 +245,7 @@ public:
 protected:
     // Blocks: until the last external call is over. The derived class calls it before its
     // destructor ends. Requires: shutdown() has returned true.
-    void end_external_calls() const noexcept {
+    BIDE_COLD void end_external_calls() const noexcept {
         basic_backoff<Platform> backoff;
         // Order: acquire [lifecycle.external_call]; the last external call is over.
         while (external_calls_.load(std::memory_order_acquire) != 0) {
@@ -255,7 +256,7 @@ protected:
     ~basic_lifecycle() = default;
 
 private:
-    void close() noexcept {
+    BIDE_COLD void close() noexcept {
         // Order: seq_cst [lifecycle.closing]; written before a worker adds up.
         if (closing_.exchange(true, std::memory_order_seq_cst)) {
             return;
@@ -269,7 +270,7 @@ private:
         pool_.wake_any();
     }
 
-    void forward_unrun() noexcept {
+    BIDE_COLD void forward_unrun() noexcept {
         while (pool_.queued() != 0) { // seq_cst [lifecycle.unrun]; after `ended_`
             if (runnable* const r = pool_.take_unrun()) {
                 fallback_executor_().post(*r);

@@ -225,7 +225,7 @@ public:
     using thread_role = basic_thread_role<Platform>;
     using thread_queue = basic_thread_queue<Platform>;
 
-    basic_pool(owner& of, const options& wanted)
+    BIDE_COLD basic_pool(owner& of, const options& wanted)
         : owner_(of), executor_(wanted.executor),
           scheduler_id_(wanted.scheduler_id != nullptr ? wanted.scheduler_id : this),
           trace_(wanted.trace), driver_(wanted.io), timer_slack_ns_(wanted.timer_slack_ns),
@@ -284,7 +284,7 @@ public:
     // Runs the pinned jobs of the calling thread, which owns no worker, until the queue is empty.
     // If a worker needs a thread meanwhile, returns that worker early, because jobs that yield may
     // never end. The thread then runs that worker.
-    worker* run_pinned(thread_queue& mine) noexcept {
+    BIDE_COLD worker* run_pinned(thread_queue& mine) noexcept {
         thread_role& here = thread_role::here();
         here = {this, nullptr, &mine};
         worker* next = nullptr;
@@ -298,7 +298,7 @@ public:
     }
 
     // Makes run() return on every worker that finds no job.
-    void stop() noexcept {
+    BIDE_COLD void stop() noexcept {
         // Order: release [scheduler.stop]; a worker that leaves sees what came before.
         stopped_.store(true, std::memory_order_release);
         for (worker& w : workers_) {
@@ -352,7 +352,7 @@ public:
     }
 
     // Takes a job that was never run. Requires: the last run() has returned.
-    runnable* take_unrun() noexcept {
+    BIDE_COLD runnable* take_unrun() noexcept {
         runnable* r = injector_.pop();
         r = r != nullptr ? r : pop_class();
         for (auto w = workers_.begin(); r == nullptr && w != workers_.end(); ++w) {
@@ -361,7 +361,7 @@ public:
         return r;
     }
 
-    std::size_t queued() const noexcept {
+    BIDE_COLD std::size_t queued() const noexcept {
         std::size_t all = injector_.size() + high_.size() + low_.size();
         for (const worker& w : workers_) {
             all += w.pinned.size();

@@ -117,8 +117,8 @@ public:
 
 protected:
     // `of` is the scheduler of the threads. `fallback` is as in basic_lifecycle.
-    basic_scheduler_parts(scheduler* of, scheduler_options& wanted, pool_options how,
-                          typename lifecycle::get_executor fallback)
+    BIDE_COLD basic_scheduler_parts(scheduler* of, scheduler_options& wanted, pool_options how,
+                                    typename lifecycle::get_executor fallback)
         : threads(of, wanted, with_names(how, of, *this)), lifecycle(this->pool(), fallback),
           high_(*this, this->pool(), task_priority::high),
           low_(*this, this->pool(), task_priority::low), pinned_(this->pool().workers().size()) {
@@ -188,7 +188,7 @@ public:
     // Throws: std::bad_alloc; std::invalid_argument if there are too many workers or no thread can
     // have a stack of the given size; std::system_error if `wanted.io` is attached to another
     // scheduler.
-    scheduler_core(scheduler& of, scheduler_options&& wanted)
+    BIDE_COLD scheduler_core(scheduler& of, scheduler_options&& wanted)
         : parts(
               &of, wanted, options_of_pool(wanted),
               +[]() -> executor_ref { return required_service<platform>(); }),
@@ -200,7 +200,7 @@ public:
         }
     }
 
-    ~scheduler_core() {
+    BIDE_COLD ~scheduler_core() {
         if (current_scheduler::is_of(*scheduler_)) {
             fatal("~scheduler(): a scheduler must not be shut down by one of its own workers or in "
                   "an "
@@ -212,7 +212,7 @@ public:
 
     // Starts the threads.
     // Throws: std::system_error if a thread cannot be started. No thread is left then.
-    void open() {
+    BIDE_COLD void open() {
         if (const std::error_code error = start_threads()) {
             no_worker_started();
             shut_down(deadline::never());
@@ -237,7 +237,7 @@ public:
     }
 
     // Returns thread_here(). Throws: std::invalid_argument if it has no value.
-    unsigned local_worker() const {
+    BIDE_COLD unsigned local_worker() const {
         const std::optional<unsigned> mine = thread_here();
         if (!mine) {
             BIDE_THROW(std::invalid_argument("scheduler::spawn_local(): this thread is none that "
@@ -247,7 +247,7 @@ public:
     }
 
     // Returns true if the scheduler has ended by the deadline.
-    bool shut_down(deadline until) noexcept {
+    BIDE_COLD bool shut_down(deadline until) noexcept {
         if (current_scheduler::is_of(*scheduler_)) {
             if (is_closing() || current_scheduler::here().leaving) {
                 return false; // another thread shuts it down
@@ -281,7 +281,7 @@ private:
     }
 
     // Called before a part of the scheduler is made.
-    static pool_options options_of_pool(const scheduler_options& wanted) {
+    BIDE_COLD static pool_options options_of_pool(const scheduler_options& wanted) {
         if (wanted.num_workers > basic_idle<platform>::max_workers) {
             BIDE_THROW(std::invalid_argument("scheduler: num_workers is above 1048575"));
         }

@@ -86,7 +86,7 @@ class basic_tended_pool : public basic_blocking_pool<Platform, Thread> {
     using base = basic_blocking_pool<Platform, Thread>;
 
 public:
-    basic_tended_pool(Pool& workers, typename base::options wanted) noexcept
+    BIDE_COLD basic_tended_pool(Pool& workers, typename base::options wanted) noexcept
         : base(with_attention(std::move(wanted), this)), workers_(workers) {
         timer_.fire = waker(&on_timer, this);
     }
@@ -95,7 +95,7 @@ public:
     basic_tended_pool& operator=(const basic_tended_pool&) = delete;
 
     // Requires: no thread that fires timers of the workers is left, and no call is under way.
-    ~basic_tended_pool() {
+    BIDE_COLD ~basic_tended_pool() {
         this->finish();
         cancel_timer<Platform>(timer_);
     }
@@ -107,7 +107,7 @@ private:
         return wanted;
     }
 
-    static void arm(void* self) noexcept {
+    BIDE_COLD static void arm(void* self) noexcept {
         auto& mine = *static_cast<basic_tended_pool*>(self);
         // Order: acquire [tended_pool.armed]; the last firing no longer uses the timer.
         if (!mine.armed_.exchange(true, std::memory_order_acquire)) {
@@ -117,7 +117,7 @@ private:
         }
     }
 
-    static void on_timer(void* self) noexcept {
+    BIDE_COLD static void on_timer(void* self) noexcept {
         auto& mine = *static_cast<basic_tended_pool*>(self);
         // Order: release [tended_pool.armed]; the next thread that arms the timer may write it.
         mine.armed_.store(false, std::memory_order_release);
@@ -145,8 +145,8 @@ public:
     using worker = typename Pool::worker;
 
     // Moves the callbacks out of `wanted`. `of` is the scheduler of the threads.
-    basic_worker_threads(scheduler* of, scheduler_options& wanted,
-                         const typename Pool::options& how)
+    BIDE_COLD basic_worker_threads(scheduler* of, scheduler_options& wanted,
+                                   const typename Pool::options& how)
         : scheduler_(of), own_pool_(*this, how), name_(wanted.name), stack_size_(wanted.stack_size),
           pin_(wanted.pin_workers), on_start_(std::move(wanted.on_worker_start)),
           on_stop_(std::move(wanted.on_worker_stop)),
@@ -167,7 +167,7 @@ public:
     // Starts the threads, which run until end_threads(). Returns an error if one of them cannot be
     // started. Then no thread runs a worker or calls on_worker_start, because on_worker_start might
     // rely on the other threads.
-    std::error_code start_threads() noexcept {
+    BIDE_COLD std::error_code start_threads() noexcept {
         std::error_code error;
         for (own_thread& p : threads_) {
             error = p.thread.start(
@@ -185,7 +185,7 @@ public:
 
     // Returns when all threads have ended.
     // Requires: the pool was stopped.
-    void end_threads() noexcept {
+    BIDE_COLD void end_threads() noexcept {
         lock::acquire(lock_);
         over_ = true;
         idle_threads_ = nullptr;
@@ -237,7 +237,7 @@ public:
     // Posts a request: the next thread for blocking tasks that becomes free runs a blocked worker,
     // until the worker's own thread returns. Also returns false if the system has refused to start
     // such a thread. The caller then tries again.
-    bool request_replacement() noexcept final {
+    BIDE_COLD bool request_replacement() noexcept final {
         lock::acquire(lock_);
         // A thread became idle since replace(), and found no blocked worker.
         const bool has_idle_thread = idle_threads_ != nullptr;
@@ -272,13 +272,14 @@ private:
     // A worker and its own thread. As a runnable, it makes the thread that runs it a substitute for
     // that worker.
     struct own_thread : runnable {
-        own_thread(basic_worker_threads& of, worker& which) noexcept : all(of), mine(which) {
+        BIDE_COLD own_thread(basic_worker_threads& of, worker& which) noexcept
+            : all(of), mine(which) {
             run = waker(
                 [](void* self) noexcept { static_cast<own_thread*>(self)->run_as_substitute(); },
                 this);
         }
 
-        void run_own_worker() noexcept {
+        BIDE_COLD void run_own_worker() noexcept {
             all.start_is_over_.wait();
             if (all.some_failed_) {
                 return;
@@ -299,7 +300,7 @@ private:
         // Returns the worker that the thread is to run, or nullptr if the thread is to end. The
         // thread gets a token of its parker when there is a worker or a pinned job for it, or when
         // it is to end. A token may be outdated.
-        worker* wait_for_worker() noexcept {
+        BIDE_COLD worker* wait_for_worker() noexcept {
             for (;;) {
                 if (worker* const blocked = all.own_pool_.run_pinned(mine.pinned)) {
                     return blocked;
@@ -343,7 +344,7 @@ private:
             }
         }
 
-        void run_as_substitute() noexcept {
+        BIDE_COLD void run_as_substitute() noexcept {
             const auto count = [this](int by) noexcept {
                 lock::acquire(all.lock_);
                 substitutes = substitutes + static_cast<unsigned>(by);
@@ -368,7 +369,7 @@ private:
     };
 
     // Runs on a thread for blocking tasks.
-    void serve_request() noexcept {
+    BIDE_COLD void serve_request() noexcept {
         lock::acquire(lock_);
         requested_ = false; // a later request is queued again
         lock::release_plain(lock_);
@@ -379,14 +380,14 @@ private:
         }
     }
 
-    void begin_worker(unsigned index) noexcept {
+    BIDE_COLD void begin_worker(unsigned index) noexcept {
         current::here().instance = scheduler_;
         if (on_start_) {
             call_noexcept("on_worker_start", [&] { on_start_(index); });
         }
     }
 
-    void end_worker(unsigned index) noexcept {
+    BIDE_COLD void end_worker(unsigned index) noexcept {
         current::here().leaving = true;
         if (on_stop_) {
             call_noexcept("on_worker_stop", [&] { on_stop_(index); });
