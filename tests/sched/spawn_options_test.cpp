@@ -128,7 +128,8 @@ struct spawns_when_woken final : trace_sink {
     void ran(unsigned, const char*, task_tag, std::int64_t, std::int64_t) noexcept override {}
     void parked(unsigned worker, std::int64_t, std::int64_t) noexcept override {
         if (worker == 0 && armed.exchange(false)) {
-            scheduler::current()->spawn_local(task).detach();
+            scheduler& s = *scheduler::current();
+            s.spawn(task, {.worker = s.this_worker()}).detach();
         }
     }
     void stole(unsigned, unsigned, std::int64_t) noexcept override {}
@@ -473,7 +474,7 @@ TEST_CASE("pinned task: a thread without a worker that runs some takes a blocked
     CHECK(std::move(second).join());
 }
 
-TEST_CASE("pinned task: spawn_local() keeps a task on the thread of its spawner") {
+TEST_CASE("pinned task: with this_worker() it stays on the thread of its spawner") {
     scheduler s(with(3, true));
     one_thread seen;
     const auto local = [&]() -> task<> {
@@ -482,9 +483,9 @@ TEST_CASE("pinned task: spawn_local() keeps a task on the thread of its spawner"
     };
     const auto spawner = [&]() -> task<std::optional<unsigned>> {
         seen.visit();
-        auto a = s.spawn_local(local);
-        auto b = s.spawn_local([&] { seen.visit(); });
-        auto c = s.spawn_local(local());
+        auto a = s.spawn(local, {.worker = s.this_worker()});
+        auto b = s.spawn([&] { seen.visit(); }, {.worker = s.this_worker()});
+        auto c = s.spawn(local(), {.worker = s.this_worker()});
         co_await std::move(a).async_join();
         co_await std::move(b).async_join();
         co_await std::move(c).async_join();
@@ -506,10 +507,13 @@ TEST_CASE("pinned task: on_worker_start() may spawn the first task of its thread
         wrong += s.this_worker() == i ? 0 : 1;
         seen[i].visit();
         if (s.this_worker()) {
-            s.spawn_local([&ended, &here = seen[i]] {
-                 here.visit();
-                 ++ended;
-             }).detach();
+            s.spawn(
+                 [&ended, &here = seen[i]] {
+                     here.visit();
+                     ++ended;
+                 },
+                 {.worker = s.this_worker()})
+                .detach();
         }
     };
     scheduler s(std::move(wanted));
@@ -529,8 +533,6 @@ TEST_CASE("spawn_options: a wrong worker, and a worker with a priority, are refu
           "scheduler::spawn(): there is no such worker");
     CHECK(what_of([&] { s.spawn([] {}, {.priority = low, .worker = 0}).detach(); }) ==
           "scheduler::spawn(): a pinned task has no priority");
-    CHECK(what_of([&] { s.spawn_local([] {}).detach(); }) ==
-          "scheduler::spawn_local(): this thread is none that the scheduler keeps for a worker");
     CHECK_FALSE(s.this_worker());
     scheduler other(with(1, true));
     CHECK_FALSE(other.spawn([&] { return s.this_worker(); }).join());

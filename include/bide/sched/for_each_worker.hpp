@@ -13,14 +13,12 @@
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/sync/detail/gate.hpp>
-#include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
 #include <concepts>
 #include <cstddef>
-#include <exception>
-#include <optional>
+#include <memory>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -60,24 +58,24 @@ public:
 
     // Throws: std::bad_alloc.
     worker_calls(scheduler& on, F& body)
-        : scheduler_(on), function_(body), outcomes_(on.concurrency()),
-          ended_(static_cast<std::ptrdiff_t>(on.concurrency())) {}
+        : scheduler_(on), function_(body), workers_(on.concurrency()),
+          outcomes_(std::make_unique<outcome[]>(workers_)), ended_(std::ptrdiff_t{workers_}) {}
     worker_calls(const worker_calls&) = delete;
     worker_calls& operator=(const worker_calls&) = delete;
     ~worker_calls() { ended_.wait(); }
 
     // Throws: std::bad_alloc. The destructor waits for the calls that were spawned.
     void spawn() {
-        struct others {
-            ~others() {
-                for (; left != 0; --left) {
-                    ended.arrive(1);
+        struct rest {
+            ~rest() {
+                if (left != 0) {
+                    ended.arrive(left);
                 }
             }
             basic_gate<native_platform>& ended;
             unsigned left;
-        } unspawned{ended_, scheduler_.concurrency()};
-        for (unsigned w = 0; w < scheduler_.concurrency(); ++w) {
+        } unspawned{ended_, workers_};
+        for (unsigned w = 0; w < workers_; ++w) {
             call one(*this, w);
             --unspawned.left;
             scheduler_.spawn(std::move(one), {.worker = w}).detach();
@@ -92,22 +90,18 @@ public:
     // Requires: the calls have ended.
     result finish() {
         bool refused = false;
-        for (outcome& one : outcomes_) {
-#if BIDE_EXCEPTIONS
-            if (one.error) {
-                std::rethrow_exception(std::move(one.error));
-            }
-#endif
-            refused = refused || !one.value;
+        for (unsigned w = 0; w < workers_; ++w) {
+            outcomes_[w].kept.rethrow_if_failed();
+            refused = refused || !outcomes_[w].was_called;
         }
         if (refused) {
             throw_error(errc::stopped);
         }
         if constexpr (!std::is_void_v<value_type>) {
             result values;
-            values.reserve(outcomes_.size());
-            for (outcome& one : outcomes_) {
-                values.push_back(std::move(*one.value));
+            values.reserve(workers_);
+            for (unsigned w = 0; w < workers_; ++w) {
+                values.push_back(outcomes_[w].kept.value());
             }
             return values;
         }
@@ -115,8 +109,8 @@ public:
 
 private:
     struct outcome {
-        std::optional<nonvoid_t<value_type>> value;
-        std::exception_ptr error;
+        kept_outcome<value_type> kept;
+        bool was_called = false;
     };
 
     class call {
@@ -132,34 +126,20 @@ private:
         }
         void operator()() noexcept {
             outcome& mine = of_->outcomes_[worker_];
-#if BIDE_EXCEPTIONS
-            try {
-                run(mine);
-            } catch (...) {
-                mine.error = std::current_exception();
-            }
-#else
-            run(mine);
-#endif
+            mine.was_called = true;
+            mine.kept.compute(
+                [this]() -> value_type { return detail::call_on_worker(of_->function_, worker_); });
         }
 
     private:
-        void run(outcome& mine) {
-            if constexpr (std::is_void_v<value_type>) {
-                detail::call_on_worker(of_->function_, worker_);
-                mine.value.emplace();
-            } else {
-                mine.value.emplace(detail::call_on_worker(of_->function_, worker_));
-            }
-        }
-
         worker_calls* of_;
         unsigned worker_;
     };
 
     scheduler& scheduler_;
     F& function_;
-    std::vector<outcome> outcomes_; // of the workers
+    const unsigned workers_;
+    const std::unique_ptr<outcome[]> outcomes_; // of the workers
     basic_gate<native_platform> ended_;
 };
 

@@ -297,6 +297,12 @@ private:
     ended_children& ended_;
 };
 
+// True if S is a task<T>, or a function that returns a task<T> or a T.
+template <class T, class S>
+inline constexpr bool is_source_of = requires(S& from) {
+    requires std::is_same_v<task_value_t<decltype(detail::as_task_source(from))>, T>;
+};
+
 using ended_children = basic_ended_children<native_platform>;
 using join_set_state = basic_join_set_state<native_platform>;
 template <class T> using join_set_child = basic_join_set_child<T, native_platform>;
@@ -336,24 +342,20 @@ public:
         child::drop_all(state_.ended);
     }
 
-    /// Runs a task as a child. If the set is cancelled, the child never starts.
-    /// Throws: std::bad_alloc.
-    void spawn(task<T> t) { launch(std::move(t)); }
-
-    /// Runs the task that a function returns, as a child. The function is called on the calling
-    /// thread, and is destroyed when the child has ended. So the coroutine of a lambda may use the
-    /// captures.
-    /// Throws: std::bad_alloc; what the function throws.
-    template <class F>
-        requires(std::is_same_v<detail::task_value_t<F>, T> && !detail::is_task<F>)
-    void spawn(F function) {
-        launch(std::move(function));
-    }
-    /// Runs a function as a child, on the runner. It returns a T.
-    template <detail::plain_function F>
-        requires std::is_same_v<std::invoke_result_t<F&&>, T>
-    void spawn(F function) {
-        launch(detail::call_in_task(std::move(function)));
+    /// Runs a child. `source` is a task<T>; a function that returns one, which is called on the
+    /// calling thread and destroyed when the child has ended, so that the coroutine of a lambda may
+    /// use the captures; or a function that returns a T, which the child runs. If the set is
+    /// cancelled, the child never starts.
+    /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
+    template <class S>
+        requires(detail::is_source_of<T, S>)
+    void spawn(S source) {
+        auto body = detail::as_task_source(source);
+        using cell_type = detail::coroutine_cell<decltype(body), child>;
+        auto& cell = *new cell_type(home_, false, std::move(body), state_);
+        state_.ended.begin();
+        state_.all.begin(cell.member());
+        home_.start(cell);
     }
 
     /// Waits for the next child to end, and returns its outcome. Each outcome is returned once.
@@ -399,14 +401,6 @@ public:
     bool empty() noexcept { return size() == 0; }
 
 private:
-    template <class S> void launch(S source) {
-        using cell_type = detail::coroutine_cell<S, child>;
-        auto& cell = *new cell_type(home_, false, std::move(source), state_);
-        state_.ended.begin();
-        state_.all.begin(cell.member());
-        home_.start(cell);
-    }
-
     static next_type take(detail::ended_children& ended, wait_status what) {
         if (what != wait_status::granted) {
             return {};

@@ -103,12 +103,6 @@ public:
         return spawn_in(home_of(how), std::move(source), how.tag);
     }
 
-    /// Starts a task that stays on the calling thread: spawn() with spawn_options::worker.
-    /// Throws: as spawn(); std::invalid_argument if this_worker() returns nothing.
-    template <class S> auto spawn_local(S source) {
-        return spawn(std::move(source), {.worker = local_worker()});
-    }
-
     /// Returns the number of the worker for which the calling thread was started, even if the
     /// thread runs another worker now. Returns nothing on a thread that was started for blocking
     /// tasks, even while it runs a worker; in on_worker_stop; and on a thread that is not of this
@@ -172,7 +166,6 @@ private:
     explicit scheduler(std::unique_ptr<detail::scheduler_core> core) noexcept;
 
     detail::task_home& home_of(const spawn_options& how);
-    unsigned local_worker() const;
     void start_blocking(detail::task_header& of);
     bool shut_down(deadline until) noexcept;
 
@@ -258,7 +251,6 @@ BIDE_COMPILED_INLINE scheduler& scheduler::shared() {
 BIDE_COMPILED_INLINE detail::task_home& scheduler::home_of(const spawn_options& how) {
     return core_->home_of(how);
 }
-BIDE_COMPILED_INLINE unsigned scheduler::local_worker() const { return core_->local_worker(); }
 BIDE_COMPILED_INLINE std::optional<unsigned> scheduler::this_worker() const noexcept {
     return core_->thread_here();
 }

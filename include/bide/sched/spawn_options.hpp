@@ -37,7 +37,8 @@ struct spawn_options {
     /// on_worker_start with this number. Coroutines that the task awaits, and children of
     /// when_all() and when_any(), run on that thread, too. Two tasks that are pinned to one thread
     /// never overlap. The task leaves that thread only if it names another executor, by
-    /// scheduler::schedule(), resume_on() or a strand.
+    /// scheduler::schedule(), resume_on() or a strand. `{.worker = s.this_worker()}` pins a task to
+    /// the calling thread, if that is the thread of a worker.
     ///
     /// While that thread blocks or computes, the task waits, even if another thread runs the worker
     /// meanwhile. If the thread has lost its worker to another thread, it runs its pinned tasks

@@ -94,52 +94,39 @@ public:
     /// Requires: no thread uses the group, except its children.
     ~task_group();
 
-    /// Runs a task as a child. Its value is dropped. If the group is cancelled, the child never
-    /// starts. If the runner has shut down, the child counts as failed with stopped_error.
+    /// Runs a child. `source` is a task; a function that returns a task, which is called on the
+    /// calling thread and destroyed when the child has ended, so that the coroutine of a lambda may
+    /// use the captures; or another function, which the child runs. The value of the child is
+    /// dropped. If the group is cancelled, the child never starts. If the runner has shut down, the
+    /// child counts as failed with stopped_error.
     /// Blocks: if the group has a limit, until there is room for one more child. A task of a
     /// run_loop must not block in this call; it uses async_spawn().
-    /// Throws: std::bad_alloc.
-    template <class T> void spawn(task<T> child) { launch_in_room(std::move(child)); }
-
-    /// Runs the task that a function returns, as a child. The function is called on the calling
-    /// thread, and is destroyed when the child has ended. So the coroutine of a lambda may use the
-    /// captures.
-    /// Throws: std::bad_alloc; what the function throws.
-    template <class F>
-        requires detail::task_source<F>
-    void spawn(F function) {
-        launch_in_room(std::move(function));
-    }
-    /// Runs a function as a child, on the runner. Its value is dropped.
-    template <detail::plain_function F> void spawn(F function) {
-        launch_in_room(detail::call_in_task(std::move(function)));
+    /// Throws: std::bad_alloc, and what the call of a function that returns a task throws.
+    template <class S>
+        requires detail::task_source<S> || detail::plain_function<S>
+    void spawn(S source) {
+        auto child = detail::as_task_source(source);
+        permit one = group_.has_limit() ? permit(room_) : permit();
+        launch(std::move(child), &detail::group::begin);
+        one.forget(); // the end of the child returns it
     }
 
     /// The wait for room; made by async_spawn(). S is the task, or the function that returns it.
     template <class S> class [[nodiscard("co_await it")]] spawn_operation;
 
-    /// Runs a task as a child, as spawn() does, when there is room for one more child. The
-    /// operation waits for the room when it is awaited. If the group has no limit, it does not
-    /// wait.
+    /// Runs a child, as spawn() does, when there is room for one more child. The operation waits
+    /// for the room when it is awaited, and then calls a function that returns a task. If the group
+    /// has no limit, it does not wait.
     /// Returns: an operation for co_await, without a value. If it is not awaited, the child never
     /// begins, and is destroyed.
     /// Throws: as spawn(), when awaited; stopped_error, if the awaiting task is cancelled while it
     /// waits. The child then never begins, and is destroyed.
     /// Cancellation: the wait is stopped; the group is not cancelled.
-    template <class T> spawn_operation<task<T>> async_spawn(task<T> child) noexcept {
-        return {*this, std::move(child)};
-    }
-
-    /// Runs the task that a function returns, as async_spawn() above does. The function is called
-    /// when there is room.
-    template <class F>
-        requires detail::task_source<F>
-    spawn_operation<F> async_spawn(F function) {
-        return {*this, std::move(function)};
-    }
-    /// \overload
-    template <detail::plain_function F> auto async_spawn(F function) {
-        return async_spawn(detail::call_in_task(std::move(function)));
+    template <class S>
+        requires detail::task_source<S> || detail::plain_function<S>
+    auto async_spawn(S source) {
+        auto child = detail::as_task_source(source);
+        return spawn_operation<decltype(child)>(*this, std::move(child));
     }
 
     /// Cancels the body and all children, also those that are spawned later. A second call has no
@@ -176,12 +163,6 @@ private:
 
     template <class F>
     static task<value_of<F>> run_in(task_runner& where, std::size_t limit, F body);
-
-    template <class S> void launch_in_room(S source) {
-        permit one = group_.has_limit() ? permit(room_) : permit();
-        launch(std::move(source), &detail::group::begin);
-        one.forget(); // the end of the child returns it
-    }
 
     template <class S>
     void launch(S source, void (detail::group::*begin)(detail::group_member&) noexcept) {

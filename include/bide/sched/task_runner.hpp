@@ -27,15 +27,19 @@ struct runner_access;
 ///
 /// A runner shuts down in its destructor or earlier. From then on it refuses new tasks.
 class task_runner {
-    template <class F> using result_of = std::invoke_result_t<F&&>;
-
 public:
     task_runner(const task_runner&) = delete;
     task_runner& operator=(const task_runner&) = delete;
 
-    /// Starts a task. If the runner is shutting down, the task does not run, and its handle reports
-    /// errc::stopped. Only memory limits the number of tasks; README.md in this folder shows a loop
-    /// that waits for room.
+    /// Starts a task. `source` is one of these:
+    /// - a task;
+    /// - a function that returns a task. The function is called at once, on the calling thread. It
+    ///   exists as long as the task, so the captures of a lambda stay valid for its coroutine;
+    /// - another function, which the task runs. Its return value or its exception is the outcome.
+    ///
+    /// If the runner is shutting down, the task does not run, and its handle reports errc::stopped.
+    /// Only memory limits the number of tasks; README.md in this folder shows a loop that waits for
+    /// room.
     ///
     /// On the thread that runs a run_loop, join_handle::join() of a task of that loop waits for
     /// ever. Use run_loop::run_until() or async_join().
@@ -43,26 +47,15 @@ public:
     /// With GCC before 13, no co_await expression may contain a lambda that captures by value, nor
     /// arguments of the task in braces: GCC destroys them twice (BIDE_BRACED_AWAIT_BUG in
     /// core/config.hpp). With these compilers, give the function or the handle a name before the
-    /// co_await. This holds for all functions below.
-    /// Throws: std::bad_alloc. Then the task, or the function, is destroyed and has not begun.
+    /// co_await.
+    /// Returns: a join_handle of the task's value.
+    /// Throws: std::bad_alloc, and what the call of a function that returns a task throws. Then
+    /// `source` is destroyed, and the task has not begun.
     /// Thread safety: any thread may call it. A task that calls it must not have ended.
-    template <class T> join_handle<T> spawn(task<T> t) { return spawn_in(home_, std::move(t)); }
-
-    /// Starts a task that runs a function. The return value or the exception of the function is the
-    /// outcome.
-    template <class F>
-        requires std::is_invocable_v<F&&> && (!detail::is_task<result_of<F>>)
-    auto spawn(F function) -> join_handle<result_of<F>> {
-        return spawn_in(home_, std::move(function));
-    }
-
-    /// Starts the task that a function returns. The function is called at once, on the calling
-    /// thread. It exists as long as the task, so the captures of a lambda stay valid for its
-    /// coroutine.
-    template <class F>
-        requires std::is_invocable_v<F&&> && detail::task_source<F>
-    auto spawn(F function) -> join_handle<detail::task_value_t<F>> {
-        return spawn_in(home_, std::move(function));
+    template <class S>
+        requires detail::task_source<S> || detail::plain_function<S>
+    auto spawn(S source) {
+        return spawn_in(home_, std::move(source));
     }
 
     /// Moves the coroutine that awaits it to the runner, behind what is queued there.
@@ -96,7 +89,7 @@ protected:
             using cell = detail::joined_coroutine_cell<S>;
             return launch<value>(home, *new cell(home, true, std::move(source)), tag);
         } else {
-            using value = result_of<S>;
+            using value = std::invoke_result_t<S&&>;
             using cell = detail::function_cell<S, value>;
             return launch<value>(home, *new cell(home, std::move(source), false, true), tag);
         }

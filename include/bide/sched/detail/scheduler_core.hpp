@@ -236,16 +236,6 @@ public:
         }
     }
 
-    // Returns thread_here(). Throws: std::invalid_argument if it has no value.
-    BIDE_COLD unsigned local_worker() const {
-        const std::optional<unsigned> mine = thread_here();
-        if (!mine) {
-            BIDE_THROW(std::invalid_argument("scheduler::spawn_local(): this thread is none that "
-                                             "the scheduler keeps for a worker"));
-        }
-        return *mine;
-    }
-
     // Returns true if the scheduler has ended by the deadline.
     BIDE_COLD bool shut_down(deadline until) noexcept {
         if (current_scheduler::is_of(*scheduler_)) {

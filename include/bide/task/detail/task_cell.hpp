@@ -55,8 +55,13 @@ concept task_source = requires { typename task_value_t<S>; };
 template <class F>
 concept plain_function =
     std::is_invocable_v<F&&> && !task_source<F> && !is_task<std::invoke_result_t<F&&>>;
-template <plain_function F> task<std::invoke_result_t<F&&>> call_in_task(F function) {
-    co_return std::move(function)();
+
+// Moves the source of such a child: a function that returns no task becomes a task that calls it.
+template <task_source S> S as_task_source(S& source) { return std::move(source); }
+template <plain_function F> task<std::invoke_result_t<F&&>> as_task_source(F& function) {
+    return [](F f) -> task<std::invoke_result_t<F&&>> {
+        co_return std::move(f)();
+    }(std::move(function));
 }
 
 // ---- The body
