@@ -165,7 +165,7 @@ struct scene {
     void push_into_slot_beside() {
         pushing.emplace([this] {
             slot.exchange(1, seq_cst);
-            woken = i.wake_unless_watched();
+            woken = i.wake_unless_timed();
         });
     }
     bool is_seen() const noexcept { return !queue.empty(); }
@@ -314,9 +314,10 @@ TEST_CASE("idle: at most half of the workers search") {
     });
 }
 
-TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another watcher") {
+TEST_CASE(
+    "idle: if the timed sleeper leaves, a push that relied on it gets another timed sleeper") {
     // Worker 0 watches, 1 sleeps, 2 pushes.
-    model::check_weak("a LIFO push, the watcher goes", [] {
+    model::check_weak("a LIFO push, the timed sleeper goes", [] {
         scene s(3);
         MODEL_REQUIRE(s.i.announce(0, false, true));
         MODEL_REQUIRE(!s.i.announce(1, false, true));
@@ -327,7 +328,7 @@ TEST_CASE("idle: if the watcher leaves, a push that relied on it gets another wa
         MODEL_REQUIRE(is_woken_once(1, s.woken, next));
         s.require_counts(0, 1);
     });
-    model::check_weak("a LIFO push, a watcher comes", [] {
+    model::check_weak("a LIFO push, a timed sleeper comes", [] {
         scene s(2);
         s.push_into_slot_beside();
         MODEL_REQUIRE(s.i.announce(0, false, true));
@@ -418,13 +419,13 @@ TEST_CASE("idle: a job for any worker finds one beside a pinned job") {
         s.require_counts(0, 1);
     });
     // Worker 0 watches, and a push into a slot relies on that.
-    model::check_weak("a pinned push to the watcher, a LIFO push", [] {
+    model::check_weak("a pinned push to the timed sleeper, a LIFO push", [] {
         pinned_scene s(3);
         MODEL_REQUIRE(s.i.announce(0, false, true));
         MODEL_REQUIRE(!s.i.announce(1, false, true));
         s.push_pinned_beside();
         s.slot.exchange(1, seq_cst);
-        const unsigned woken = s.i.wake_unless_watched();
+        const unsigned woken = s.i.wake_unless_timed();
         s.end_push();
         MODEL_REQUIRE(s.is_woken);
         MODEL_REQUIRE(is_woken_once(1, woken, s.i.end_search(false)));

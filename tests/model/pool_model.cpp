@@ -115,7 +115,7 @@ TEST_CASE("driver_lock: a leaver sees the sleeper that found the driver taken, o
         });
         seat.leave();
         if (seat.is_free()) {
-            woken = idle.wake_unless_watched();
+            woken = idle.wake_unless_timed();
         }
         sleeping.join();
         MODEL_REQUIRE(taken || woken == 1);
@@ -673,7 +673,8 @@ TEST_CASE("pool: another worker runs what a busy worker pushes") {
     check_at_random("a job pushes two and goes on, at random", [] { pushes_and_goes_on(2); });
 }
 
-TEST_CASE("pool: a watcher takes a job that stays in a slot, and sleeps when no worker runs") {
+TEST_CASE(
+    "pool: a timed sleeper takes a job that stays in a slot, and sleeps when no worker runs") {
     check_at_random("two workers that nap, two jobs, at random", 2,
                     [] { from_outside({2, true, nullptr, 100'000}, {any, any}); });
     check_at_random("a job pushes and goes on, the other one naps, at random", 2,

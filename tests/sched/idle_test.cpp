@@ -47,7 +47,7 @@ std::string result_of(idle& i, const std::string& step) {
            : verb == "end"       ? woken(i.end_search(false))
            : verb == "more"      ? woken(i.end_search(true))
            : verb == "wake"      ? woken(i.wake_one())
-           : verb == "lifo"      ? woken(i.wake_unless_watched())
+           : verb == "lifo"      ? woken(i.wake_unless_timed())
            : verb == "brief"     ? woken(i.wake_for_brief_arm())
            : verb == "sleepers"  ? std::to_string(i.sleepers())
            : verb == "searching" ? std::to_string(i.searching())

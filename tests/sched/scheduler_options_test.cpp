@@ -174,14 +174,14 @@ TEST_CASE("scheduler_options: callbacks may use their scheduler") {
     CHECK(wrong == 0);
 }
 
-TEST_CASE("scheduler_options: with any longest_nap, no task is left behind a busy worker",
+TEST_CASE("scheduler_options: with any max_timed_sleep, no task is left behind a busy worker",
           "[promise.queued-task-runs]") {
     for (const auto nap : {std::chrono::microseconds::min(), 0us, 1us, 49us, 51us, 4'000us,
                            std::chrono::microseconds::max()}) {
         CAPTURE(nap.count());
         scheduler_options wanted;
         wanted.num_workers = 2;
-        wanted.longest_nap = nap;
+        wanted.max_timed_sleep = nap;
         scheduler s(std::move(wanted));
         for (int round = 0; round < 2; ++round) {
             test::fall_asleep(s);

@@ -111,7 +111,7 @@ TEST_CASE("shutdown: ends the waits of tasks, of each kind", "[promise.scheduler
             waiting.push_back(s.spawn(locks(locked)));
             waiting.push_back(s.spawn(joins(s.spawn(takes(permits)))));
         }
-        if (kind.longest_nap != 0us) {
+        if (kind.max_timed_sleep != 0us) {
             REQUIRE(test::has_waiters(permits, 20)); // they wait; otherwise they are about to
         }
         s.shutdown();

@@ -26,7 +26,7 @@ inline bide::scheduler_options with(unsigned workers, bool naps) {
     bide::scheduler_options wanted;
     wanted.num_workers = workers;
     if (!naps) {
-        wanted.longest_nap = std::chrono::microseconds(0);
+        wanted.max_timed_sleep = std::chrono::microseconds(0);
     }
     return wanted;
 }

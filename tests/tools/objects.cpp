@@ -280,7 +280,7 @@ int main() {
 
     owned = std::make_unique<bide::scheduler>(bide::scheduler_options{
         .num_workers = 2,
-        .longest_nap = std::chrono::microseconds(0) // a worker that sleeps goes on sleeping
+        .max_timed_sleep = std::chrono::microseconds(0) // a worker that sleeps goes on sleeping
     });
     two_workers = owned.get();
     bide::semaphore on_workers(0);

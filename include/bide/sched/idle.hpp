@@ -13,13 +13,14 @@
 //   searching 20 bits  workers that are awake and have no job: each of them will announce, or find a job
 //                      and end its search
 //   sleeping  20 bits  workers in the set of sleepers
-//   watcher    1 bit   one of the sleepers is the watcher
+//   timed      1 bit   one of the sleepers sleeps with a time-out
 //   deferred   1 bit   there may be a job for which no worker was woken, because a worker was
-//                      searching (or watching): the last worker to end its search wakes another
-//   lock       2 bits  lock_bits, for the set, `sleeping` and the watcher bit
+//                      searching or is the timed sleeper: the last worker to end its search wakes
+//                      another
+//   lock       2 bits  lock_bits, for the set, `sleeping` and `timed`
 //
-// The set is an array of bits. The set, `sleeping` and the watcher bit change only with the lock
-// held, in the one step that releases the lock. The other fields change at any time. Each step
+// The set is an array of bits. The set, `sleeping` and `timed` change only with the lock held, in
+// the one step that releases the lock. The other fields change at any time. Each step
 // decides by the value that it replaces.
 //
 // The pair [idle.announce]. The pusher makes its job visible and then reads the word. The worker
@@ -58,11 +59,12 @@
 // Its pusher wakes the worker of that thread, which then also counts as a searcher. If a worker was
 // woken for another job and takes a pinned one, it ends its search with `more`.
 //
-// The watcher is a sleeper that sleeps with a time-out while other workers run. From time to time,
-// it looks for jobs in LIFO slots. A push into a LIFO slot wakes no worker, because the worker of
-// the slot is expected to take the job at once. A push that relies on the watcher sets `deferred`,
-// and no announcement clears the bit while there is a watcher. If the watcher is woken for another
-// job, the end of its search wakes the next worker, which becomes the watcher.
+// The timed sleeper is a sleeper that sleeps with a time-out while other workers run. From time to
+// time, it looks for jobs in LIFO slots. A push into a LIFO slot wakes no worker, because the
+// worker of the slot is expected to take the job at once. A push that relies on the timed sleeper
+// sets `deferred`, and no announcement clears the bit while there is a timed sleeper. If the timed
+// sleeper is woken for another job, the end of its search wakes the next worker, which becomes the
+// timed sleeper.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -104,14 +106,14 @@ public:
     /// Returns none if no worker sleeps or a worker searches.
     [[nodiscard]] unsigned wake_one() noexcept { return wake(searching_); }
 
-    /// As wake_one(), for a push into a LIFO slot. Also returns none if there is a watcher.
-    [[nodiscard]] unsigned wake_unless_watched() noexcept { return wake(searching_ | has_watcher); }
+    /// As wake_one(), for a push into a LIFO slot. Also returns none if there is a timed sleeper.
+    [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
-    /// As wake_unless_watched(), for an arm of a fork-join that is not worth a wake. If there is a
-    /// watcher, the end of a search wakes no worker for the arm, either. If no worker takes the
-    /// arm, its owner runs it.
+    /// As wake_unless_timed(), for an arm of a fork-join that is not worth a wake. If there is a
+    /// timed sleeper, the end of a search wakes no worker for the arm, either. If no worker takes
+    /// the arm, its owner runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
-        return wake(searching_ | has_watcher, has_watcher);
+        return wake(searching_ | is_timed, is_timed);
     }
 
     /// Wakes the worker `which` for a pinned job. Returns true if that worker sleeps. Then the
@@ -150,28 +152,28 @@ public:
 
     /// Adds the caller to the sleepers. `searching` is true if the caller counts as searching;
     /// after the call it does not. The caller must then check every queue once. Then it sleeps
-    /// until it is unparked, or it retracts. Returns true if the caller becomes the watcher. The
-    /// caller becomes the watcher only if `may_watch` is true, there is no other watcher, and some
-    /// worker neither sleeps nor is blocked.
-    bool announce(unsigned self, bool searching, bool may_watch) noexcept {
+    /// until it is unparked, or it retracts. Returns true if the caller becomes the timed sleeper.
+    /// The caller becomes the timed sleeper only if `may_time` is true, there is no other timed
+    /// sleeper, and some worker neither sleeps nor is blocked.
+    bool announce(unsigned self, bool searching, bool may_time) noexcept {
         word seen = lock::acquire(word_);
         bits_of(self) = bits_of(self) | bit_of(self);
         for (;;) {
             word next = seen + sleeper - (searching ? searcher : 0);
-            const bool watches = may_watch && (seen & has_watcher) == 0 &&
-                                 count(next, sleeping_) + count(next, blocked_) < workers_;
-            if (watches) {
-                watcher_ = self;
-                next |= has_watcher;
+            const bool becomes_timed = may_time && (seen & is_timed) == 0 &&
+                                       count(next, sleeping_) + count(next, blocked_) < workers_;
+            if (becomes_timed) {
+                timed_sleeper_ = self;
+                next |= is_timed;
             }
             const bool takes_deferred =
-                (next & (searching_ | has_watcher)) == 0 && (seen & deferred) != 0;
+                (next & (searching_ | is_timed)) == 0 && (seen & deferred) != 0;
             if (takes_deferred) {
                 next &= ~deferred;
             }
             if (unlock_as(seen, next)) {
                 took_deferred_[self] = takes_deferred;
-                return watches;
+                return becomes_timed;
             }
         }
     }
@@ -218,9 +220,9 @@ public:
         // Order: relaxed, both; snapshots.
         return count(word_.load(std::memory_order_relaxed), searching_);
     }
-    /// Returns true if there is a watcher.
-    bool is_watched() const noexcept {
-        return (word_.load(std::memory_order_relaxed) & has_watcher) != 0;
+    /// Returns true if there is a timed sleeper.
+    bool has_timed_sleeper() const noexcept {
+        return (word_.load(std::memory_order_relaxed) & is_timed) != 0;
     }
 
 private:
@@ -229,7 +231,7 @@ private:
     using bits = typename Platform::template var<std::uint64_t>;
 
     static constexpr word deferred = 4;
-    static constexpr word has_watcher = 8;
+    static constexpr word is_timed = 8;
     static constexpr unsigned sleeping_shift = 4;
     static constexpr unsigned searching_shift = 24;
     static constexpr unsigned blocked_shift = 44;
@@ -291,14 +293,14 @@ private:
         seen = lock::acquire(word_);
         for (;;) {
             if (chosen == none && rule.wakes(seen)) {
-                chosen =
-                    take_first((seen & has_watcher) != 0 ? static_cast<unsigned>(watcher_) : none);
+                chosen = take_first((seen & is_timed) != 0 ? static_cast<unsigned>(timed_sleeper_)
+                                                           : none);
             }
             word next = rule.next(seen, chosen != none);
             if (chosen != none) {
                 next += searcher - sleeper;
-                if ((seen & has_watcher) != 0 && watcher_ == chosen) {
-                    next &= ~has_watcher;
+                if ((seen & is_timed) != 0 && timed_sleeper_ == chosen) {
+                    next &= ~is_timed;
                 }
             }
             if (unlock_as(seen, next)) {
@@ -333,8 +335,8 @@ private:
             word next = seen;
             if (asleep) {
                 next += searcher - sleeper;
-                if ((seen & has_watcher) != 0 && watcher_ == which) {
-                    next &= ~has_watcher;
+                if ((seen & is_timed) != 0 && timed_sleeper_ == which) {
+                    next &= ~is_timed;
                 }
             }
             if (restores_deferred && (next & sleeping_) != 0) {
@@ -376,7 +378,7 @@ private:
     alignas(cache_line_pair) typename Platform::template atomic<unsigned> sleepers_{0};
     alignas(cache_line_pair) const unsigned workers_;
     const std::unique_ptr<bits[]> set_; // under the lock: a bit for each sleeper
-    typename Platform::template var<unsigned> watcher_{
+    typename Platform::template var<unsigned> timed_sleeper_{
         none};                                    // under the lock: valid while the bit is set
     const std::unique_ptr<bool[]> took_deferred_; // each worker uses its own
 };

@@ -71,12 +71,12 @@ struct scheduler_options {
     /// nullptr: no trace.
     trace_sink* trace = nullptr;
 
-    /// The longest sleep ("nap") of the watcher. A worker that makes a task runnable usually runs
-    /// that task next, so no other worker is woken for it. The watcher is an idle worker that
-    /// sleeps with a time-out. If the first worker is busy for too long, the watcher takes the task
-    /// over, within twice this time. Values above 1 s count as 1 s. If the option is zero, there is
-    /// no watcher, and an idle worker is woken for each such task.
-    std::chrono::microseconds longest_nap{4'000};
+    /// How long the timed sleeper sleeps at most. A worker that makes a task runnable usually runs
+    /// that task next, so no other worker is woken for it. The timed sleeper is an idle worker that
+    /// sleeps with a time-out. If the first worker is busy for too long, the timed sleeper takes
+    /// the task over, within twice this time. Values above 1 s count as 1 s. If the option is zero,
+    /// no worker sleeps with a time-out, and an idle worker is woken for each such task.
+    std::chrono::microseconds max_timed_sleep{4'000};
 
     /// How much later than necessary a sleep or a time-out of a task may end. The times of sleeps
     /// and time-outs are rounded up to multiples of this value, so that one wake ends all sleeps

@@ -52,8 +52,8 @@
 // for. The waits do not count: a thief that was preempted would make a small fork-join look large,
 // and the next one would wake too many workers. A fork-join is worth a wake for each 20 us of work,
 // and for each 20 us that it has taken already when a thief comes. If it is worth no wake, no
-// worker is woken for it while an idle worker is the watcher (pool.hpp). No worker is woken either
-// if the callers that own no worker are as many as the workers that sleep
+// worker is woken for it while an idle worker is the timed sleeper (pool.hpp). No worker is woken
+// either if the callers that own no worker are as many as the workers that sleep
 // (basic_pool::add_callers). For a loop, the place stores the work of one iteration, so that short
 // and long runs of the loop are told apart. Only speed depends on these numbers: the owner runs
 // each arm that no worker takes.
@@ -159,7 +159,7 @@ public:
     // ---- The owner: the thread that the lane belongs to
 
     // Pushes a job. `is_brief` means that the job takes less time than a wake. Such a job wakes no
-    // worker while an idle worker is the watcher (pool.hpp).
+    // worker while an idle worker is the timed sleeper (pool.hpp).
     // Throws: std::bad_alloc, with nothing changed.
     void push(job& j, bool is_brief = false) {
         if (deque_.push(j, [this]() noexcept { return wanted(); })) [[unlikely]] {
@@ -540,7 +540,8 @@ public:
         }
         arm.run = waker(&run_arm, &arm);
         arm.from->note_time(Platform::now());
-        left = arm.from->has_jobs() && (arm.from->is_worth_a_wake() || !pool_.idle().is_watched());
+        left = arm.from->has_jobs() &&
+               (arm.from->is_worth_a_wake() || !pool_.idle().has_timed_sleeper());
         return true;
     }
 

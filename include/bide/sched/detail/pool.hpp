@@ -28,18 +28,18 @@
 // see worker.hpp. Normal jobs never use these queues. As long as no high, low or pinned job was
 // pushed, the price is one read of a flag for each job.
 //
-// The watcher is an idle worker that sleeps with a time-out. While there is a watcher, a push into
-// a LIFO slot wakes no worker. After its sleep, the watcher looks for workers that have run no job
-// during the sleep, and takes the job from the LIFO slot of such a worker. If there is no watcher,
-// a push into a LIFO slot wakes a worker as any other push does.
+// The timed sleeper is an idle worker that sleeps with a time-out. While there is a timed sleeper,
+// a push into a LIFO slot wakes no worker. After its sleep, the timed sleeper looks for workers
+// that have run no job during the sleep, and takes the job from the LIFO slot of such a worker. If
+// there is no timed sleeper, a push into a LIFO slot wakes a worker as any other push does.
 //
 // Timers and files. A busy worker fires timers and polls the driver from time to time. While
 // workers sleep, some of them have one of three roles:
 //
 //   the timer leader    sleeps until the earliest timer of all workers
 //   the driver's user   sleeps in the driver (basic_driver_lock)
-//   the watcher         sleeps at most 100 us at first, then twice as long each time, up to
-//                       scheduler_options::longest_nap (4 ms by default), and then looks at the
+//   the timed sleeper   sleeps at most 100 us at first, then twice as long each time, up to
+//                       scheduler_options::max_timed_sleep (4 ms by default), and then looks at the
 //                       LIFO slots
 //
 // One worker may have several roles. If a worker with a role is about to run a job, and the role is
@@ -90,7 +90,7 @@ struct pool_options {
     unsigned workers;
     bool steal;                      // workers steal from each other
     driver* io;                      // one of the idle workers sleeps in it
-    std::int64_t max_timed_sleep_ns; // 0: there is no watcher
+    std::int64_t max_timed_sleep_ns; // 0: there is no timed sleeper
     trace_sink* trace = nullptr;
     std::int64_t timer_slack_ns = 0;
     int spare_processors = 0;           // more processors than workers; negative: fewer
@@ -232,7 +232,7 @@ public:
           max_timed_sleep_ns_((std::min)(wanted.max_timed_sleep_ns, std::int64_t{1'000'000'000})),
           steals_(wanted.steal && wanted.workers > 1),
           shares_rings_(steals_ || wanted.workers == 1),
-          may_watch_(wanted.max_timed_sleep_ns != 0 && steals_),
+          uses_timed_sleeps_(wanted.max_timed_sleep_ns != 0 && steals_),
           spare_processors_(wanted.spare_processors), workers_(wanted.workers),
           idle_(wanted.workers), driver_lock_(wanted.io) {
         if (steals_) {
@@ -396,7 +396,7 @@ public:
         if (older != nullptr) {
             push_ring(w, *older);
         } else if (steals_ && !w.is_searching) {
-            unpark(idle_.wake_unless_watched());
+            unpark(idle_.wake_unless_timed());
         }
     }
 
@@ -454,7 +454,8 @@ public:
     }
 
     // The last look of `w` at all queues before it sleeps [idle.announce]. If `but_arms` is true,
-    // does not look at the arms of fork-joins: a watcher leaves these to their owners for a while.
+    // does not look at the arms of fork-joins: a timed sleeper leaves these to their owners for a
+    // while.
     bool sees_work(const worker& w, bool but_arms) const noexcept {
         if (!has_nothing(w) || has_class_work(w)) {
             return true;
@@ -468,7 +469,7 @@ public:
             }
             // Order: seq_cst [idle.announce]; sees a push that did not see this worker's
             // announcement.
-            if (!may_watch_ && other.lifo.load(std::memory_order_seq_cst) != nullptr) {
+            if (!uses_timed_sleeps_ && other.lifo.load(std::memory_order_seq_cst) != nullptr) {
                 return true;
             }
         }
@@ -645,7 +646,7 @@ private:
     // Returns a job, or nullptr if run() is to return.
     runnable* search_or_sleep(worker& w) noexcept {
         bool searching = idle_.start_search();
-        bool watches = false;
+        bool is_timed = false;
         bool woken = false; // another thread has woken this worker
         bool leaves_arms = false;
         const bool is_substitute = thread_role::here().is_substitute;
@@ -654,17 +655,17 @@ private:
         for (;;) {
             if (searching) {
                 bool more = woken && !w.take_woken_for_pinned();
-                runnable* r = search(w, watches, leaves_arms, more);
+                runnable* r = search(w, is_timed, leaves_arms, more);
                 if (r == nullptr && std::exchange(w.ran_arm, false)) { // the next arm may come soon
                     basic_spin<Platform>::until(
                         [&]() noexcept { return (r = search(w, false, false, more)) != nullptr; },
                         least_spin_ns());
                 }
                 if (r != nullptr) {
-                    // No worker was woken for the arms that this watcher would have taken. So
+                    // No worker was woken for the arms that this timed sleeper would have taken. So
                     // another sleeper is woken for these arms, even if it does not become the
-                    // watcher.
-                    more = more || (watches && has_arms());
+                    // timed sleeper.
+                    more = more || (is_timed && has_arms());
                     w.is_searching = false;
                     unpark(idle_.end_search(more));
                     replace_blocked();
@@ -689,13 +690,13 @@ private:
                 w.is_searching = true;
             }
             w.ring.trim();
-            watches = idle_.announce(w.index, searching, may_watch_);
+            is_timed = idle_.announce(w.index, searching, uses_timed_sleeps_);
             owner_.found_nothing();
             // If the sleep is short, arms whose owners compute are left until after the sleep. If
-            // an owner is still in a long arm then, the watcher takes them at that time.
-            leaves_arms = watches && naps_briefly(w) && callers_take_all_places();
+            // an owner is still in a long arm then, the timed sleeper takes them at that time.
+            leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
             woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
-                    sleep(w, watches);
+                    sleep(w, is_timed);
             leaves_arms = leaves_arms && !woken;
             // Order: relaxed; stop() unparks all workers, also the sleeping ones. The token makes
             // the store visible.
@@ -866,8 +867,8 @@ private:
 
     // Takes half of another worker's ring: returns the first job and moves the rest to the ring of
     // `w`. If the ring is empty, takes the oldest child. `taken` is the number of jobs. `left` is
-    // true if jobs were left there. If there is no watcher, also takes from other workers' LIFO
-    // slots.
+    // true if jobs were left there. If there is no timed sleeper, also takes from other workers'
+    // LIFO slots.
     runnable* steal(worker& w, unsigned& taken, bool& left) noexcept {
         const auto count = static_cast<unsigned>(workers_.size());
         const auto first = static_cast<unsigned>(w.next_random() % count);
@@ -883,7 +884,7 @@ private:
                     r = other.children.steal();
                     taken = 1;
                 }
-            } else if (!may_watch_) {
+            } else if (!uses_timed_sleeps_) {
                 r = take_lifo(other);
                 taken = 1;
             }
@@ -896,8 +897,8 @@ private:
         return nullptr;
     }
 
-    // Called by the watcher after its sleep. Takes a job from the LIFO slot of a worker that has
-    // run no job since the sleep began.
+    // Called by the timed sleeper after its sleep. Takes a job from the LIFO slot of a worker that
+    // has run no job since the sleep began.
     runnable* take_stale(worker& w) noexcept {
         for (worker& other : workers_) {
             // Order: relaxed; see sleep().
@@ -1018,17 +1019,18 @@ private:
         driver_lock_.leave();
         w.left_driver = true;
     }
-    bool naps_briefly(const worker& w) const noexcept {
+    bool sleeps_briefly(const worker& w) const noexcept {
         return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, max_timed_sleep_ns_);
     }
 
     // Sleeps. Returns true if the worker was woken, false if it is to look for jobs by itself.
-    bool sleep(worker& w, bool watches) noexcept {
+    bool sleep(worker& w, bool is_timed) noexcept {
         std::int64_t until = never;
         timer_leader_.lead(w.lead_until, [this]() noexcept { return next_timer(); });
-        if (watches) {
+        if (is_timed) {
             for (worker& other : workers_) {
-                // Order: relaxed; only the watcher reads it, and there is one watcher at a time.
+                // Order: relaxed; only the timed sleeper reads it, and there is one timed sleeper
+                // at a time.
                 other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
             }
             until = Platform::now() + w.timed_sleep_ns;
@@ -1070,7 +1072,7 @@ private:
         if (w.left_driver) {
             w.left_driver = false;
             if (driver_lock_.is_free()) {
-                unpark(idle_.wake_unless_watched());
+                unpark(idle_.wake_unless_timed());
             }
         }
     }
@@ -1146,7 +1148,7 @@ private:
     const std::int64_t max_timed_sleep_ns_;
     const bool steals_;
     const bool shares_rings_; // a job in a ring does not wait for the owner of the ring alone
-    const bool may_watch_;
+    const bool uses_timed_sleeps_;
     const int spare_processors_;
     fixed_array<worker> workers_;
     basic_idle<Platform> idle_;

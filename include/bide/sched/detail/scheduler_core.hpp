@@ -281,14 +281,14 @@ private:
         }
         const unsigned processors = cpu_count();
         const unsigned workers = wanted.num_workers != 0 ? wanted.num_workers : processors;
-        return {
-            workers,
-            wanted.enable_stealing,
-            wanted.io,
-            deadline::saturated_ns((std::max)(wanted.longest_nap, std::chrono::microseconds(0))),
-            wanted.trace,
-            timer_slack_ns(wanted.timer_slack),
-            static_cast<int>(processors) - static_cast<int>(workers)};
+        return {workers,
+                wanted.enable_stealing,
+                wanted.io,
+                deadline::saturated_ns(
+                    (std::max)(wanted.max_timed_sleep, std::chrono::microseconds(0))),
+                wanted.trace,
+                timer_slack_ns(wanted.timer_slack),
+                static_cast<int>(processors) - static_cast<int>(workers)};
     }
 
     const unhandled unhandled_;

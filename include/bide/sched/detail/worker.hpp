@@ -494,7 +494,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     std::uint64_t random;
     unsigned looked_at = index;      // the last worker with which it has compared its ring
     std::int64_t lead_until = never; // until when it sleeps as the timer leader
-    std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the watcher
+    std::int64_t timed_sleep_ns = 0; // the length of its next sleep as the timed sleeper
     runnable* yielded = nullptr;     // is to be queued behind all other jobs
     paused_chain* paused = nullptr;  // `yielded`, if it has only paused: it keeps its children
     bool is_searching = false;       // its pushes wake no worker; end_search() does
@@ -509,7 +509,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     // Set by a thread that wakes the worker for a job of `mine`, before it leaves the token.
     typename Platform::template atomic<bool> woken_for_pinned{false};
 
-    // Only the watcher uses this: the value of `polled` before its sleep.
+    // Only the timed sleeper uses this: the value of `polled` before its sleep.
     typename Platform::template atomic<std::uint64_t> polled_when_seen{0};
 
     // Any thread uses these:
