@@ -132,8 +132,8 @@ protected:
         }
     }
 
-    // If each() does not visit the entry of a wait, that wait finds that there is no attachment
-    // [growing_table.chunk].
+    // each() visits every entry that was made before. A wait whose entry is made later finds that
+    // there is no attachment [growing_table.chunk].
     void detached() noexcept override {
         wake_list gone;
         entries_.each([&gone](entry& e) noexcept {

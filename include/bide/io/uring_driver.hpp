@@ -2,8 +2,9 @@
 #ifndef BIDE_IO_URING_DRIVER_HPP
 #define BIDE_IO_URING_DRIVER_HPP
 
-/// \file Lets coroutines read and write regular files by Linux's io_uring(7), and wait for files as
-/// an epoll_driver does. Needs Linux 5.11 and liburing: link bide::uring, or bide and liburing. No
+/// \file
+/// Lets coroutines read and write regular files by Linux's io_uring(7), and wait for files as an
+/// epoll_driver does. Needs Linux 5.11 and liburing: link bide::uring, or bide and liburing. No
 /// other header includes this one.
 //
 // The ring is one more file in an epoll set. It is readable while there are completions of the

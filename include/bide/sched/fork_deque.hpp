@@ -165,10 +165,10 @@ public:
     void reset(depth_type at) noexcept {
         // Order: release [fork_deque.bottom]; as in push().
         bottom_.store(at, std::memory_order_release);
-        // Why the limit is at least two above this depth: the thief that took the last public job
-        // has requested, or the owner took that job back and has set the limit afterwards. Order:
-        // release [fork_deque.publishing]; a thief that sets its bit after this reads the bottom
-        // that was written above. A bit that was set before is cleared.
+        // The limit is at least two above this depth: either the thief that took the last public
+        // job has written `requested`, or the owner took that job back and then set the limit.
+        // Order: release [fork_deque.publishing]; a thief that sets the bit `publishing` after this
+        // reads the bottom that was written above. A bit that was set before is cleared.
         range_.exchange(pack(at, at), std::memory_order_release);
     }
 
@@ -371,8 +371,8 @@ private:
             const depth_type n = publish_count(seen, wanted);
             const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
             if (n != 0) {
-                // Order: relaxed; a thief sees this store before it requests, if it has taken a job
-                // that is published below, or has set its bit later.
+                // Order: relaxed; a thief that takes a job that is published below, or that sets
+                // `publishing` later, writes `requested` after this store.
                 limit_.store(next_limit, std::memory_order_relaxed);
                 // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
                 // look for sleepers [idle.announce]. Release [fork_deque.publishing]. Failure

@@ -282,8 +282,8 @@ protected:
     ~basic_join_set_child() = default;
 
 private:
-    // For the group, no child fails. A child that the cancellation of the set has stopped has no
-    // outcome.
+    // Passes the outcome to the set. To the group, it reports that the child has not failed. If the
+    // cancellation of the set has stopped the child, there is no outcome.
     void discard_outcome() noexcept final {
         if ((this->never_ran() || this->kept_.is_stopped()) && ended_.was_cancelled()) {
             ended_.end(nullptr);

@@ -188,8 +188,8 @@ public:
         return how != fork_pop::stolen;
     }
 
-    // Waits until the stolen job has ended or was given back, and returns its end. If `helps` is
-    // false, runs no other job meanwhile.
+    // Waits until the stolen job has ended or was given back, and returns which of these it was. If
+    // `helps` is false, runs no other job meanwhile.
     BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept {
         auto how = job::end::none;
         if (!helps) {

@@ -314,8 +314,8 @@ private:
         }
     }
 
-    // Called when the innermost job is about to run other jobs, which may continue the jobs around
-    // it. So these begin their waits.
+    // Called when the innermost job is about to run other jobs. These may resume a job inside of
+    // which it runs, so each of the outer jobs begins its wait before.
     void begin_outer_waits() noexcept {
         for (inner_job* job = inner_; job != nullptr; job = job->outer) {
             if (!std::exchange(job->has_begun_wait, true)) {

@@ -573,8 +573,8 @@ public:
         callers_.fetch_add(by, std::memory_order_relaxed);
     }
     // Returns how many sleeping workers a fork-join may wake. Each caller that is counted by
-    // add_callers() takes the place of one worker, except on processors that exceed the number of
-    // workers: one more worker would only take the caller's processor.
+    // add_callers() uses a processor, so one worker fewer is woken. A caller that runs on a
+    // processor for which there is no worker does not count.
     unsigned wakes_for_arms() const noexcept {
         const unsigned asleep = idle_.sleepers_hint();
         return asleep == 0 ? 0 : asleep - (std::min)(asleep, callers_in_place());
@@ -692,8 +692,8 @@ private:
             w.ring.trim();
             is_timed = idle_.announce(w.index, searching, uses_timed_sleeps_);
             owner_.found_nothing();
-            // If the sleep is short, arms whose owners compute are left until after the sleep. If
-            // an owner is still in a long arm then, the timed sleeper takes them at that time.
+            // Before a short sleep, the timed sleeper takes no arm, because the callers that have
+            // forked the arms usually run them soon. After the sleep, it takes those that are left.
             leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
             woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
                     sleep(w, is_timed);

@@ -8,8 +8,8 @@
 // It lies in the awaiter, and so in the frame of the coroutine. It consists of a runnable and a
 // gate. The runnable is posted to the scheduler when the coroutine awaits the call. The gate opens
 // when the call has ended; this is the last access to the object. If the scheduler ends before the
-// runnable has run, a resumer of bide's service runs the runnable. It then makes no call, and does
-// not access the scheduler.
+// runnable has run, a resumer of bide's service runs it. Then the runnable does not make the call
+// and does not access the scheduler.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
