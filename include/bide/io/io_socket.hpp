@@ -252,28 +252,28 @@ template <class Driver> struct socket_access {
                    : unexpected{make_error_code(errc_of(what))};
     }
 
-    struct operation : readiness {
+    // Self::attempt(payload) makes the system call, and returns `waiting` if it would block.
+    template <class Self, class Payload> struct operation : readiness {
         static constexpr bool stands_alone = true;
         static detail::turn_back<native_platform>& turn_back(socket_payload& p) noexcept {
             return p.turn;
         }
 
         // Calls attempt(), except if the file was forgotten or the payload has an error already.
-        template <class Attempt> wait_status unless_forgotten(Attempt attempt) const noexcept {
+        wait_status try_now(Payload& p) const noexcept {
             if (this->its == nullptr) {
                 return wait_status::granted;
             }
             Driver::lock::acquire(this->its->locked);
-            const wait_status what = this->is_forgotten() ? wait_status::closed : attempt();
+            const wait_status what = this->is_forgotten()
+                                         ? wait_status::closed
+                                         : static_cast<const Self&>(*this).attempt(p);
             Driver::lock::release(this->its->locked);
             return what;
         }
     };
 
-    struct transferring : operation {
-        wait_status try_now(transfer_payload& p) const noexcept {
-            return this->unless_forgotten([this, &p]() noexcept { return attempt(p); });
-        }
+    struct transferring : operation<transferring, transfer_payload> {
         wait_status attempt(transfer_payload& p) const noexcept {
             const bool writes = this->which() == Driver::writable;
             if (p.size == 0 && !writes) {
@@ -304,7 +304,7 @@ template <class Driver> struct socket_access {
         }
     };
 
-    struct connection : operation {
+    template <class Self> struct connection : operation<Self, connection_payload> {
         result<io_socket, std::error_code> collect(wait_status what,
                                                    connection_payload& p) const noexcept {
             if (what == wait_status::granted && p.is_over && p.error == 0) {
@@ -315,10 +315,7 @@ template <class Driver> struct socket_access {
         }
     };
 
-    struct accepting : connection {
-        wait_status try_now(connection_payload& p) const noexcept {
-            return this->unless_forgotten([this, &p]() noexcept { return attempt(p); });
-        }
+    struct accepting : connection<accepting> {
         wait_status attempt(connection_payload& p) const noexcept {
             for (;;) {
                 const int made = uninterrupted([&]() noexcept {
@@ -335,10 +332,7 @@ template <class Driver> struct socket_access {
         }
     };
 
-    struct connecting : connection {
-        wait_status try_now(connection_payload& p) const noexcept {
-            return this->unless_forgotten([this, &p]() noexcept { return attempt(p); });
-        }
+    struct connecting : connection<connecting> {
         wait_status attempt(connection_payload& p) const noexcept {
             pollfd file{this->fd, POLLOUT, 0};
             if (::poll(&file, 1, 0) <= 0) {

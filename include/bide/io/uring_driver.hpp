@@ -66,7 +66,6 @@
 #include <utility>
 
 #include <liburing.h>
-#include <poll.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -79,11 +78,10 @@ struct uring_request {
 
     phase at = phase::idle;
     bool writes = false;
-    bool polls = false;        // waits until the file is ready; only then reads or writes
-    bool is_left_out = false;  // its end was asked for before this step could be submitted
+    bool is_left_out = false;  // its end was asked for before it could be submitted
     bool is_abandoned = false; // end_now() waits for it, and its waiter is not woken
     bool is_taken = false;     // in the list of the requests that look() handles
-    bool has_answer = false;   // `answer` is the kernel's answer to the last step
+    bool has_answer = false;   // `answer` is the kernel's answer
     bool asks_again = false;   // the kernel did not find it when it was to end it
     wait_status ended_by = wait_status::granted;
     int fd = -1;
@@ -182,7 +180,7 @@ public:
             r.at = phase::submitted;
             r.waiter = &w;
             running_.push(r);
-            submit_step(r);
+            submit_transfer(r);
         } else {
             w.settle(what);
         }
@@ -335,15 +333,13 @@ private:
         }
     }
 
-    // Submits the next step of a request. If another thread has asked for the end of the request
+    // Submits a request, maybe once more. If another thread has asked for the end of the request
     // while submit() had released the lock, submits a no-op in its place.
-    void submit_step(uring_request& r) noexcept {
+    void submit_transfer(uring_request& r) noexcept {
         submit(reinterpret_cast<std::uintptr_t>(&r), [&r](io_uring_sqe& to) noexcept {
             if (r.at != phase::submitted) {
                 r.is_left_out = true;
                 ::io_uring_prep_nop(&to);
-            } else if (r.polls) {
-                ::io_uring_prep_poll_add(&to, r.fd, r.writes ? POLLOUT : POLLIN);
             } else if (r.writes) {
                 ::io_uring_prep_write(&to, r.fd, r.data, r.size, r.offset);
             } else {
@@ -408,7 +404,7 @@ private:
                     submit_cancel(*r);
                 }
             } else if (!is_over(*r)) {
-                submit_step(*r);
+                submit_transfer(*r);
             } else {
                 running_.remove(*r);
                 r->at = r->is_abandoned ? phase::over : phase::ended;
@@ -419,16 +415,15 @@ private:
         }
     }
 
-    // Handles the result of the last step. Returns false if there is another step.
+    // Handles the kernel's answer. Returns false if the request is to be submitted again.
     static bool is_over(uring_request& r) noexcept {
         const bool retried = r.answer == -ECANCELED || r.answer == -EINTR; // its thread has ended
-        if (!r.is_left_out && !retried && !(r.polls && r.answer >= 0) && r.answer != -EAGAIN) {
-            r.result = r.answer;
-            r.ended_by = wait_status::granted; // it has happened, or failed
-            return true;
+        if (r.is_left_out || retried) {
+            return r.at == phase::ends_early;
         }
-        r.polls = r.polls ? retried : r.answer == -EAGAIN;
-        return r.at == phase::ends_early;
+        r.result = r.answer;
+        r.ended_by = wait_status::granted; // it has happened, or failed
+        return true;
     }
 
     typename Platform::template atomic<word> locked_{0};
@@ -508,7 +503,9 @@ public:
     // wait is over when the kernel confirms the end, which may be after the device has answered. If
     // the transfer was made before, its result is returned. If the coroutine is destroyed
     // meanwhile, the destructor blocks until the kernel has ended the operation. If no scheduler or
-    // run_loop runs the driver, the operation returns errc::no_driver.
+    // run_loop runs the driver, the operation returns errc::no_driver. The file must not be in
+    // non-blocking mode, or the operation returns resource_unavailable_try_again where it would
+    // wait: sockets and pipes are for io_socket.hpp.
 
     /// Reads from a file at an offset in bytes. The current position of the file stays the same.
     /// Returns: the number of bytes, which may be fewer than into.size(); 0 at the end of the file.
