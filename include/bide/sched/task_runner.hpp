@@ -7,10 +7,10 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/task_tag.hpp>
-#include <bide/task/this_task.hpp>
 
 #include <type_traits>
 #include <utility>
@@ -59,7 +59,9 @@ public:
     }
 
     /// Moves the coroutine that awaits it to the runner, behind what is queued there.
-    async_op<void> schedule() noexcept { return this_task::yield().resume_on(*this); }
+    async_op<void> schedule() noexcept {
+        return async_op<void>(detail::yielding()).resume_on(*this);
+    }
 
     /// Runs `r` like a task. If the runner has shut down, runs `r` on a resumer of bide's service;
     /// terminates if that service cannot be started.

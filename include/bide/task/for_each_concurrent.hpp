@@ -178,85 +178,74 @@ private:
 };
 
 // A range with next(), which is not called again after it has returned no item or has thrown.
-template <class R> class pulled_source {
+template <class R>
+    requires(pulled_range<R> || awaited_range<R>)
+class item_source<R> {
+    using returned = decltype(std::declval<R&>().next());
+    static constexpr bool awaits = awaited_range<R>;
+    template <class A> struct awaited {
+        using type = decltype(awaiter_of(std::declval<A>()).await_resume());
+    };
+    using found = std::remove_cvref_t<
+        typename std::conditional_t<awaits, awaited<returned>, std::type_identity<returned>>::type>;
+
 public:
-    explicit pulled_source(R& range) noexcept : range_(range) {}
+    using claim = item_claim<found>;
+
+    explicit item_source(R& range) noexcept : range_(range) {}
 
     std::size_t size() const noexcept { return unknown_size; }
 
-    // Order: relaxed; it is set under the lock of the source. Without the lock, it is a hint.
+    // Order: relaxed; it is set under the lock. Without the lock, it is a hint.
     bool is_exhausted() const noexcept { return exhausted_.load(std::memory_order_relaxed); }
 
-protected:
-    // One call of next(), and its result.
-    template <class Found> struct pull {
-        explicit pull(pulled_source& from) noexcept : of(from) {}
-        pull(const pull&) = delete;
-        pull& operator=(const pull&) = delete;
-        ~pull() {
+    std::optional<claim> next()
+        requires(!awaits)
+    {
+        const std::lock_guard mine(lock_);
+        if (is_exhausted()) {
+            return std::nullopt;
+        }
+        call one(*this);
+        return one.claim_of(range_.next());
+    }
+    task<std::optional<claim>> next()
+        requires awaits
+    {
+        const auto mine = co_await lock_.async_lock();
+        if (is_exhausted()) {
+            co_return std::nullopt;
+        }
+        call one(*this);
+        found got = co_await range_.next();
+        co_return one.claim_of(std::move(got));
+    }
+
+private:
+    // One call of the range's next(), and its result.
+    struct call {
+        explicit call(item_source& from) noexcept : of(from) {}
+        call(const call&) = delete;
+        call& operator=(const call&) = delete;
+        ~call() {
             if (!has_item) {
                 of.exhausted_.store(true, std::memory_order_relaxed); // Order: relaxed; as above.
             }
         }
 
-        std::optional<item_claim<Found>> claim(Found&& found) {
-            has_item = static_cast<bool>(found);
-            return has_item ? std::optional(item_claim<Found>{of.index_++, std::move(found)})
-                            : std::nullopt;
+        std::optional<claim> claim_of(found&& item) {
+            has_item = static_cast<bool>(item);
+            return has_item ? std::optional(claim{of.index_++, std::move(item)}) : std::nullopt;
         }
 
-        pulled_source& of;
+        item_source& of;
         bool has_item = false;
     };
 
     R& range_;
-
-private:
+    std::conditional_t<awaits, mutex, adaptive_mutex> lock_;
     std::size_t index_ = 0;
     native_platform::atomic<bool> exhausted_{false};
-};
-
-template <pulled_range R> class item_source<R> : public pulled_source<R> {
-    using found = std::remove_cvref_t<decltype(std::declval<R&>().next())>;
-
-public:
-    using claim = item_claim<found>;
-    using pulled_source<R>::pulled_source;
-
-    std::optional<claim> next() {
-        const std::lock_guard mine(lock_);
-        if (this->is_exhausted()) {
-            return std::nullopt;
-        }
-        typename pulled_source<R>::template pull<found> one(*this);
-        return one.claim(this->range_.next());
-    }
-
-private:
-    adaptive_mutex lock_;
-};
-
-template <awaited_range R> class item_source<R> : public pulled_source<R> {
-    using awaitable = decltype(std::declval<R&>().next());
-    using found =
-        std::remove_cvref_t<decltype(awaiter_of(std::declval<awaitable>()).await_resume())>;
-
-public:
-    using claim = item_claim<found>;
-    using pulled_source<R>::pulled_source;
-
-    task<std::optional<claim>> next() {
-        const auto mine = co_await lock_.async_lock();
-        if (this->is_exhausted()) {
-            co_return std::nullopt;
-        }
-        typename pulled_source<R>::template pull<found> one(*this);
-        found got = co_await this->range_.next();
-        co_return one.claim(std::move(got));
-    }
-
-private:
-    mutex lock_;
 };
 
 // The state that the runners share. `Range` is an lvalue reference if the range is used by

@@ -80,19 +80,6 @@ inline async_op<void> sleep_until(deadline until) noexcept {
     return {time_wait{at, other_clock}, until};
 }
 
-// Completes immediately, but enqueues the coroutine behind the queued jobs of its executor.
-struct yielding {
-    static constexpr bool yields_first = true;
-    static constexpr bool stands_alone = true;
-
-    wait_status try_now() const noexcept { return wait_status::granted; }
-    wait_status enqueue(basic_waiter<native_platform>&) const noexcept {
-        return wait_status::granted;
-    }
-    bool cancel(basic_waiter<native_platform>&, wait_status) const noexcept { return false; }
-    result<void> collect(wait_status what) const { return result_of(what); }
-};
-
 } // namespace detail
 
 /// Operations on the task that runs on the calling thread.

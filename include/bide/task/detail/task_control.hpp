@@ -24,7 +24,10 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/cancel_reason.hpp>
@@ -857,6 +860,20 @@ private:
     home_type& home_;
     gate ended_gate_{1};
     typename Platform::template atomic<const char*> name_{nullptr};
+};
+
+// The operation of this_task::yield(). It completes immediately, but enqueues the coroutine behind the
+// queued jobs of its executor.
+struct yielding {
+    static constexpr bool yields_first = true;
+    static constexpr bool stands_alone = true;
+
+    wait_status try_now() const noexcept { return wait_status::granted; }
+    wait_status enqueue(basic_waiter<native_platform>&) const noexcept {
+        return wait_status::granted;
+    }
+    bool cancel(basic_waiter<native_platform>&, wait_status) const noexcept { return false; }
+    result<void> collect(wait_status what) const { return result_of(what); }
 };
 
 BIDE_COMPILED_TEMPLATE(class basic_task_control<native_platform>)
