@@ -1,4 +1,4 @@
-// The classes of tasks (spawn_options.hpp): what a spawn costs in each of them, how soon a task runs
+// The classes of tasks (task_priority): what a spawn costs in each of them, how soon a task runs
 // while others keep all workers busy, and which share each class has then.
 //
 // Tokio, Go and Boost.Asio have no classes of tasks. TBB has arenas of three priorities, whose
@@ -9,7 +9,7 @@
 #include "sched/pools.hpp"
 
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/spawn_options.hpp>
+#include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>

@@ -39,10 +39,8 @@
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>
-#include <bide/sched/spawn_options.hpp>
 #include <bide/sched/task_group.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/sched/trace.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>

@@ -312,13 +312,13 @@ struct run_loop_options;
 struct scheduler_options;
 /// See sched/report.hpp.
 struct scheduler_stats;
-/// See sched/spawn_options.hpp.
+/// See sched/scheduler_options.hpp.
 struct spawn_options;
 /// See sched/task_group.hpp.
 class task_group;
 /// See sched/join_set.hpp.
 template <class T = void> class join_set;
-/// See sched/trace.hpp.
+/// See sched/scheduler_options.hpp.
 class trace_sink;
 /// See sched/chrome_trace.hpp.
 class chrome_trace;

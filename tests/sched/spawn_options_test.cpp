@@ -1,5 +1,5 @@
 #include <bide/sched/report.hpp>
-#include <bide/sched/spawn_options.hpp>
+#include <bide/sched/scheduler_options.hpp>
 
 #include <bide/sync/event.hpp>
 #include <bide/sync/semaphore.hpp>

@@ -3,7 +3,7 @@
 // steps are counted.
 
 #include <bide/sched/report.hpp>
-#include <bide/sched/spawn_options.hpp>
+#include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <support/sched.hpp>
 

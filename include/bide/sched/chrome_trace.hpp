@@ -8,7 +8,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/io/detail/growing_table.hpp>
 #include <bide/sched/detail/quoted.hpp>
-#include <bide/sched/trace.hpp>
+#include <bide/sched/scheduler_options.hpp>
 #include <bide/task/task_tag.hpp>
 
 #include <algorithm>

@@ -11,7 +11,7 @@
 #include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/spawn_options.hpp>
+#include <bide/sched/scheduler_options.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>

@@ -7,7 +7,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/sched/trace.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
@@ -34,7 +33,7 @@ struct run_loop_options {
     /// How much later than necessary a sleep or a time-out may end. As in scheduler_options.
     std::chrono::microseconds timer_slack{0};
 
-    /// Receives the events of the loop, which counts as worker 0 (sched/trace.hpp). It must outlive
+    /// Receives the events of the loop, which counts as worker 0 (trace_sink). It must outlive
     /// the loop. nullptr: no trace.
     trace_sink* trace = nullptr;
 };

@@ -7,7 +7,6 @@
 #include <bide/core/detail/noted.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sched/scheduler_options.hpp>
-#include <bide/sched/spawn_options.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/join_handle.hpp>

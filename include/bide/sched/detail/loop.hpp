@@ -39,7 +39,7 @@
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/injector.hpp>
-#include <bide/sched/trace.hpp>
+#include <bide/sched/scheduler_options.hpp>
 #include <bide/task/detail/task_control.hpp>
 
 #include <algorithm>

@@ -74,8 +74,7 @@
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/injector.hpp>
-#include <bide/sched/spawn_options.hpp>
-#include <bide/sched/trace.hpp>
+#include <bide/sched/scheduler_options.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,7 +5,7 @@
 // A scheduler. It is the home of its normal tasks (lifecycle.hpp), and it owns its pool, which has
 // the threads (worker_threads.hpp). The home of a task is the executor that the task belongs to.
 // High tasks, low tasks, and the tasks that are pinned to one thread have other homes
-// (spawn_options.hpp). A wake posts a task to its home. So the home determines where the task runs,
+// (spawn_options). A wake posts a task to its home. So the home determines where the task runs,
 // and a task needs no member for its class. The scheduler counts, registers and cancels the tasks
 // of all homes.
 //
@@ -30,7 +30,6 @@
 #include <bide/sched/detail/worker_threads.hpp>
 #include <bide/sched/idle.hpp>
 #include <bide/sched/scheduler_options.hpp>
-#include <bide/sched/spawn_options.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
 

@@ -59,8 +59,7 @@
 #include <bide/sched/child_deque.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/sched/run_queue.hpp>
-#include <bide/sched/spawn_options.hpp>
-#include <bide/sched/trace.hpp>
+#include <bide/sched/scheduler_options.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/task_tag.hpp>
 
