@@ -55,6 +55,42 @@ namespace bide { inline namespace BIDE_ABI {
 /// no_driver), or an error of the system.
 using io_count = result<std::size_t, std::error_code>;
 
+template <class Driver> class basic_io_socket;
+
+namespace detail {
+
+// The payload of each operation. If `is_over` is false, the system call was not made.
+struct socket_payload : io_payload {
+    bool is_over = false;
+    turn_back<native_platform> turn{};
+
+    wait_status end(int code = 0) noexcept {
+        error = code;
+        is_over = true;
+        return wait_status::granted;
+    }
+};
+struct transfer_payload : socket_payload {
+    std::byte* data = nullptr; // of a write: only read
+    std::size_t size = 0;      // of what is left
+    std::size_t count = 0;
+    bool is_for_all = false;
+};
+template <class Driver> struct connection_payload : socket_payload {
+    basic_io_socket<Driver> made{};
+};
+
+} // namespace detail
+
+/// The payload of a read or a write.
+template <> struct wait_payload<io_count> {
+    using type = detail::transfer_payload; ///< the payload
+};
+/// The payload of an accept or a connect.
+template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std::error_code>> {
+    using type = detail::connection_payload<Driver>; ///< the payload
+};
+
 /// Owns a socket, or another descriptor, and waits for it on a driver: an epoll_driver or a
 /// uring_driver.
 /// Thread safety: different coroutines may read and write at the same time. While the socket is
@@ -119,21 +155,30 @@ public:
     /// Returns: the number of bytes; 0 at the end of the stream. If `into` is empty, returns 0 at
     /// once; nothing is received, and no message is lost.
     /// Requires: `into` exists until the operation is over.
-    async_op<io_count> async_read_some(std::span<std::byte> into) noexcept;
+    async_op<io_count> async_read_some(std::span<std::byte> into) noexcept {
+        return detail::socket_access<Driver>::transfer(*this, into, false, false);
+    }
 
     /// Writes as many bytes as the socket accepts, at least one and at most from.size().
     /// async_write() writes all bytes. If `from` is empty, a write to a stream does nothing; a
     /// write to a socket of messages sends an empty message.
     /// Returns: the number of bytes.
     /// Requires: `from` exists until the operation is over.
-    async_op<io_count> async_write_some(std::span<const std::byte> from) noexcept;
+    async_op<io_count> async_write_some(std::span<const std::byte> from) noexcept {
+        return detail::socket_access<Driver>::transfer(*this, from, true, false);
+    }
 
     /// Accepts a connection on a listening socket.
     /// Returns: the connection, on the same driver. If the process has no more descriptors
     /// (too_many_files_open), the connection stays in the queue. Close a descriptor, or wait,
     /// before the next attempt.
     /// Cancellation: no connection and no descriptor is lost.
-    async_op<result<basic_io_socket, std::error_code>> async_accept() noexcept;
+    async_op<result<basic_io_socket, std::error_code>> async_accept() noexcept {
+        using access = detail::socket_access<Driver>;
+        return access::template start<typename access::accepting,
+                                      result<basic_io_socket, std::error_code>>(
+            driver(), fd_, false, detail::connection_payload<Driver>());
+    }
 
 private:
     friend struct detail::socket_access<Driver>;
@@ -158,23 +203,51 @@ using io_socket = basic_io_socket<epoll_driver>;
 /// Cancellation: the socket is closed.
 template <class Driver>
 async_op<result<basic_io_socket<Driver>, std::error_code>>
-async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept;
+async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
+    using access = detail::socket_access<Driver>;
+    detail::connection_payload<Driver> p;
+    const int fd = ::socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        p.end(errno);
+    } else if (::connect(fd, to, size) == 0) {
+        p.end();
+    } else if (errno != EINPROGRESS && errno != EINTR) { // a signal does not end it
+        p.end(errno);
+    }
+    p.made = basic_io_socket<Driver>(on, fd);
+    return access::template start<typename access::connecting,
+                                  result<basic_io_socket<Driver>, std::error_code>>(on, fd, true,
+                                                                                    std::move(p));
+}
 /// Makes a stream socket that listens at an address. A TCP address may be reused at once
 /// (SO_REUSEADDR).
 /// Returns: the socket, or the system's error.
 /// Requires: `on` outlives the socket.
 template <class Driver>
 result<basic_io_socket<Driver>, std::error_code>
-listen_at(Driver& on, const sockaddr* at, socklen_t size, int backlog = SOMAXCONN) noexcept;
+listen_at(Driver& on, const sockaddr* at, socklen_t size, int backlog = SOMAXCONN) noexcept {
+    const int fd = ::socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    basic_io_socket<Driver> made(on, fd);
+    const int yes = 1;
+    if (fd < 0 || ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        ::bind(fd, at, size) != 0 || ::listen(fd, backlog) != 0) {
+        return unexpected{std::error_code(errno, std::system_category())};
+    }
+    return made;
+}
 
 /// Connects to a sockaddr_in, sockaddr_in6 or sockaddr_un.
 template <class Driver, class Address>
 async_op<result<basic_io_socket<Driver>, std::error_code>>
-async_connect(Driver& on, const Address& to) noexcept;
+async_connect(Driver& on, const Address& to) noexcept {
+    return async_connect(on, reinterpret_cast<const sockaddr*>(&to), socklen_t{sizeof(Address)});
+}
 
 /// Listens at a sockaddr_in, sockaddr_in6 or sockaddr_un.
 template <class Driver, class Address>
-result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept;
+result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept {
+    return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
+}
 
 /// Writes all bytes. It is one operation with one time-out, like the operations of the socket.
 /// Returns: all.size(), or the first error, such as errc::timeout. After an error, some bytes may
@@ -182,7 +255,9 @@ result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Add
 /// Requires: `all` exists until the operation is over.
 template <class Driver>
 async_op<io_count> async_write(basic_io_socket<Driver>& to,
-                               std::span<const std::byte> all) noexcept;
+                               std::span<const std::byte> all) noexcept {
+    return detail::socket_access<Driver>::transfer(to, all, true, true);
+}
 
 // ---- Implementation
 
@@ -198,40 +273,6 @@ template <class Call> auto uninterrupted(Call call) noexcept {
 }
 
 inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
-
-// The payload of each operation. If `is_over` is false, the system call was not made.
-struct socket_payload : io_payload {
-    bool is_over = false;
-    turn_back<native_platform> turn{};
-
-    wait_status end(int code = 0) noexcept {
-        error = code;
-        is_over = true;
-        return wait_status::granted;
-    }
-};
-struct transfer_payload : socket_payload {
-    std::byte* data = nullptr; // of a write: only read
-    std::size_t size = 0;      // of what is left
-    std::size_t count = 0;
-    bool is_for_all = false;
-};
-template <class Driver> struct connection_payload : socket_payload {
-    basic_io_socket<Driver> made{};
-};
-
-} // namespace detail
-
-/// The payload of a read or a write.
-template <> struct wait_payload<io_count> {
-    using type = detail::transfer_payload; ///< the payload
-};
-/// The payload of an accept or a connect.
-template <class Driver> struct wait_payload<result<basic_io_socket<Driver>, std::error_code>> {
-    using type = detail::connection_payload<Driver>; ///< the payload
-};
-
-namespace detail {
 
 // The operations, on the waits of the driver.
 template <class Driver> struct socket_access {
@@ -363,76 +404,6 @@ template <class Driver> struct socket_access {
 };
 
 } // namespace detail
-
-// ---- the operations
-
-template <class Driver>
-async_op<io_count> basic_io_socket<Driver>::async_read_some(std::span<std::byte> into) noexcept {
-    return detail::socket_access<Driver>::transfer(*this, into, false, false);
-}
-
-template <class Driver>
-async_op<io_count>
-basic_io_socket<Driver>::async_write_some(std::span<const std::byte> from) noexcept {
-    return detail::socket_access<Driver>::transfer(*this, from, true, false);
-}
-
-template <class Driver>
-async_op<io_count> async_write(basic_io_socket<Driver>& to,
-                               std::span<const std::byte> all) noexcept {
-    return detail::socket_access<Driver>::transfer(to, all, true, true);
-}
-
-template <class Driver>
-async_op<result<basic_io_socket<Driver>, std::error_code>>
-basic_io_socket<Driver>::async_accept() noexcept {
-    using access = detail::socket_access<Driver>;
-    return access::template start<typename access::accepting,
-                                  result<basic_io_socket, std::error_code>>(
-        driver(), fd_, false, detail::connection_payload<Driver>());
-}
-
-template <class Driver>
-async_op<result<basic_io_socket<Driver>, std::error_code>>
-async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
-    using access = detail::socket_access<Driver>;
-    detail::connection_payload<Driver> p;
-    const int fd = ::socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        p.end(errno);
-    } else if (::connect(fd, to, size) == 0) {
-        p.end();
-    } else if (errno != EINPROGRESS && errno != EINTR) { // a signal does not end it
-        p.end(errno);
-    }
-    p.made = basic_io_socket<Driver>(on, fd);
-    return access::template start<typename access::connecting,
-                                  result<basic_io_socket<Driver>, std::error_code>>(on, fd, true,
-                                                                                    std::move(p));
-}
-
-template <class Driver>
-result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const sockaddr* at,
-                                                           socklen_t size, int backlog) noexcept {
-    const int fd = ::socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    basic_io_socket<Driver> made(on, fd);
-    const int yes = 1;
-    if (fd < 0 || ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        ::bind(fd, at, size) != 0 || ::listen(fd, backlog) != 0) {
-        return unexpected{std::error_code(errno, std::system_category())};
-    }
-    return made;
-}
-
-template <class Driver, class Address>
-async_op<result<basic_io_socket<Driver>, std::error_code>>
-async_connect(Driver& on, const Address& to) noexcept {
-    return async_connect(on, reinterpret_cast<const sockaddr*>(&to), socklen_t{sizeof(Address)});
-}
-template <class Driver, class Address>
-result<basic_io_socket<Driver>, std::error_code> listen_at(Driver& on, const Address& at) noexcept {
-    return listen_at(on, reinterpret_cast<const sockaddr*>(&at), socklen_t{sizeof(Address)});
-}
 
 }} // namespace bide::BIDE_ABI
 

@@ -531,7 +531,27 @@ private:
 
         basic_uring_driver& of;
 
-        wait_status try_now(request& r) const noexcept;
+        // Tries the operation without the ring. If it would block, or if the file does not support this
+        // attempt, the ring does the operation.
+        wait_status try_now(request& r) const noexcept {
+            const int before = errno;
+            const iovec all{r.data, r.size};
+            const auto at = static_cast<off_t>(r.offset);
+            ssize_t n = 0;
+            if (r.size != 0) {
+                n = r.writes ? ::pwritev2(r.fd, &all, 1, at, RWF_NOWAIT)
+                             : ::preadv2(r.fd, &all, 1, at, RWF_NOWAIT);
+            }
+            const int error = errno;
+            errno = before;
+            if (n < 0 && error != EBADF) {
+                return wait_status::waiting; // the ring finds the error
+            }
+            r.at = request::phase::over;
+            r.result = n < 0 ? -error : static_cast<int>(n);
+            return wait_status::granted;
+        }
+
         wait_status enqueue(node& w, request& r) const noexcept {
             return of.set_.begin(r, w, [this, &w, &r]() noexcept {
                 const wait_status what = w.forbidden();
@@ -574,7 +594,22 @@ private:
         return {transferring{*this}, r};
     }
 
-    void detached() noexcept override;
+    void detached() noexcept override {
+        base::detached();
+        this->set_.end_all(-1);
+        basic_backoff<Platform> again;
+        for (; this->set_.size() != 0; again()) {
+            this->set_.fetch(deadline::poll());
+            typename detail::uring_set<Platform>::event told{};
+            basic_wake_list<Platform> ended;
+            while (this->set_.next(told)) {
+                if (told.completed != nullptr) {
+                    ended.push(*told.completed);
+                }
+            }
+            ended.publish(wait_status::granted);
+        }
+    }
 };
 
 /// The driver of a program.
@@ -583,45 +618,6 @@ using uring_driver = basic_uring_driver<>;
 template <class Platform> basic_uring_driver<Platform>::~basic_uring_driver() {
     if (const std::size_t waiting = this->set_.size(); waiting != 0) {
         detail::fatal_destroyed("uring_driver", this, waiting);
-    }
-}
-
-// Tries the operation without the ring. If it would block, or if the file does not support this
-// attempt, the ring does the operation.
-template <class Platform>
-wait_status basic_uring_driver<Platform>::transferring::try_now(request& r) const noexcept {
-    const int before = errno;
-    const iovec all{r.data, r.size};
-    const auto at = static_cast<off_t>(r.offset);
-    ssize_t n = 0;
-    if (r.size != 0) {
-        n = r.writes ? ::pwritev2(r.fd, &all, 1, at, RWF_NOWAIT)
-                     : ::preadv2(r.fd, &all, 1, at, RWF_NOWAIT);
-    }
-    const int error = errno;
-    errno = before;
-    if (n < 0 && error != EBADF) {
-        return wait_status::waiting; // the ring finds the error
-    }
-    r.at = request::phase::over;
-    r.result = n < 0 ? -error : static_cast<int>(n);
-    return wait_status::granted;
-}
-
-template <class Platform> void basic_uring_driver<Platform>::detached() noexcept {
-    base::detached();
-    this->set_.end_all(-1);
-    basic_backoff<Platform> again;
-    for (; this->set_.size() != 0; again()) {
-        this->set_.fetch(deadline::poll());
-        typename detail::uring_set<Platform>::event told{};
-        basic_wake_list<Platform> ended;
-        while (this->set_.next(told)) {
-            if (told.completed != nullptr) {
-                ended.push(*told.completed);
-            }
-        }
-        ended.publish(wait_status::granted);
     }
 }
 
