@@ -203,36 +203,34 @@ private:
         current() = outer;
     }
 
-    template <class T> static task<T> run_on(strand& on, detail::executor_use use, task<T> work);
+    template <class T> static task<T> run_on(strand& on, detail::executor_use use, task<T> work) {
+        detail::task_promise_base& mine = co_await detail::this_promise();
+        const executor_ref home = mine.exchange_scheduler(executor_ref::to(on));
+        detail::kept_outcome<T> outcome;
+#if BIDE_EXCEPTIONS
+        try {
+#endif
+            co_await on.schedule();
+            if constexpr (std::is_void_v<T>) {
+                co_await std::move(work);
+            } else {
+                outcome.set(co_await std::move(work));
+            }
+#if BIDE_EXCEPTIONS
+        } catch (...) {
+            outcome.error() = std::current_exception();
+        }
+#endif
+        use.end();
+        mine.exchange_scheduler(home);
+        static_cast<void>(co_await this_task::yield().as_result()); // leaves the strand
+        co_return outcome.take();
+    }
 
     const executor_ref where_;
     runnable run_; // the runner
     detail::basic_serial_queue<native_platform> queue_;
 };
-
-template <class T> task<T> strand::run_on(strand& on, detail::executor_use use, task<T> work) {
-    detail::task_promise_base& mine = co_await detail::this_promise();
-    const executor_ref home = mine.exchange_scheduler(executor_ref::to(on));
-    detail::kept_outcome<T> outcome;
-#if BIDE_EXCEPTIONS
-    try {
-#endif
-        co_await on.schedule();
-        if constexpr (std::is_void_v<T>) {
-            co_await std::move(work);
-        } else {
-            outcome.set(co_await std::move(work));
-        }
-#if BIDE_EXCEPTIONS
-    } catch (...) {
-        outcome.error() = std::current_exception();
-    }
-#endif
-    use.end();
-    mine.exchange_scheduler(home);
-    static_cast<void>(co_await this_task::yield().as_result()); // leaves the strand
-    co_return outcome.take();
-}
 
 }} // namespace bide::BIDE_ABI
 
