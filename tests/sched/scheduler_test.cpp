@@ -246,7 +246,7 @@ TEST_CASE("scheduler: there is one for the process") {
     CHECK(all.spawn(number(1)).join() == 1);
 }
 
-TEST_CASE("scheduler: stats() counts what happened") {
+TEST_CASE("scheduler: stats_of() counts what happened") {
     scheduler s(with(1, false));
     constexpr std::uint64_t many = 1'000;
     latch ended(many);
