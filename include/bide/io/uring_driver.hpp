@@ -531,8 +531,8 @@ private:
 
         basic_uring_driver& of;
 
-        // Tries the operation without the ring. If it would block, or if the file does not support this
-        // attempt, the ring does the operation.
+        // Tries the operation without the ring. If it would block, or if the file does not support
+        // this attempt, the ring does the operation.
         wait_status try_now(request& r) const noexcept {
             const int before = errno;
             const iovec all{r.data, r.size};

@@ -134,8 +134,8 @@ private:
     bool yielded_ = false;
 };
 
-// Refers to an object that is its own awaiter, because GCC 12 copies what await_transform() returns by
-// reference.
+// Refers to an object that is its own awaiter, because GCC 12 copies what await_transform() returns
+// by reference.
 template <class A> class awaiter_ref {
 public:
     explicit awaiter_ref(A& of) noexcept : of_(of) {}

@@ -76,7 +76,8 @@ public:
 
     /// Waits as join() does, for a coroutine. The handle moves into the operation. If the wait ends
     /// early, by a time-out or a stop, the task is detached.
-    /// Returns: the operation; its value is a std::reference_wrapper if that of join() is a reference.
+    /// Returns: the operation; its value is a std::reference_wrapper if that of join() is a
+    /// reference.
     /// Throws: as join(), when awaited. If the caller is the task itself, throws in this call.
     /// Requires: the operation is awaited; otherwise the outcome of the task is never destroyed.
     /// Cancellation: the wait ends, and the task is detached; it is not cancelled.

@@ -174,10 +174,10 @@ private:
 
 } // namespace detail
 
-/// A bucket of tokens. `count` tokens come in each period, evenly spaced, and the bucket holds at most
-/// `burst` of them. It is full at the start. In any time t, at most burst + count * t / period tokens
-/// are acquired. No rate is rounded. The times are exact to 2 ns, or to period * period / 2^62 ns if
-/// that is more. A period that is no whole number of nanoseconds is rounded up.
+/// A bucket of tokens. `count` tokens come in each period, evenly spaced, and the bucket holds at
+/// most `burst` of them. It is full at the start. In any time t, at most burst + count * t / period
+/// tokens are acquired. No rate is rounded. The times are exact to 2 ns, or to period * period /
+/// 2^62 ns if that is more. A period that is no whole number of nanoseconds is rounded up.
 ///
 /// With a burst of 1 it is a leaky bucket: one acquisition after the other, one interval apart.
 ///
@@ -196,8 +196,8 @@ class rate_limiter {
 
 public:
     /// Makes a full bucket.
-    /// Throws: std::invalid_argument, if the rate or the burst is zero or negative, if the rate is above
-    /// one token in a nanosecond, or if count times period, in nanoseconds, is above 2^63.
+    /// Throws: std::invalid_argument, if the rate or the burst is zero or negative, if the rate is
+    /// above one token in a nanosecond, or if count times period, in nanoseconds, is above 2^63.
     template <class R, class P>
     rate_limiter(std::int64_t count, const std::chrono::duration<R, P>& period,
                  std::int64_t burst = 1)
@@ -242,7 +242,8 @@ public:
 
     /// Acquires n tokens as acquire() does, for a coroutine. If the time of the tokens comes after
     /// this_task::deadline(), waits until that deadline and takes no tokens before.
-    /// Throws: std::invalid_argument in this call; stopped_error, if the awaiting task is cancelled.
+    /// Throws: std::invalid_argument in this call; stopped_error, if the awaiting task is
+    /// cancelled.
     /// Cancellation: the wait is stopped.
     template <class = void> // no code for its frame is made where it is not called
     task<> async_acquire(std::int64_t n = 1) {

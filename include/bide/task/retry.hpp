@@ -154,8 +154,9 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
 /// There is no further attempt if the awaiting task is cancelled, or if its deadline
 /// (this_task::deadline()) comes before the wait would be over. The outcome is then that of the
 /// last attempt, and retry() returns without that wait.
-/// Throws: std::invalid_argument in this call, if the policy is invalid. When awaited, what the last
-/// attempt, make_task() or `again` throws; stopped_error, if a wait between attempts is stopped.
+/// Throws: std::invalid_argument in this call, if the policy is invalid. When awaited, what the
+/// last attempt, make_task() or `again` throws; stopped_error, if a wait between attempts is
+/// stopped.
 /// Cancellation: cancels the attempt, because it runs in the awaiting task, or stops the wait
 /// between attempts.
 template <class Make, class Again = detail::always>

@@ -169,8 +169,8 @@ public:
 
     /// Runs a task on the strand: each step of the task, and of the tasks that it awaits. The
     /// awaiter of run() resumes on its own executor.
-    /// Throws: what the task throws; stopped_error, if the awaiting task is cancelled before the task
-    /// starts.
+    /// Throws: what the task throws; stopped_error, if the awaiting task is cancelled before the
+    /// task starts.
     template <class T> task<T> run(task<T> work) {
         return run_on(*this, detail::executor_use(executor_ref::to(*this)), std::move(work));
     }

@@ -62,7 +62,8 @@ public:
     ///
     /// It finds the running task through the thread that runs it, as the functions of this_task do
     /// (task/this_task.hpp).
-    /// Returns: nullptr if no scope sets it, or if no task runs. The value lives as long as its scope.
+    /// Returns: nullptr if no scope sets it, or if no task runs. The value lives as long as its
+    /// scope.
     const T* get() const noexcept {
         const auto* at = values_of(worker_local<native_platform>::get().running);
         while (at != nullptr && at->key != this) {

@@ -149,9 +149,9 @@ inline const char* name() noexcept {
     return task != nullptr ? task->name() : nullptr;
 }
 
-/// Sets the tag of the running task in dumps and traces, as set_name() sets its name; `{}` takes the
-/// tag away. The members of a group or a set that the task makes afterwards have the tag, too. If no
-/// task runs, does nothing.
+/// Sets the tag of the running task in dumps and traces, as set_name() sets its name; `{}` takes
+/// the tag away. The members of a group or a set that the task makes afterwards have the tag, too.
+/// If no task runs, does nothing.
 inline void set_tag(task_tag tag) noexcept {
     auto& here = worker_local<native_platform>::get();
     if (here.running != nullptr) {

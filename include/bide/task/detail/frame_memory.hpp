@@ -285,7 +285,8 @@ private:
         return ::operator new(depot::size_of(kind));
     }
 
-    // Makes room for one more block on a full stack. Returns false if this thread's cache is closed.
+    // Makes room for one more block on a full stack. Returns false if this thread's cache is
+    // closed.
     BIDE_NOINLINE static bool make_room(cache& mine, std::size_t kind) noexcept {
         if (mine.now == stage::fresh) {
             open(mine);

@@ -455,8 +455,8 @@ public:
             source = made_or_fatal("no memory for a task's stop token",
                                    [] { return new typename Platform::stop_source; });
             // Order: seq_cst [task.stop_token]. The task sets `stop_` and then reads whether it is
-            // cancelled. The canceller sets `cancelled` and then reads `stop_`. So at least one of the
-            // two sees the write of the other.
+            // cancelled. The canceller sets `cancelled` and then reads `stop_`. So at least one of
+            // the two sees the write of the other.
             stop_.store(source, std::memory_order_seq_cst);
             if (state_.is_cancelled()) {
                 source->request_stop();
@@ -862,8 +862,8 @@ private:
     typename Platform::template atomic<const char*> name_{nullptr};
 };
 
-// The operation of this_task::yield(). It completes immediately, but enqueues the coroutine behind the
-// queued jobs of its executor.
+// The operation of this_task::yield(). It completes immediately, but enqueues the coroutine behind
+// the queued jobs of its executor.
 struct yielding {
     static constexpr bool yields_first = true;
     static constexpr bool stands_alone = true;
