@@ -243,8 +243,9 @@ public:
     }
 
 protected:
-    // Blocks: until the last external call is over. The derived class calls it before its
-    // destructor ends. Requires: shutdown() has returned true.
+    // The derived class calls it before its destructor ends.
+    // Blocks: until the last external call is over.
+    // Requires: shutdown() has returned true.
     BIDE_COLD void end_external_calls() const noexcept {
         basic_backoff<Platform> backoff;
         // Order: acquire [lifecycle.external_call]; the last external call is over.
