@@ -325,6 +325,13 @@ template <class T> class merged;
 /// See parallel/fork_policy.hpp.
 struct fork_options;
 
+namespace detail {
+
+// True for a task, also in headers that do not include task/task.hpp.
+template <class T> inline constexpr bool is_task = false;
+template <class T> inline constexpr bool is_task<task<T>> = true;
+
+} // namespace detail
 }} // namespace bide::BIDE_ABI
 
 #endif

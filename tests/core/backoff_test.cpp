@@ -1,4 +1,4 @@
-#include <bide/core/backoff.hpp>
+#include <bide/core/spin.hpp>
 #include <support/platforms.hpp>
 #include <support/stress.hpp>
 #include <support/test.hpp>

@@ -1,4 +1,4 @@
-#include <bide/core/choice.hpp>
+#include <bide/core/waiter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 

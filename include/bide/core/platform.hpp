@@ -228,6 +228,18 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
 /// Is the platform of all aliases for users.
 struct BIDE_SHARED native_platform : basic_native_platform<detail::os_futex> {};
 
+namespace detail {
+
+struct BIDE_SHARED thread_mark_place {
+    char unused;
+};
+
+// Returns an address that no other thread returns while the calling thread runs.
+template <class Platform> const void* thread_mark() noexcept {
+    return &Platform::template local<thread_mark_place>();
+}
+
+} // namespace detail
 }} // namespace bide::BIDE_ABI
 
 #endif

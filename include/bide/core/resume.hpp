@@ -38,7 +38,7 @@ struct transfer_loop {
     // Resumes `to`, and then each handle that is pushed meanwhile. When it takes the handle of a
     // node, it sets the node's `next` to nullptr. It does not access that node afterwards.
     template <class Platform> void run(std::coroutine_handle<> to) noexcept {
-        transfer_loop* const outer = exchange_current<Platform>(this);
+        transfer_loop* const outer = std::exchange(current<Platform>(), this);
         while (to) {
             to.resume();
             to = nullptr;
@@ -50,18 +50,12 @@ struct transfer_loop {
                 }
             }
         }
-        exchange_current<Platform>(outer);
+        current<Platform>() = outer;
     }
 
-    template <class Platform> static transfer_loop* current() noexcept {
+    // Returns the loop that resumes the current coroutine of this thread.
+    template <class Platform> static transfer_loop*& current() noexcept {
         return Platform::template local<resume_state>().loop;
-    }
-
-    template <class Platform> static transfer_loop* exchange_current(transfer_loop* next) noexcept {
-        resume_state& mine = Platform::template local<resume_state>();
-        transfer_loop* const old = mine.loop;
-        mine.loop = next;
-        return old;
     }
 };
 

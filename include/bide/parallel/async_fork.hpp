@@ -8,8 +8,8 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/result.hpp>
+#include <bide/fwd.hpp>
 #include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>

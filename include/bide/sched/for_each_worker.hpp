@@ -6,10 +6,10 @@
 /// Calls a function on each worker of a scheduler, as pinned tasks (spawn_options::worker).
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/sync/detail/gate.hpp>

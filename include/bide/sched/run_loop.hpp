@@ -144,7 +144,6 @@ private:
 #if BIDE_DEFINITIONS
 
 #include <bide/core/detail/executor_users.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer.hpp>

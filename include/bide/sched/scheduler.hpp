@@ -4,8 +4,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
+#include <bide/fwd.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/spawn_options.hpp>
 #include <bide/sched/task_runner.hpp>
@@ -205,7 +205,6 @@ template <class T> T sync_wait(scheduler& where, task<T> t) {
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/dump.hpp>

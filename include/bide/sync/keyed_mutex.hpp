@@ -9,7 +9,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
@@ -112,7 +111,7 @@ public:
         bool is_last = false;
         buckets old;
         {
-            const held inside(*this);
+            const typename lock::guard inside(word_);
             const std::size_t left = e.uses - 1;
             e.uses = left;
             is_last = left == 0;
@@ -136,17 +135,6 @@ private:
         std::unique_ptr<var<entry*>[]> heap;
     };
 
-    class held {
-    public:
-        explicit held(key_shard& of) noexcept : of_(of) { lock::acquire(of.word_); }
-        held(const held&) = delete;
-        held& operator=(const held&) = delete;
-        ~held() { lock::release(of_.word_); }
-
-    private:
-        key_shard& of_;
-    };
-
     var<entry*>& bucket(std::size_t hash) noexcept {
         // In two steps: g++ 12 with UBSan evaluates the index of a conditional array wrongly.
         var<entry*>* const all = buckets_.heap ? buckets_.heap.get() : &first_[0];
@@ -157,7 +145,7 @@ private:
     template <class Equal>
     use find_or_insert(const Key& key, std::size_t hash, const Equal& equal, entry* other) {
         buckets old; // freed after the lock is released
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         var<entry*>& head = bucket(hash);
         for (entry* e = head; e != nullptr; e = e->next) {
             if (e->hash == hash && equal(e->key, key)) {

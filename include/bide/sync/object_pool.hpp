@@ -12,7 +12,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -87,7 +86,7 @@ public:
     // Decides the next step. If the step is to lend or to destroy an object, stores that object in
     // `found`. If the object that was returned last has expired, all idle objects have expired.
     pool_step take(std::int64_t now, object*& found) noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         if (closed_) {
             return pool_step::closed;
         }
@@ -102,7 +101,7 @@ public:
 
     // Takes the object back. Returns false if the pool is closed; the caller destroys it.
     bool put(object& returned, std::int64_t now) noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         if (closed_) {
             size_ = size_ - 1;
             return false;
@@ -122,7 +121,7 @@ public:
         if (idle_ns_ == never_expires) {
             return nullptr;
         }
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         object* const old = oldest_;
         if (old == nullptr || !is_spare(*old, now)) {
             return nullptr;
@@ -133,7 +132,7 @@ public:
 
     // Counts an object that a caller with a permit destroys, or could not make.
     void lose() noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         size_ = size_ - 1;
     }
 
@@ -141,7 +140,7 @@ public:
     void close() noexcept {
         object* all = nullptr;
         {
-            const held inside(*this);
+            const typename lock::guard inside(word_);
             closed_ = true;
             all = newest_;
             newest_ = nullptr;
@@ -157,26 +156,15 @@ public:
     // Snapshots: size() counts the objects that exist or are being made; idle() counts the idle
     // ones.
     std::size_t size() const noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         return size_;
     }
     std::size_t idle() const noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         return idle_;
     }
 
 private:
-    class held {
-    public:
-        explicit held(const idle_objects& of) noexcept : of_(of) { lock::acquire(of.word_); }
-        held(const held&) = delete;
-        held& operator=(const held&) = delete;
-        ~held() { lock::release(of_.word_); }
-
-    private:
-        const idle_objects& of_;
-    };
-
     void unlink(object& o) noexcept {
         object* const newer = o.newer;
         object* const older = o.older;

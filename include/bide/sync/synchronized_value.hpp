@@ -5,7 +5,6 @@
 /// \file
 /// A value with its mutex.
 #include <bide/core/config.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>

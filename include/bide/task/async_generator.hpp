@@ -51,7 +51,6 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>

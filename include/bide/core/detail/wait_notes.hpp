@@ -27,12 +27,11 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/never_destroyed.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/primitive_of.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/detail/worker_host.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
 

@@ -118,7 +118,7 @@ template <class Platform> struct BIDE_SHARED worker_local {
     // failed, it is nullptr until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
-    unsigned next_budget = whole_budget; // the budget of each worker_turn that begins here
+    unsigned next_budget = whole_budget; // the budget of each task_budget that begins here
     unsigned pauses = 0;                 // how often the running chain has paused in a row
 
     static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
@@ -135,13 +135,13 @@ template <class Platform> struct BIDE_SHARED worker_local {
 
 // Gives a budget to the task that this thread runs next; if `spent` is true, the budget is spent
 // already. The destructor restores the budget of the outer task.
-template <class Platform> class worker_turn {
+template <class Platform> class task_budget {
 public:
-    explicit worker_turn(worker_local<Platform>& here, bool spent = false) noexcept
+    explicit task_budget(worker_local<Platform>& here, bool spent = false) noexcept
         : here_(here), left_(std::exchange(here.budget, spent ? 1 : here.next_budget)) {}
-    worker_turn(const worker_turn&) = delete;
-    worker_turn& operator=(const worker_turn&) = delete;
-    ~worker_turn() { here_.budget = left_; }
+    task_budget(const task_budget&) = delete;
+    task_budget& operator=(const task_budget&) = delete;
+    ~task_budget() { here_.budget = left_; }
 
 private:
     worker_local<Platform>& here_;

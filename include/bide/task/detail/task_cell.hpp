@@ -9,7 +9,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
-#include <bide/core/detail/is_task.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/errc.hpp>
@@ -18,6 +17,7 @@
 #include <bide/core/result.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/frame_memory.hpp>
 #include <bide/task/detail/task_control.hpp>

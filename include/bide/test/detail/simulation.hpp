@@ -15,7 +15,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/thread_mark.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>

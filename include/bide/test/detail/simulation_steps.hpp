@@ -243,7 +243,7 @@ inline void simulation::execute(queued q, std::size_t at, std::size_t count) {
     local.next_budget = order_.budget();
     {
         const step_scope runs(*this);
-        const worker_turn<platform> whole(local);
+        const task_budget<platform> whole(local);
         q.job->run.wake();
     }
     local.next_budget = local.whole_budget;
