@@ -14,7 +14,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <ratio>

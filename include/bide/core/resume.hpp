@@ -3,7 +3,8 @@
 #define BIDE_CORE_RESUME_HPP
 
 /// \file
-/// Resumes coroutines from ordinary code, and transfers from one coroutine to another.
+/// Resumes coroutines from ordinary code, and transfers from one coroutine to another. Finds the
+/// executor of a coroutine.
 //
 // `co_await child` must not use stack, however often it runs: the awaiter returns the child's
 // handle and the compiler tail-calls it. If the compiler does not (BIDE_SYMMETRIC_TRANSFER 0),
@@ -12,9 +13,11 @@
 // bide resumed the coroutine, there is no such loop. transfer() then runs the loop itself.
 
 #include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/wake_scope.hpp>
 
 #include <coroutine>
+#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -85,6 +88,28 @@ std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_no
             resume<Platform>(to);
         }
         return std::noop_coroutine();
+    }
+}
+
+/// Returns the executor of a coroutine's promise. promise.get_scheduler() returns an executor by
+/// reference, a pointer to an executor (nullptr: none), or an executor_ref. If the promise has no
+/// such member, the result refers to none.
+template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
+    if constexpr (requires { promise.get_scheduler(); }) {
+        using named = decltype(promise.get_scheduler());
+        using type = std::remove_cvref_t<named>;
+        if constexpr (std::is_same_v<type, executor_ref>) {
+            return promise.get_scheduler();
+        } else if constexpr (std::is_pointer_v<type>) {
+            auto* const s = promise.get_scheduler();
+            return s != nullptr ? executor_ref(*s) : executor_ref();
+        } else {
+            static_assert(std::is_lvalue_reference_v<named>,
+                          "get_scheduler() returns an executor by reference or by pointer");
+            return executor_ref(promise.get_scheduler());
+        }
+    } else {
+        return executor_ref();
     }
 }
 

@@ -220,32 +220,6 @@ private:
     link wakers_; // the end of a circular list; linked by the first append()
 };
 
-/// Defers the wakers of this thread's releases until this object is destroyed. Until then the
-/// releases only announce their outcomes, and no user code runs. Use: if the removal of a waiter
-/// releases other waiters, the outcome of the removed waiter is published before any waker runs.
-/// stop_gathering() ends the deferral early.
-template <class Platform> class wakers_later {
-    using wake_list = basic_wake_list<Platform>;
-
-public:
-    /// Begins to collect the wakers of this thread's releases.
-    wakers_later() noexcept : collects_(wake_list::state(), &gathered_, nullptr) {}
-    wakers_later(const wakers_later&) = delete;
-    wakers_later& operator=(const wakers_later&) = delete;
-    /// Runs the collected wakers.
-    ~wakers_later() {
-        stop_gathering();
-        gathered_.run_wakers(wake_list::state());
-    }
-
-    /// Ends the collection: the wakers of later releases run as before.
-    void stop_gathering() noexcept { collects_.end(); }
-
-private:
-    wake_list gathered_;
-    detail::waker_redirect collects_;
-};
-
 /// Queues waiters, first in, first out. Each function takes constant time, except pop_all().
 /// Requires: the caller holds the primitive's lock.
 template <class Platform> class basic_waiter_queue {

@@ -20,7 +20,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sync/lock_operations.hpp>
 
-#include <chrono>
 #include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {

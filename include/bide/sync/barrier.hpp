@@ -18,7 +18,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/gate.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>

@@ -20,9 +20,7 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/lock_operations.hpp>
 
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <mutex>

@@ -18,7 +18,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -19,10 +19,12 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
+#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/fwd.hpp>
 
-#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <shared_mutex>
 #include <type_traits>
@@ -30,30 +32,12 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
+template <class Platform> class basic_permit_queue; // permit_queue.hpp
+
 // Finds the queue of a mutex, for a condition_variable (condition_variable.hpp).
 struct condition_access;
 
 template <class Lock> using lock_made_by = std::invoke_result_t<const Lock&>;
-
-#if defined(BIDE_DEADLOCK_CHECK)
-template <class Mutex, class Mode> class mode_lock; // shared_mutex.hpp
-
-// What a lock of type L holds. An upgradable lock is not noted.
-enum class lock_held { exclusive, shared, upgradable };
-template <class L> inline constexpr lock_held lock_effect = lock_held::exclusive;
-template <class M> inline constexpr lock_held lock_effect<std::shared_lock<M>> = lock_held::shared;
-template <class M, class Mode>
-inline constexpr lock_held lock_effect<mode_lock<M, Mode>> = lock_held::upgradable;
-
-// A coroutine's wait for a lock was granted.
-inline void note_collected(const void* lock, lock_held how) noexcept {
-    if (how != lock_held::upgradable) {
-        wait_notes::all().locked(
-            lock, how == lock_held::shared ? wait_notes::mode::shared : wait_notes::mode::exclusive,
-            collecting::here());
-    }
-}
-#endif
 
 // Makes the result of a lock with a stop token.
 template <class Platform> result_on<void, Platform> stopped_or(bool is_locked) noexcept {
@@ -80,6 +64,27 @@ template <class Platform, class Steps, class Lock>
 basic_async_op<lock_made_by<Lock>, Platform> lock_operation(Steps steps, Lock lock) noexcept {
     return {lock_wait<Steps, Lock>{steps, lock}};
 }
+
+// How the callers of one kind take their permits, all of the same number. They find `all` permits if
+// no caller has any.
+template <class Platform> struct permit_mode {
+    using queue = basic_permit_queue<Platform>;
+    using waits = thread_wait<queue, Platform>;
+
+    queue& of;
+    std::ptrdiff_t amount;
+    std::ptrdiff_t all;
+
+    bool take_free() const noexcept {
+        return of.take_known(static_cast<std::uint64_t>(all), static_cast<std::uint64_t>(amount));
+    }
+    bool try_take() const noexcept { return of.try_take(static_cast<std::uint64_t>(amount)); }
+    wait_status wait(deadline end) const noexcept { return waits::until(of, amount, end); }
+    wait_status wait(const typename Platform::stop_token& token) const noexcept {
+        return waits::stoppable(of, amount, token);
+    }
+    typename queue::taking steps() const noexcept { return {of, amount}; }
+};
 
 } // namespace detail
 

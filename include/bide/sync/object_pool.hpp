@@ -22,7 +22,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>

@@ -30,7 +30,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <new>

@@ -25,7 +25,6 @@
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/permit.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <mutex>
 #include <stdexcept>

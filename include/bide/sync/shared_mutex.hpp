@@ -20,7 +20,6 @@
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <utility>
 

@@ -13,6 +13,7 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/ready_queue.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/task.hpp>

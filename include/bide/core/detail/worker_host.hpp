@@ -31,14 +31,7 @@ struct paused_chain : runnable {
     unsigned pauses = 0;
 };
 
-// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The owner
-// sets `begin_wait`; the host sets the other fields.
-struct inner_job {
-    waker begin_wait;
-    bool has_begun_wait = false; // `begin_wait` was called
-    bool others_queued = false;  // other jobs are queued at its end
-    inner_job* outer = nullptr;
-};
+struct inner_job; // task_context.hpp
 
 } // namespace detail
 
@@ -131,21 +124,6 @@ template <class Platform> struct BIDE_SHARED worker_local {
         }
         return budget == 0;
     }
-};
-
-// Gives a budget to the task that this thread runs next; if `spent` is true, the budget is spent
-// already. The destructor restores the budget of the outer task.
-template <class Platform> class task_budget {
-public:
-    explicit task_budget(worker_local<Platform>& here, bool spent = false) noexcept
-        : here_(here), left_(std::exchange(here.budget, spent ? 1 : here.next_budget)) {}
-    task_budget(const task_budget&) = delete;
-    task_budget& operator=(const task_budget&) = delete;
-    ~task_budget() { here_.budget = left_; }
-
-private:
-    worker_local<Platform>& here_;
-    const unsigned left_;
 };
 
 }} // namespace bide::BIDE_ABI

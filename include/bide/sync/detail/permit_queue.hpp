@@ -42,12 +42,10 @@
 // fetch_add another thread could take the permits before the releaser had finished.)
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
@@ -400,27 +398,6 @@ template <class Platform> auto basic_permit_queue<Platform>::forget(word n) noex
     }
     return 0;
 }
-
-// How the callers of one kind take their permits, all of the same number. They find `all` permits if
-// no caller has any.
-template <class Platform> struct permit_mode {
-    using queue = basic_permit_queue<Platform>;
-    using waits = thread_wait<queue, Platform>;
-
-    queue& of;
-    std::ptrdiff_t amount;
-    std::ptrdiff_t all;
-
-    bool take_free() const noexcept {
-        return of.take_known(static_cast<std::uint64_t>(all), static_cast<std::uint64_t>(amount));
-    }
-    bool try_take() const noexcept { return of.try_take(static_cast<std::uint64_t>(amount)); }
-    wait_status wait(deadline end) const noexcept { return waits::until(of, amount, end); }
-    wait_status wait(const typename Platform::stop_token& token) const noexcept {
-        return waits::stoppable(of, amount, token);
-    }
-    typename queue::taking steps() const noexcept { return {of, amount}; }
-};
 
 } // namespace detail
 
