@@ -31,9 +31,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Reverses a list of runnables. The list leads by `next` from the newest runnable to the oldest
-// one, behind which stands `end`. Returns the oldest runnable, from which `next` then leads to the
-// newest one. If the list is empty, returns nullptr.
+// Reverses a list of runnables, which is linked by `next` from the newest one to the oldest one.
+// `end` ends the list and is no part of it. Returns the oldest runnable, from which `next` then leads
+// to the newest one. If the list is empty, returns nullptr.
 inline runnable* oldest_first(runnable* newest, const runnable* end = nullptr) noexcept {
     runnable* oldest = nullptr;
     for (runnable* r = newest; r != nullptr && r != end;) {

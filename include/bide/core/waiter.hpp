@@ -310,17 +310,17 @@ public:
     /// Returns: true if the wait may be decided; the caller then calls commit() or abandon() and
     /// waits for nothing in between. False if the choice has selected another wait; the caller then
     /// takes this wait out of the queue.
-    bool claim() const noexcept { return !contested_ || claim_choice(); }
+    bool claim() const noexcept { return !contested_ || choice()->claim(); }
     /// Decides the choice for this wait and ends the claim.
     void commit() const noexcept {
         if (contested_) {
-            end_claim(true);
+            choice()->commit();
         }
     }
     /// Ends the claim and leaves the choice open.
     void abandon() const noexcept {
         if (contested_) {
-            end_claim(false);
+            choice()->abandon();
         }
     }
     /// Returns whether the choice is decided for another wait. A false answer may be outdated.
@@ -402,12 +402,6 @@ private:
     static basic_waiter* owner_of(void* choice) noexcept {
         auto& with = *static_cast<basic_choice<Platform>*>(choice);
         return with.owner()(with);
-    }
-
-    // Kept out of line: only the cases of a select need them.
-    BIDE_NOINLINE bool claim_choice() const noexcept { return choice()->claim(); }
-    BIDE_NOINLINE void end_claim(bool is_decided) const noexcept {
-        is_decided ? choice()->commit() : choice()->abandon();
     }
 
     template <class T> using var = typename Platform::template var<T>;

@@ -5,7 +5,7 @@
 /// \file
 /// A mutex for short sections that threads enter often. It is unfair, but overtaking is bounded.
 //
-// It resembles the eventual fairness of parking_lot.
+// The bound resembles the eventual fairness of the mutex of parking_lot.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -118,6 +118,10 @@ public:
         bool cancel(node& w, wait_status why) const noexcept { return of.cancel(w, why); }
     };
     locking steps() noexcept { return {*this}; }
+
+    // For a condition_variable: the queue, and what a waiter asks for there.
+    basic_adaptive_lock& waiters() noexcept { return *this; }
+    static constexpr std::ptrdiff_t handed_amount() noexcept { return handed; }
 
 private:
     using waits = thread_wait<basic_adaptive_lock, Platform>;

@@ -34,35 +34,18 @@ namespace detail {
 // The locks that a condition_variable waits with: std::unique_lock of a mutex, an adaptive_mutex or a
 // shared_mutex, and std::shared_lock of a shared_mutex.
 
-// Finds the queue of a mutex, and the number of units that a waiter asks for there.
+// How a lock is locked and unlocked.
 struct condition_access {
-    template <class P> static auto& queue_of(basic_mutex<P>& m) noexcept { return m.permits_; }
-    template <class P> static auto& queue_of(basic_shared_mutex<P>& m) noexcept {
-        return m.permits_;
+    // Returns what locks `m` (lock_operations.hpp).
+    template <class M> static decltype(auto) how(const std::unique_lock<M>&, M& m) noexcept {
+        return m.exclusive();
     }
-    template <class P> static auto& queue_of(basic_adaptive_mutex<P>& m) noexcept {
-        return m.lock_;
+    template <class M> static decltype(auto) how(const std::shared_lock<M>&, M& m) noexcept {
+        return m.shared();
     }
-
-    template <class P>
-    static constexpr std::ptrdiff_t amount(const std::unique_lock<basic_mutex<P>>&) noexcept {
-        return 1;
-    }
-    template <class P>
-    static constexpr std::ptrdiff_t
-    amount(const std::unique_lock<basic_shared_mutex<P>>&) noexcept {
-        return basic_shared_mutex<P>::all;
-    }
-    template <class P>
-    static constexpr std::ptrdiff_t
-    amount(const std::shared_lock<basic_shared_mutex<P>>&) noexcept {
-        return 1;
-    }
-    template <class P>
-    static constexpr std::ptrdiff_t
-    amount(const std::unique_lock<basic_adaptive_mutex<P>>& lock) noexcept {
-        return std::remove_reference_t<decltype(queue_of(
-            *lock.mutex()))>::handed; // it is never woken only to try
+    template <class M> static void unlock(const std::unique_lock<M>&, M& m) noexcept { m.unlock(); }
+    template <class M> static void unlock(const std::shared_lock<M>&, M& m) noexcept {
+        m.unlock_shared();
     }
 
 #if defined(BIDE_DEADLOCK_CHECK)
@@ -81,11 +64,6 @@ struct condition_access {
         }
     }
 #endif
-
-    template <class M> static void unlock(const std::unique_lock<M>&, M& m) noexcept { m.unlock(); }
-    template <class M> static void unlock(const std::shared_lock<M>&, M& m) noexcept {
-        m.unlock_shared();
-    }
 };
 
 // A type-erased lock: the queue in which a waiter queues for it.
@@ -95,10 +73,11 @@ public:
     using wake_list = basic_wake_list<Platform>;
 
     template <class Lock> explicit condition_lock(const Lock& of) noexcept {
-        auto& queue = condition_access::queue_of(*of.mutex());
+        auto&& how = condition_access::how(of, *of.mutex());
+        auto& queue = how.waiters();
         using queue_type = std::remove_reference_t<decltype(queue)>;
         queue_ = &queue;
-        amount_ = condition_access::amount(of);
+        amount_ = how.handed_amount();
         link_ = [](void* to, node& one) noexcept {
             return static_cast<queue_type*>(to)->link(one);
         };

@@ -34,8 +34,7 @@ namespace detail {
 
 template <class Platform> class basic_permit_queue; // permit_queue.hpp
 
-// Finds the queue of a mutex, for a condition_variable (condition_variable.hpp).
-struct condition_access;
+struct condition_access; // condition_variable.hpp
 
 template <class Lock> using lock_made_by = std::invoke_result_t<const Lock&>;
 
@@ -84,6 +83,10 @@ template <class Platform> struct permit_mode {
         return waits::stoppable(of, amount, token);
     }
     typename queue::taking steps() const noexcept { return {of, amount}; }
+
+    // For a condition_variable: the queue, and what a waiter asks for there.
+    queue& waiters() const noexcept { return of; }
+    std::ptrdiff_t handed_amount() const noexcept { return amount; }
 };
 
 } // namespace detail

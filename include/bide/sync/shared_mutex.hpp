@@ -248,7 +248,7 @@ public:
         }
     }
 
-    /// Turns the caller's upgradable lock into an exclusive lock, before every waiter. No other
+    /// Turns the caller's upgradable lock into an exclusive lock. It overtakes every waiter. No other
     /// writer locks the mutex in between. The exclusive lock ends by unlock(),
     /// unlock_and_lock_shared() or downgrade().
     /// Blocks: until the other readers have left. New readers wait behind it.
