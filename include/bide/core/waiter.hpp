@@ -59,6 +59,17 @@ template <class Platform> class basic_wake_list;
 
 namespace detail {
 
+// The bit of a wait that is decided, but not published yet.
+inline constexpr futex_word announced = 16;
+
+// Inverts that bit.
+inline wait_status announced_as(wait_status what) noexcept {
+    return static_cast<wait_status>(static_cast<futex_word>(what) ^ announced);
+}
+inline bool is_announced(wait_status seen) noexcept {
+    return (static_cast<futex_word>(seen) & announced) != 0;
+}
+
 // The link of a waiter in a list. The end of a list is a link without a waiter.
 template <class Platform> struct waiter_link {
     typename Platform::template var<waiter_link*> next_{nullptr};

@@ -424,7 +424,9 @@ void basic_adaptive_lock<Platform>::require_no_waiters(const char* name,
 /// the mutex. Coroutines may wait for the mutex, too. If a coroutine is the first waiter, unlock()
 /// always hands it the mutex.
 ///
-/// lock_operations has the functions that lock it. try_lock() locks it even if there are waiters.
+/// lock_operations has the functions that lock it: lock(), with a stop token or without, try_lock(),
+/// try_lock_for(), try_lock_until(), async_lock().
+/// try_lock() locks it even if there are waiters.
 template <class Platform>
 class basic_adaptive_mutex : public lock_operations<basic_adaptive_mutex<Platform>, Platform> {
     using queue = detail::basic_adaptive_lock<Platform>;

@@ -354,8 +354,10 @@ private:
 /// `Slots` is a power of two: the number of threads that can read without sharing a cache line.
 /// Threads are assigned to the slots round-robin, in the order of their first reads.
 ///
-/// shared_lock_operations and lock_operations have the functions that lock it. Each of the exclusive
-/// ones ends the bias; try_lock() does so even if it returns false.
+/// shared_lock_operations and lock_operations have the functions that lock it: lock() and
+/// lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
+/// async_lock(), and the same with _shared. Each exclusive one ends the bias;
+/// try_lock() does so even if it returns false.
 template <class Platform, unsigned Slots>
 class basic_biased_shared_mutex
     : public shared_lock_operations<basic_biased_shared_mutex<Platform, Slots>, Platform> {

@@ -31,7 +31,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// auto lock = co_await accounts.async_lock(); // in a coroutine: suspends it
 /// \endcode
 ///
-/// lock_operations has the functions that lock it.
+/// lock_operations has the functions that lock it: lock(), with a stop token or without, try_lock(),
+/// try_lock_for(), try_lock_until(), async_lock().
 template <class Platform>
 class basic_mutex : public lock_operations<basic_mutex<Platform>, Platform> {
 public:

@@ -139,7 +139,9 @@ BIDE_COMPILED_TEMPLATE(wait_status detail::basic_permit_queue<native_platform>::
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both
 /// wait for ever.
 ///
-/// shared_lock_operations and lock_operations have the functions that lock it.
+/// shared_lock_operations and lock_operations have the functions that lock it: lock() and
+/// lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
+/// async_lock(), and the same with _shared.
 template <class Platform>
 class basic_shared_mutex : public shared_lock_operations<basic_shared_mutex<Platform>, Platform> {
     using queue = detail::basic_permit_queue<Platform>;
