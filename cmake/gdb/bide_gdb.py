@@ -405,7 +405,7 @@ def waiter_text(node):
     name = symbol_at(call)
     if "callback_wait<" in name:
         return "callback"
-    if "turn_back<" in name:
+    if "retry_on_grant<" in name:
         return "coroutine"
     if "coroutine_wait<" not in name:
         return "waker"

@@ -48,6 +48,7 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/keyed_mutex.hpp>
 #include <bide/sync/latch.hpp>
+#include <bide/sync/lock_operations.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/notify.hpp>
 #include <bide/sync/object_pool.hpp>

@@ -47,7 +47,7 @@ TEST_CASE("async_op: a coroutine that is destroyed while it yields has tried not
     auto h = take_on(e, t, first);
     auto other = take_on(e, t, second);
     {
-        const bide::worker_turn<bide::native_platform> spent(local::get(), true);
+        const bide::task_budget<bide::native_platform> spent(local::get(), true);
         h.start();
         other.start();
     }
@@ -61,7 +61,7 @@ TEST_CASE("async_op: a coroutine that is destroyed while it yields has tried not
     outcome out;
     auto victim = take_on(e, t, out);
     {
-        const bide::worker_turn<bide::native_platform> spent(local::get(), true);
+        const bide::task_budget<bide::native_platform> spent(local::get(), true);
         victim.start();
     }
     e.drop_all();

@@ -1,4 +1,5 @@
 #include <bide/core/executor.hpp>
+#include <bide/core/resume.hpp>
 #include <support/coroutines.hpp>
 #include <support/test.hpp>
 

@@ -152,7 +152,7 @@ TEST_CASE("wait_ops: what an operation may leave out has its default") {
     CHECK_FALSE(less.yields_first);
     CHECK_FALSE(less.stands_alone);
     CHECK(less.on_cancel == nullptr);
-    CHECK(less.turn_back == nullptr);
+    CHECK(less.retry_on_grant == nullptr);
     const auto& more = bide::detail::ops_of<returning, plain, platform>;
     CHECK(more.yields_first);
     CHECK(more.stands_alone);

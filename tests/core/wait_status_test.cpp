@@ -1,4 +1,5 @@
 #include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
 #include <support/test.hpp>
 
 using bide::wait_status;

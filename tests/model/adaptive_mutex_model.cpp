@@ -61,7 +61,7 @@ void overtaken(int rounds, unlocks when) {
         }
         increment(data);
         l.unlock(&l);
-        if (i == rounds || !l.barge()) {
+        if (i == rounds || !l.try_take()) {
             return;
         }
     }
@@ -87,7 +87,7 @@ void overtaken_too_often(unlocks when, int most = most_overtakes) {
             until_asleep(head);
         }
         l.unlock(&l);
-        if (!l.barge()) {
+        if (!l.try_take()) {
             return;
         }
     }
@@ -137,7 +137,7 @@ TEST_CASE("adaptive_mutex: the head of the queue is overtaken only so often") {
             l.unlock(&l);
         }
         const auto overtake = [&] {
-            if (l.barge()) {
+            if (l.try_take()) {
                 increment(unlocks);
                 MODEL_REQUIRE(unlocks <= most_overtakes + 1);
                 l.unlock(&l);
@@ -205,7 +205,7 @@ TEST_CASE("adaptive_mutex: a foreign waker is handed the mutex") {
         l.take_free();
         l.enqueue(w);
         model::thread other([&] {
-            if (l.barge()) {
+            if (l.try_take()) {
                 MODEL_REQUIRE(o.data == 2); // never between the holder and the waker
                 l.unlock(&l);
             }
@@ -247,7 +247,7 @@ void head_times_out() {
     until_asleep(head);
     increment(data);
     l.unlock(&l);
-    if (model::choose(2) == 1 && l.barge()) {
+    if (model::choose(2) == 1 && l.try_take()) {
         increment(data);
         l.unlock(&l);
     }
@@ -267,7 +267,7 @@ TEST_CASE("adaptive_mutex: a head that gives up passes the mutex on", "[long]") 
         head.sleep(deadline::at_ns(0)); // asks to be woken
         l.unlock(&l);                   // wakes it: the mutex floats
         model::thread stopping([&] { stop(l, head); });
-        if (l.barge()) {
+        if (l.try_take()) {
             increment(data);
             l.unlock(&l);
         }
@@ -297,7 +297,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         queued w(l);
         model::thread waiting([&] {
             l.await(w, deadline::never());
-            if (w.outcome() == wait_status::granted || l.barge()) {
+            if (w.outcome() == wait_status::granted || l.try_take()) {
                 MODEL_REQUIRE(data == 1);
                 l.unlock(&l);
             }
@@ -315,7 +315,7 @@ TEST_CASE("adaptive_mutex: a stop and an unlock that come together leave it to o
         queued w(l);
         model::thread unlocking(model::after_writing(data, [&] { l.unlock(&l); }));
         stop(l, w);
-        while (w.outcome() != wait_status::granted && !l.barge()) {
+        while (w.outcome() != wait_status::granted && !l.try_take()) {
             platform::pause();
         }
         MODEL_REQUIRE(data == 1);
@@ -464,7 +464,7 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
             s.l.unlock(&s.l);
         }
         await(s.next);
-        MODEL_REQUIRE(!s.l.barge());
+        MODEL_REQUIRE(!s.l.try_take());
     });
     model::check("adaptive_mutex: one that floats is granted past a lost case", [] {
         awake_lock l;
@@ -491,7 +491,7 @@ TEST_CASE("adaptive_mutex: a case that lost, at the head, keeps it from no waite
         l.cancel(lost, wait_status::stopped);
         stopping.join();
         MODEL_REQUIRE(head.outcome() == wait_status::stopped && !lost.is_complete());
-        MODEL_REQUIRE(last.is_complete() == has_last && l.barge() != has_last);
+        MODEL_REQUIRE(last.is_complete() == has_last && l.try_take() != has_last);
     });
 }
 

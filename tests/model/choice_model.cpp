@@ -1,7 +1,7 @@
 // choice: exactly one of several waits is granted, and the rest take nothing. A releaser that meets
 // the claim of another waits for it and does not skip the wait. No cycle of waiters arises.
 
-#include <bide/core/choice.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <model/channel_support.hpp>

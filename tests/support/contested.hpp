@@ -3,7 +3,7 @@
 
 // One case of a select, by hand: a wait whose choice the test decides.
 
-#include <bide/core/choice.hpp>
+#include <bide/core/waiter.hpp>
 #include <support/manual_wait.hpp>
 
 #include <utility>

@@ -61,7 +61,6 @@
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 
-#include <chrono>
 #include <coroutine>
 #include <new>
 #include <optional>
@@ -160,6 +159,32 @@ concept lost_unnamed =
     requires(const T& lock) { lock.owns_lock(); } || requires(T& item) { item.reset(); };
 
 } // namespace detail
+
+/// Defers the wakers of this thread's releases until this object is destroyed. Until then the
+/// releases only announce their outcomes, and no user code runs. Use: if the removal of a waiter
+/// releases other waiters, the outcome of the removed waiter is published before any waker runs.
+/// stop_gathering() ends the deferral early.
+template <class Platform> class wakers_later {
+    using wake_list = basic_wake_list<Platform>;
+
+public:
+    /// Begins to collect the wakers of this thread's releases.
+    wakers_later() noexcept : collects_(wake_list::state(), &gathered_, nullptr) {}
+    wakers_later(const wakers_later&) = delete;
+    wakers_later& operator=(const wakers_later&) = delete;
+    /// Runs the collected wakers.
+    ~wakers_later() {
+        stop_gathering();
+        gathered_.run_wakers(wake_list::state());
+    }
+
+    /// Ends the collection: the wakers of later releases run as before.
+    void stop_gathering() noexcept { collects_.end(); }
+
+private:
+    wake_list gathered_;
+    detail::waker_redirect collects_;
+};
 
 /// A wait of a coroutine, for co_await. `Stops` is the number of its stop tokens.
 template <class T, class Platform, int Stops> class [[nodiscard("co_await it")]] basic_async_op {
@@ -382,9 +407,9 @@ public:
             if (op_.ops_->yields_first) {
                 yields_ = false;
                 completes_now();
-                return wait_.go_behind();
+                return wait_.yield();
             }
-            if (wait_.go_behind(waker(&on_turn, this))) {
+            if (wait_.yield(waker(&on_yielded, this))) {
                 return true;
             }
             yields_ = false;
@@ -459,26 +484,26 @@ private:
     };
 
     // Called when the other tasks have run, after the budget was spent.
-    static void on_turn(void* self) noexcept {
+    static void on_yielded(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
-        me.take_turn(me.wait_.begin_turn());
+        me.try_again(me.wait_.end_yield());
     }
     // Called when the wait is granted. The wait begins again if the operation does not complete
     // now.
-    static void on_turn_back(void* self) noexcept {
+    static void on_retry(void* self) noexcept {
         auto& me = *static_cast<awaiter*>(self);
         me.armed_.disarm();
         BIDE_CHECKED(me.note_end();)
-        me.take_turn(me.wait_.turns_back());
+        me.try_again(me.wait_.begin_retry());
     }
-    void take_turn(basic_task_context<Platform>* mine) noexcept {
+    void try_again(basic_task_context<Platform>* mine) noexcept {
         auto& here = worker_local<Platform>::get();
         auto* const outer = std::exchange(here.running, mine);
         yields_ = false;
         const bool over = completes_now() || !enqueue();
         here.running = outer;
         if (over) {
-            wait_.go_on();
+            wait_.resume_here();
         }
     }
 
@@ -513,7 +538,7 @@ private:
             armed_.arm(*this, op_.limits_);
         }
         suspended_ = true;
-        wait_.turn_back_by(*op_.ops_, op_.target_, waker(&on_turn_back, this));
+        wait_.retry_by(*op_.ops_, op_.target_, waker(&on_retry, this));
         BIDE_CHECKED(note_begin();)
         if (!op_.ops_->enqueue(op_.target_, wait_.node)) {
             return true;
@@ -535,7 +560,7 @@ private:
             return !enqueue();
         }
         suspended_ = after.others_queued;
-        return !suspended_ || !wait_.go_behind();
+        return !suspended_ || !wait_.yield();
     }
 
     // Called when the inner job is about to wait for other jobs. This coroutine then waits for the
@@ -544,7 +569,7 @@ private:
         make_wait(h);
         if (!enqueue()) {
             suspended_ = true;
-            wait_.go_behind();
+            wait_.yield();
         }
     }
 
@@ -599,7 +624,7 @@ private:
         }
         later.stop_gathering();
         if (ended) {
-            wait_.go_elsewhere();
+            wait_.resume_elsewhere();
         }
     }
 

@@ -14,7 +14,7 @@
 //
 //   caller_      meaning
 //   nullptr      No call has begun.
-//   a mark       The thread with that mark runs the waker (thread_mark() in core/platform.hpp).
+//   a mark       The thread with that mark runs the waker (thread_mark()).
 //   ended        The call has returned. No thread but the owner accesses the wait.
 //
 // There are two exceptions. First, the owner may take, cancel or destroy the wait inside of the
@@ -24,11 +24,11 @@
 // not run.
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
@@ -69,7 +69,7 @@ template <class T, class Platform> class basic_callback_wait {
     using ops = wait_ops<R, Platform>;
     using payload = wait_payload_t<R>;
     static_assert(
-        !requires(payload& p) { p.turn; },
+        !requires(payload& p) { p.retry; },
         "bide: a condition_variable is waited for by a thread or a coroutine");
 
 public:

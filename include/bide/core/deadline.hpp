@@ -14,7 +14,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <ratio>
@@ -101,20 +100,6 @@ template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexc
     return more && whole != (limits::max)() ? whole + 1 : whole;
 }
 
-template <class R, class P>
-constexpr std::int64_t saturated_ns(const std::chrono::duration<R, P>& d) {
-    const R count = d.count();
-    if constexpr (std::is_integral_v<R> && sizeof(R) <= sizeof(std::uint64_t)) {
-        const auto bits = static_cast<std::uint64_t>(count);
-        const bool negative = std::is_signed_v<R> && bits >> 63 != 0;
-        return ns_of_integer<P>(negative ? 0 - bits : bits, negative);
-    } else if constexpr (std::is_floating_point_v<R>) {
-        return ns_of_floating<P>(static_cast<std::common_type_t<R, double>>(count));
-    } else {
-        return ns_of_floating<P>(static_cast<long double>(count));
-    }
-}
-
 } // namespace detail
 
 /// Is a point in time until which an operation may wait.
@@ -165,12 +150,7 @@ public:
 
     /// Returns the steady time at which the deadline passes if its own clock is not adjusted.
     std::int64_t steady_ns() const noexcept {
-        if (other_clock_ == nullptr) {
-            return ns_ < 0 ? 0 : ns_;
-        }
-        const std::int64_t rest = other_rest();
-        const std::int64_t now = native_platform::now();
-        return rest > never_ns - now ? never_ns : now + rest;
+        return other_clock_ != nullptr ? other_steady_ns() : ns_ < 0 ? 0 : ns_;
     }
 
     /// Returns whether the deadline has passed on its own clock.
@@ -181,11 +161,7 @@ public:
     /// Returns the steady time until which to sleep before the next check. `at` is the result of
     /// steady_ns().
     std::int64_t next_check_ns(std::int64_t at) const noexcept {
-        if (other_clock_ == nullptr) {
-            return at;
-        }
-        const std::int64_t latest = native_platform::now() + recheck_ns;
-        return at < latest ? at : latest;
+        return other_clock_ != nullptr ? next_recheck_ns(at) : at;
     }
     /// \overload
     std::int64_t next_check_ns() const noexcept { return next_check_ns(steady_ns()); }
@@ -199,7 +175,16 @@ public:
     /// are exact in every period. Other counts may be rounded, as floating-point numbers are.
     template <class R, class P>
     static std::int64_t saturated_ns(const std::chrono::duration<R, P>& d) {
-        return detail::saturated_ns(d);
+        const R count = d.count();
+        if constexpr (std::is_integral_v<R> && sizeof(R) <= sizeof(std::uint64_t)) {
+            const auto bits = static_cast<std::uint64_t>(count);
+            const bool negative = std::is_signed_v<R> && bits >> 63 != 0;
+            return detail::ns_of_integer<P>(negative ? 0 - bits : bits, negative);
+        } else if constexpr (std::is_floating_point_v<R>) {
+            return detail::ns_of_floating<P>(static_cast<std::common_type_t<R, double>>(count));
+        } else {
+            return detail::ns_of_floating<P>(static_cast<long double>(count));
+        }
     }
 
     /// Reads a clock in nanoseconds.
@@ -232,8 +217,19 @@ private:
         return false;
     }
 
+    BIDE_COLD static std::int64_t next_recheck_ns(std::int64_t at) noexcept {
+        const std::int64_t latest = native_platform::now() + recheck_ns;
+        return at < latest ? at : latest;
+    }
+
+    BIDE_COLD std::int64_t other_steady_ns() const noexcept {
+        const std::int64_t rest = other_rest();
+        const std::int64_t now = native_platform::now();
+        return rest > never_ns - now ? never_ns : now + rest;
+    }
+
     // The time left on the deadline's own clock; zero if it has passed.
-    std::int64_t other_rest() const noexcept {
+    BIDE_COLD std::int64_t other_rest() const noexcept {
         const std::int64_t now = other_clock_();
         if (now >= ns_) {
             return 0;

@@ -7,7 +7,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/never_destroyed.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/fwd.hpp>
 
@@ -39,6 +38,14 @@ inline errc errc_of(wait_status what) noexcept {
 }
 
 namespace detail {
+
+// A static object that is never destroyed. Other statics and threads may use the object until the
+// process ends.
+template <class T> union never_destroyed {
+    constexpr never_destroyed() noexcept : object() {}
+    constexpr ~never_destroyed() {}
+    T object;
+};
 
 class BIDE_SHARED error_category_type final : public std::error_category {
 public:

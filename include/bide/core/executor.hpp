@@ -21,20 +21,6 @@ namespace detail {
 
 class executor_users; // executor_users.hpp
 
-// Reverses a list of runnables. The list leads by `next` from the newest runnable to the oldest
-// one, behind which stands `end`. Returns the oldest runnable, from which `next` then leads to the
-// newest one. If the list is empty, returns nullptr.
-inline runnable* oldest_first(runnable* newest, const runnable* end = nullptr) noexcept {
-    runnable* oldest = nullptr;
-    for (runnable* r = newest; r != nullptr && r != end;) {
-        runnable* const older = r->next;
-        r->next = oldest;
-        oldest = r;
-        r = older;
-    }
-    return oldest;
-}
-
 } // namespace detail
 
 /// Is an executor that takes a runnable by reference. Such a post cannot fail for lack of memory,
@@ -128,28 +114,6 @@ private:
     void* object_ = nullptr;
     const operations* how_ = nullptr;
 };
-
-/// Returns the executor of a coroutine's promise. promise.get_scheduler() returns an executor by
-/// reference, a pointer to an executor (nullptr: none), or an executor_ref. If the promise has no
-/// such member, the result refers to none.
-template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
-    if constexpr (requires { promise.get_scheduler(); }) {
-        using named = decltype(promise.get_scheduler());
-        using type = std::remove_cvref_t<named>;
-        if constexpr (std::is_same_v<type, executor_ref>) {
-            return promise.get_scheduler();
-        } else if constexpr (std::is_pointer_v<type>) {
-            auto* const s = promise.get_scheduler();
-            return s != nullptr ? executor_ref(*s) : executor_ref();
-        } else {
-            static_assert(std::is_lvalue_reference_v<named>,
-                          "get_scheduler() returns an executor by reference or by pointer");
-            return executor_ref(promise.get_scheduler());
-        }
-    } else {
-        return executor_ref();
-    }
-}
 
 }} // namespace bide::BIDE_ABI
 

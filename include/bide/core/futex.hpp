@@ -29,9 +29,9 @@ namespace detail {
 
 // Sleeps in a simulation. Returns `idle` if the thread itself has to sleep.
 template <class Platform, class Word>
-simulated_machine::sleep_end simulated_wait(simulated_machine& in,
-                                            const typename Platform::template atomic<Word>& word,
-                                            Word expected, deadline until) noexcept {
+BIDE_COLD simulated_machine::sleep_end
+simulated_wait(simulated_machine& in, const typename Platform::template atomic<Word>& word,
+               Word expected, deadline until) noexcept {
     struct change {
         const typename Platform::template atomic<Word>& of;
         const Word from;
@@ -61,8 +61,8 @@ simulated_machine::sleep_end simulated_wait(simulated_machine& in,
 /// Returns: false if the deadline has passed; otherwise true.
 /// Memory order: none. The caller reads the word again.
 template <class Platform = native_platform, class Word>
-bool futex_wait(const typename Platform::template atomic<Word>& word, Word expected,
-                deadline until = deadline::never()) noexcept {
+BIDE_COLD bool futex_wait(const typename Platform::template atomic<Word>& word, Word expected,
+                          deadline until = deadline::never()) noexcept {
     wake_scope<Platform>::hand_over_pending();
     if constexpr (!Platform::model) {
         if (auto* const simulated = detail::simulated_machine::here()) [[unlikely]] {

@@ -85,6 +85,20 @@ template <class Platform, class Word> struct lock_bits {
     /// release() is a loop around a CAS.
     static void release_plain(atomic& word) noexcept { release_as(word, 0); }
 
+    /// Holds the lock of a word that has no other bits.
+    class guard {
+    public:
+        /// Acquires the lock.
+        explicit guard(atomic& word) noexcept : word_(word) { acquire(word); }
+        guard(const guard&) = delete;
+        guard& operator=(const guard&) = delete;
+        /// Releases the lock.
+        ~guard() { release_plain(word_); }
+
+    private:
+        atomic& word_;
+    };
+
     /// Wakes one waiter if `old` contains `parked`. `old` is the value that the releasing
     /// read-modify-write returned. Uses the address of the word only.
     static void wake_after(const atomic* word, Word old) noexcept {
@@ -101,7 +115,7 @@ template <class Platform, class Word> struct lock_bits {
     }
 
 private:
-    BIDE_NOINLINE static Word acquire_slow(atomic& word) noexcept {
+    BIDE_COLD static Word acquire_slow(atomic& word) noexcept {
         Word mark = held;
         for (int looks = 0;;) {
             // Order: relaxed; the CAS decides.

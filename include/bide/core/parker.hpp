@@ -36,7 +36,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 
-#include <chrono>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -29,6 +29,23 @@
 #include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
+namespace detail {
+
+// Reverses a list of runnables, which is linked by `next` from the newest one to the oldest one.
+// `end` ends the list and is no part of it. Returns the oldest runnable, from which `next` then leads
+// to the newest one. If the list is empty, returns nullptr.
+inline runnable* oldest_first(runnable* newest, const runnable* end = nullptr) noexcept {
+    runnable* oldest = nullptr;
+    for (runnable* r = newest; r != nullptr && r != end;) {
+        runnable* const older = r->next;
+        r->next = oldest;
+        oldest = r;
+        r = older;
+    }
+    return oldest;
+}
+
+} // namespace detail
 
 /// Queues runnables for one owner, first in, first out.
 /// Thread safety: any thread posts; only the owner pops.

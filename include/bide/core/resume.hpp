@@ -3,7 +3,8 @@
 #define BIDE_CORE_RESUME_HPP
 
 /// \file
-/// Resumes coroutines from ordinary code, and transfers from one coroutine to another.
+/// Resumes coroutines from ordinary code, and transfers from one coroutine to another. Finds the
+/// executor of a coroutine.
 //
 // `co_await child` must not use stack, however often it runs: the awaiter returns the child's
 // handle and the compiler tail-calls it. If the compiler does not (BIDE_SYMMETRIC_TRANSFER 0),
@@ -12,9 +13,11 @@
 // bide resumed the coroutine, there is no such loop. transfer() then runs the loop itself.
 
 #include <bide/core/config.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/wake_scope.hpp>
 
 #include <coroutine>
+#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -38,7 +41,7 @@ struct transfer_loop {
     // Resumes `to`, and then each handle that is pushed meanwhile. When it takes the handle of a
     // node, it sets the node's `next` to nullptr. It does not access that node afterwards.
     template <class Platform> void run(std::coroutine_handle<> to) noexcept {
-        transfer_loop* const outer = exchange_current<Platform>(this);
+        transfer_loop* const outer = std::exchange(current<Platform>(), this);
         while (to) {
             to.resume();
             to = nullptr;
@@ -50,18 +53,12 @@ struct transfer_loop {
                 }
             }
         }
-        exchange_current<Platform>(outer);
+        current<Platform>() = outer;
     }
 
-    template <class Platform> static transfer_loop* current() noexcept {
+    // Returns the loop that resumes the current coroutine of this thread.
+    template <class Platform> static transfer_loop*& current() noexcept {
         return Platform::template local<resume_state>().loop;
-    }
-
-    template <class Platform> static transfer_loop* exchange_current(transfer_loop* next) noexcept {
-        resume_state& mine = Platform::template local<resume_state>();
-        transfer_loop* const old = mine.loop;
-        mine.loop = next;
-        return old;
     }
 };
 
@@ -91,6 +88,28 @@ std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_no
             resume<Platform>(to);
         }
         return std::noop_coroutine();
+    }
+}
+
+/// Returns the executor of a coroutine's promise. promise.get_scheduler() returns an executor by
+/// reference, a pointer to an executor (nullptr: none), or an executor_ref. If the promise has no
+/// such member, the result refers to none.
+template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
+    if constexpr (requires { promise.get_scheduler(); }) {
+        using named = decltype(promise.get_scheduler());
+        using type = std::remove_cvref_t<named>;
+        if constexpr (std::is_same_v<type, executor_ref>) {
+            return promise.get_scheduler();
+        } else if constexpr (std::is_pointer_v<type>) {
+            auto* const s = promise.get_scheduler();
+            return s != nullptr ? executor_ref(*s) : executor_ref();
+        } else {
+            static_assert(std::is_lvalue_reference_v<named>,
+                          "get_scheduler() returns an executor by reference or by pointer");
+            return executor_ref(promise.get_scheduler());
+        }
+    } else {
+        return executor_ref();
     }
 }
 

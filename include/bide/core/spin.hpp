@@ -3,7 +3,8 @@
 #define BIDE_CORE_SPIN_HPP
 
 /// \file
-/// Decides how long a waiter spins before it sleeps.
+/// Decides how long a waiter spins before it sleeps (basic_spin), and how a thread waits for another
+/// thread that is between two steps (basic_backoff).
 //
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. If two threads
 // hand work to each other, the longest step is the wake of the partner that sleeps. The wake
@@ -68,38 +69,14 @@ public:
     /// another thread is about to make.
     /// Returns: true if done() returned true.
     template <class Done> static bool spin_once(Done&& done) noexcept {
-        if constexpr (!Platform::model) {
-            if (!Platform::template local<history>().single) {
-                for (int pauses = 1; pauses <= 16; pauses *= 2) {
-                    for (int i = 0; i < pauses; ++i) {
-                        Platform::pause();
-                    }
-                    if (done()) {
-                        return true;
-                    }
-                }
-            }
-        }
-        return false;
+        return pausing<1, 16>(done);
     }
 
     /// Pauses for about 0.3 us and then 0.7 us, and calls `done()` after each. Use it if another
     /// thread makes such changes often: fewer reads take fewer cache lines from that thread.
     /// Returns: true if done() returned true.
     template <class Done> static bool spin_apart(Done&& done) noexcept {
-        if constexpr (!Platform::model) {
-            if (!Platform::template local<history>().single) {
-                for (int pauses = 32; pauses <= 64; pauses *= 2) {
-                    for (int i = 0; i < pauses; ++i) {
-                        Platform::pause();
-                    }
-                    if (done()) {
-                        return true;
-                    }
-                }
-            }
-        }
-        return false;
+        return pausing<32, 64>(done);
     }
 
     /// Yields up to `times` times and calls `done()` after each. Use it for a change by a thread
@@ -142,14 +119,12 @@ public:
             call();
         } else {
             // Order: relaxed; the count only picks the calls that are measured.
-            const std::uint32_t tally = wakes_.fetch_add(1, std::memory_order_relaxed);
-            if (tally % 16 != 0) {
-                call();
-                return;
-            }
-            const std::int64_t before = Platform::now();
+            const bool is_measured = wakes_.fetch_add(1, std::memory_order_relaxed) % 16 == 0;
+            const std::int64_t before = is_measured ? Platform::now() : 0;
             call();
-            learn(Platform::now() - before);
+            if (is_measured) {
+                learn(Platform::now() - before);
+            }
         }
     }
 
@@ -178,11 +153,15 @@ private:
                 return false;
             }
             if (!asked) {
-                single = Platform::single_cpu();
-                asked = !single;
-                skip = single ? most_skipped : 0;
+                ask();
             }
             return !single;
+        }
+
+        BIDE_COLD void ask() noexcept {
+            single = Platform::single_cpu();
+            asked = !single;
+            skip = single ? most_skipped : 0;
         }
 
         void record(bool seen) noexcept {
@@ -200,6 +179,23 @@ private:
     // In a simulation, there is no other thread and the clock stands still, so spinning is of no
     // use.
     static bool is_of_no_use() noexcept { return detail::simulated_machine::here() != nullptr; }
+
+    // Pauses First times, then twice as often, and so on up to Last, and calls `done()` after each.
+    template <int First, int Last, class Done> static bool pausing(Done& done) noexcept {
+        if constexpr (!Platform::model) {
+            if (!Platform::template local<history>().single) {
+                for (int pauses = First; pauses <= Last; pauses *= 2) {
+                    for (int i = 0; i < pauses; ++i) {
+                        Platform::pause();
+                    }
+                    if (done()) {
+                        return true;
+                    }
+                }
+            }
+        }
+        return false;
+    }
 
     template <class Done> static bool spin_for(std::int64_t ns, Done& done) noexcept {
         const std::int64_t end = Platform::now() + ns;
@@ -226,6 +222,40 @@ private:
 
     inline static typename Platform::template atomic<std::uint32_t> wakes_{0};
     inline static typename Platform::template atomic<std::int64_t> wake_cost_ns_{max_cost_ns};
+};
+
+/// Waits for another thread that is between two steps, which are a few instructions apart. That
+/// thread may be preempted between these steps. Each call waits longer: the first 6 calls pause,
+/// the next 194 calls yield, and later calls sleep for 50 us. Without the sleep, a waiter of higher
+/// priority could keep the other thread from running. The caller checks its condition between the
+/// calls.
+template <class Platform> class basic_backoff {
+public:
+    /// Pauses, yields or sleeps once.
+    void operator()() noexcept {
+        if constexpr (Platform::model) {
+            Platform::pause();
+        } else if (count_ < yields_from) {
+            for (int left = 1 << count_; left > 0; --left) {
+                Platform::pause();
+            }
+            ++count_;
+        } else if (count_ < sleeps_from) {
+            Platform::yield();
+            ++count_;
+        } else {
+            const typename Platform::template atomic<futex_word> never_changed{0};
+            // Sleeps by the platform and not by core/futex.hpp, because a short sleep needs no
+            // replacement worker.
+            Platform::futex_wait(never_changed, futex_word{0}, Platform::now() + sleep_ns);
+        }
+    }
+
+private:
+    static constexpr int yields_from = 6;
+    static constexpr int sleeps_from = 200;
+    static constexpr std::int64_t sleep_ns = 50'000;
+    int count_ = 0;
 };
 
 }} // namespace bide::BIDE_ABI

@@ -23,6 +23,7 @@
 #include <bide/core/wake_scope.hpp>
 
 #include <cstddef>
+#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -35,18 +36,7 @@ template <class Q, class Platform> struct thread_wait {
     /// Blocks: until the wait is decided. If the deadline is deadline::poll(), does not block.
     /// Returns: the outcome; timed_out if the deadline is deadline::poll().
     BIDE_NOINLINE static wait_status until(Q& queue, std::ptrdiff_t amount, deadline end) noexcept {
-        if (end.is_poll()) {
-            return wait_status::timed_out;
-        }
-        placed place(amount);
-        waiter& w = place.w;
-        BIDE_PROBE_WAIT(queue, w);
-        BIDE_CHECKED(const detail::noted_wait<Platform> noted(
-                         &w, detail::subject_of_queue(queue, amount), !end.is_never());)
-        if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
-            return what;
-        }
-        return finish(queue, w, end);
+        return wait(queue, amount, end, !end.is_never(), [](waiter&) noexcept { return 0; });
     }
 
     /// Waits for `amount` until a stop is requested, or until the deadline.
@@ -54,29 +44,20 @@ template <class Q, class Platform> struct thread_wait {
     /// Returns: the outcome.
     BIDE_NOINLINE static wait_status stoppable(Q& queue, std::ptrdiff_t amount,
                                                const typename Platform::stop_token& token,
-                                               deadline limit = deadline::never()) noexcept {
-        if (limit.is_poll()) {
-            return wait_status::timed_out;
-        }
-        placed place(amount);
-        waiter& w = place.w;
-        BIDE_PROBE_WAIT(queue, w);
-        BIDE_CHECKED(const detail::noted_wait<Platform> noted(
-                         &w, detail::subject_of_queue(queue, amount), token.stop_possible());)
+                                               deadline end = deadline::never()) noexcept {
         // Runs on the thread that requests the stop; immediately if the stop was requested already.
-        // The primitive exists until this function has returned, because the destructor of
-        // `callback` waits for it.
-        auto end = [&queue, &w]() noexcept {
-            const wake_scope<Platform> away(detail::post_all{});
-            if (!w.is_complete() && queue.cancel(w, wait_status::stopped)) {
-                w.publish(wait_status::stopped);
-            }
-        };
-        typename Platform::template stop_callback<decltype(end)&> callback(token, end);
-        if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
-            return what;
-        }
-        return finish(queue, w, limit);
+        // The primitive exists until the wait has returned, because the destructor of the callback
+        // waits for it.
+        return wait(queue, amount, end, token.stop_possible(), [&](waiter& w) noexcept {
+            const auto stop = [&queue, &w]() noexcept {
+                const wake_scope<Platform> away(detail::post_all{});
+                if (!w.is_complete() && queue.cancel(w, wait_status::stopped)) {
+                    w.publish(wait_status::stopped);
+                }
+            };
+            return typename Platform::template stop_callback<std::remove_const_t<decltype(stop)>>(
+                token, stop);
+        });
     }
 
 private:
@@ -88,7 +69,22 @@ private:
         waiter w;
     };
 
-    static wait_status finish(Q& queue, waiter& w, deadline end) noexcept {
+    // arm(w) returns an object that exists while the wait lasts.
+    template <class Arm>
+    BIDE_INLINE static wait_status wait(Q& queue, std::ptrdiff_t amount, deadline end,
+                                        [[maybe_unused]] bool may_end_early, Arm arm) noexcept {
+        if (end.is_poll()) {
+            return wait_status::timed_out;
+        }
+        placed place(amount);
+        waiter& w = place.w;
+        BIDE_PROBE_WAIT(queue, w);
+        BIDE_CHECKED(const detail::noted_wait<Platform> noted(
+                         &w, detail::subject_of_queue(queue, amount), may_end_early);)
+        [[maybe_unused]] const auto armed = arm(w);
+        if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
+            return what;
+        }
         if (!await(queue, w, end)) {
             if (queue.cancel(w, wait_status::timed_out)) {
                 return wait_status::timed_out;

@@ -254,20 +254,17 @@ template <class Platform> bool basic_resumers<Platform>::blocks() noexcept {
 }
 
 template <class Platform> void basic_resumers<Platform>::unblocks() noexcept {
-    lock();
+    const typename lock_word::guard section(lock_);
     active_ = active_ + 1;
-    unlock();
 }
 
 template <class Platform> bool basic_resumers<Platform>::is_idle() const noexcept {
-    lock();
+    const typename lock_word::guard section(lock_);
     unsigned idle = 0;
     for (const resumer* r = idle_; r != nullptr; r = r->next) {
         ++idle;
     }
-    const bool all = queue_.first() == nullptr && idle == threads_;
-    unlock();
-    return all;
+    return queue_.first() == nullptr && idle == threads_;
 }
 
 // ---- A resumer
@@ -398,7 +395,7 @@ template <class Platform> std::error_code basic_timer_service<Platform>::start()
         return {};
     }
     std::error_code error;
-    lock_word::acquire(lock_);
+    const typename lock_word::guard section(lock_);
     // Order: relaxed; under the lock.
     if (!runs_.load(std::memory_order_relaxed)) {
         error = resumers_.start();
@@ -408,7 +405,6 @@ template <class Platform> std::error_code basic_timer_service<Platform>::start()
         // Order: relaxed; under the lock.
         runs_.store(!error, std::memory_order_relaxed);
     }
-    lock_word::release_plain(lock_);
     return error;
 }
 
@@ -422,10 +418,9 @@ template <class Platform> void basic_timer_service<Platform>::post_wake_up(void*
 }
 
 template <class Platform> bool basic_timer_service<Platform>::exchange_posted(bool value) noexcept {
-    lock_word::acquire(lock_);
+    const typename lock_word::guard section(lock_);
     const bool old = posted_;
     posted_ = value;
-    lock_word::release_plain(lock_);
     return old;
 }
 

@@ -255,7 +255,7 @@ struct timer : detail::wheel_node {
     deadline when = deadline::never(); ///< States when the timer is due.
     /// The queue that the timer was added to. A timer that moves to another queue must not be
     /// cancelled at the same time.
-    void* home = nullptr;
+    void* queue = nullptr;
 };
 
 /// Queues timers by their times.
@@ -366,15 +366,15 @@ private:
 /// Cancels `t` in the queue that it was added to.
 /// Returns: true if `t` does not fire; false if it has fired or was not armed.
 template <class Platform> bool cancel_timer(timer& t) noexcept {
-    auto* const home = static_cast<basic_timer_queue<Platform>*>(t.home);
-    return home != nullptr && home->cancel(t);
+    auto* const in = static_cast<basic_timer_queue<Platform>*>(t.queue);
+    return in != nullptr && in->cancel(t);
 }
 
 template <class Platform> void basic_timer_queue<Platform>::add(timer& t) noexcept {
     const waker earlier = earlier_;
     const std::int64_t at = rounded_up(t.when.next_check_ns());
-    if (t.home != this) { // its own firing may add it again while another thread cancels it
-        t.home = this;
+    if (t.queue != this) { // its own firing may add it again while another thread cancels it
+        t.queue = this;
     }
     lock();
     const bool nearer = insert(t, at);

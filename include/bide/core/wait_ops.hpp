@@ -40,7 +40,7 @@
 ///     runnable& awaited_job() const noexcept;
 ///     // When the waiter is granted, try_now() is called once more, where the coroutine is about to
 ///     // resume. If it returns waiting, the wait begins anew. The runnable lies in the payload.
-///     detail::turn_back<Platform>& turn_back(payload&) const noexcept;
+///     detail::retry_on_grant<Platform>& retry_on_grant(payload&) const noexcept;
 ///     // try_now() completes the wait, and other tasks run before the coroutine resumes.
 ///     static constexpr bool yields_first = true;
 ///     // The wait cannot be a case of a select: its decision claims no choice.
@@ -74,7 +74,7 @@ struct runnable;
 
 namespace detail {
 
-template <class Platform> class turn_back; // core/detail/coroutine_wait.hpp
+template <class Platform> class retry_on_grant; // core/detail/coroutine_wait.hpp
 
 } // namespace detail
 
@@ -187,7 +187,7 @@ template <class Platform> struct wait_steps {
     /// Is called if the waiting task is cancelled; nullptr if the wait then ends with `stopped`.
     void (*on_cancel)(const wait_target&) noexcept;
     /// Returns what calls try_now() when the waiter is granted; nullptr if the wait is over then.
-    detail::turn_back<Platform>& (*turn_back)(const wait_target&) noexcept;
+    detail::retry_on_grant<Platform>& (*retry_on_grant)(const wait_target&) noexcept;
     /// Undoes an outcome that no caller collects; nullptr if there is nothing to undo.
     void (*give_back)(const wait_target&, wait_status what) noexcept;
     /// If true, other tasks run first.
@@ -259,8 +259,8 @@ template <class Op, class Payload, class Platform> struct wait_calls {
     template <class R> static void drop(const wait_target& t, wait_status what) noexcept {
         static_cast<void>(collect<R>(t, what));
     }
-    static detail::turn_back<Platform>& turn_back(const wait_target& t) noexcept {
-        return t.operation<Op>().turn_back(t.carried<Payload>());
+    static detail::retry_on_grant<Platform>& retry_on_grant(const wait_target& t) noexcept {
+        return t.operation<Op>().retry_on_grant(t.carried<Payload>());
     }
     static wait_status try_longer(const wait_target& t) noexcept {
         wait_status seen = wait_status::waiting;
@@ -295,8 +295,8 @@ template <class Op, class Payload, class Platform> struct wait_calls {
         if constexpr (requires(const Op& op) { op.on_cancel(); }) {
             s.on_cancel = &on_cancel;
         }
-        if constexpr (requires(const Op& op, Payload& p) { op.turn_back(p); }) {
-            s.turn_back = &turn_back;
+        if constexpr (requires(const Op& op, Payload& p) { op.retry_on_grant(p); }) {
+            s.retry_on_grant = &retry_on_grant;
         }
         if constexpr (gives_back) {
             s.give_back = &give_back;

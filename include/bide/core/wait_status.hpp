@@ -27,20 +27,6 @@ enum class wait_status : futex_word {
 /// Returns the errc of a status that is not `granted`. core/errc.hpp defines it.
 inline errc errc_of(wait_status what) noexcept;
 
-namespace detail {
-
-// The bit of a wait that is decided, but not published yet (core/waiter.hpp).
-inline constexpr futex_word announced = 16;
-
-// Inverts that bit.
-inline wait_status announced_as(wait_status what) noexcept {
-    return static_cast<wait_status>(static_cast<futex_word>(what) ^ announced);
-}
-inline bool is_announced(wait_status seen) noexcept {
-    return (static_cast<futex_word>(seen) & announced) != 0;
-}
-
-} // namespace detail
 }} // namespace bide::BIDE_ABI
 
 #endif

@@ -32,30 +32,43 @@
 //                            the publication.
 //   waker_, contested_       Written by the owner before it queues the node. Read by the holder of
 //                            the lock and by the decider.
-// When the node is announced, `missing` is set to a number that identifies the releaser's thread
-// (thread_mark() in platform.hpp). A wait may be a case of a select, which completes exactly one of its
-// waits. Then a decider claims the choice that these waits share, under the primitive's lock,
-// before it decides (core/choice.hpp).
+//
+// When the node is announced, `missing` is set to a number that identifies the releaser's thread,
+// thread_mark(). A wait may be a case of a select, which completes exactly one of its waits. Then a
+// decider claims the choice that these waits share, under the primitive's lock, before it decides
+// (basic_choice).
 
-#include <bide/core/backoff.hpp>
-#include <bide/core/choice.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/futex.hpp>
+#include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waker.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
+template <class Platform> class basic_waiter;
 template <class Platform> class basic_waiter_queue;
 template <class Platform> class basic_wake_list;
 
 namespace detail {
+
+// The bit of a wait that is decided, but not published yet.
+inline constexpr futex_word announced = 16;
+
+// Inverts that bit.
+inline wait_status announced_as(wait_status what) noexcept {
+    return static_cast<wait_status>(static_cast<futex_word>(what) ^ announced);
+}
+inline bool is_announced(wait_status seen) noexcept {
+    return (static_cast<futex_word>(seen) & announced) != 0;
+}
 
 // The link of a waiter in a list. The end of a list is a link without a waiter.
 template <class Platform> struct waiter_link {
@@ -71,6 +84,71 @@ template <class Platform> struct waiter_link {
 };
 
 } // namespace detail
+
+/// Decides which one of several waits happens: the cases of a select share a choice.
+//
+// The state is one word:
+//
+//   bit 0, 1   A releaser holds the claim (core/lock_bits.hpp).
+//   decided    One case has happened. This bit never changes again.
+//
+// A releaser that could grant a case claims the choice under the lock of its primitive, before it
+// moves any item. Then it commits, or it abandons the claim if there was no item to move. A
+// releaser that meets the claim of another waits until that claim ends. It must not skip the case:
+// if the claim were abandoned, the case would sleep although its item is there.
+//
+// There is no deadlock. A releaser that holds a claim waits for nothing, with one exception: if a
+// sender and a receiver both have a choice, it waits for the second claim. It claims the two
+// choices in the order of their addresses.
+template <class Platform> class basic_choice {
+public:
+    /// Returns the waiter of the thread or coroutine that owns all cases; nullptr if that owner
+    /// does not wait yet. The releaser calls it after it has published the outcome of the chosen
+    /// case, and then grants that waiter.
+    using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
+
+    /// Makes an undecided choice. Without `found_by`, each case has a waker of its own.
+    explicit basic_choice(owner_of found_by = nullptr) noexcept : owner_(found_by) {}
+    basic_choice(const basic_choice&) = delete;
+    basic_choice& operator=(const basic_choice&) = delete;
+
+    /// Claims the choice. Until commit() or abandon(), no other releaser can decide it.
+    /// Blocks: while another releaser holds the claim.
+    /// Returns: false if the choice is decided.
+    bool claim() noexcept {
+        if (is_decided()) {
+            return false;
+        }
+        const bool open = (lock::acquire(word_) & decided) == 0;
+        if (!open) {
+            lock::release(word_);
+        }
+        return open;
+    }
+
+    /// Returns the function that finds the owner's waiter; nullptr if each case has its own waker.
+    owner_of owner() const noexcept { return owner_; }
+
+    /// Decides the choice and ends the claim.
+    void commit() noexcept { lock::release_as(word_, decided); }
+    /// Ends the claim and leaves the choice open.
+    void abandon() noexcept { lock::release(word_); }
+
+    /// Returns whether the choice is decided.
+    // Order: relaxed; the decision carries no data. The publication of the outcome does
+    // [waiter.outcome].
+    bool is_decided() const noexcept {
+        return (word_.load(std::memory_order_relaxed) & decided) != 0;
+    }
+
+private:
+    using word = std::uint64_t; // as the words of most primitives: they share a lock function
+    using lock = lock_bits<Platform, word>;
+    static constexpr word decided = 4;
+
+    const owner_of owner_;
+    typename Platform::template atomic<word> word_{0};
+};
 
 /// Is the node of one wait. The functions are in groups, one for each caller.
 template <class Platform> class basic_waiter : private detail::waiter_link<Platform> {
@@ -154,7 +232,7 @@ public:
     /// Sleeps once.
     /// Blocks: until the outcome is published, rouse(), or the deadline.
     /// Returns: false if the deadline has passed.
-    bool sleep(deadline until) noexcept;
+    BIDE_COLD bool sleep(deadline until) noexcept;
 
     /// Waits for the outcome of a wait that a releaser has decided. If this thread is that
     /// releaser, and is running the wakers of its release, takes the node out of the release: the
@@ -280,7 +358,7 @@ public:
 
     /// Wakes the owner. Uses the address only: the node may be destroyed, because another releaser
     /// may have granted the wait meanwhile.
-    static void rouse_by(address word) noexcept {
+    BIDE_COLD static void rouse_by(address word) noexcept {
         basic_spin<Platform>::measured_wake([word]() noexcept { futex_wake<Platform>(word, 1); });
     }
 
@@ -291,6 +369,8 @@ public:
 
     /// Publishes the outcome and wakes the owner. The publication is the last access to the node.
     void publish(wait_status what) noexcept;
+    /// Does the same for a node that has no waker.
+    void publish_to_thread(wait_status what) noexcept;
 
     /// Returns whether this wait is a case of a choice with an owner, which gets its outcome.
     bool has_owner() const noexcept { return contested_ && choice()->owner() != nullptr; }
@@ -405,6 +485,11 @@ template <class Platform> void basic_waiter<Platform>::publish(wait_status what)
         wake.wake();
         return;
     }
+    publish_to_thread(what);
+}
+
+template <class Platform>
+void basic_waiter<Platform>::publish_to_thread(wait_status what) noexcept {
     const address word = where();
     // Order: release [waiter.outcome]; the owner sees what came before the outcome.
     if (state_.exchange(what, std::memory_order_release) == wait_status::parked) {

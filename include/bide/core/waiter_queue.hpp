@@ -58,17 +58,12 @@ public:
     }
 
     /// Publishes `what` to all waiters in order, threads first, and empties the list.
-    BIDE_NOINLINE void publish(wait_status what) noexcept {
-        if (last_thread_ == nullptr && !has_no_waker() && wakers_.next_ == wakers_.prev_) {
-            if (resume_state& mine = state(); taker(mine) == nullptr) {
-                const wake_scope<Platform> scope(mine);
-                const detail::waker_turn turn(mine, this, &run_all);
-                pop_waker().publish(what); // a single waiter: the last access to it
-                return run_all(this);
-            }
+    void publish(wait_status what) noexcept {
+        if (has_no_waker()) {
+            publish_threads(what);
+        } else {
+            publish_wakers(what);
         }
-        announce(what);
-        run_wakers();
     }
 
     /// Publishes `what` to one decided waiter.
@@ -88,7 +83,7 @@ public:
             list.announce(what);
             other.announce(what_other);
             list.take_over(other);
-            list.run_wakers();
+            list.run_wakers(state());
         }
     }
 
@@ -103,8 +98,8 @@ private:
     // wakers run now. A scope that posts its list does not leave wakers to the list of an outer
     // scope.
     static basic_wake_list* taker(const resume_state& mine) noexcept {
-        const detail::waker_turn* const turn = mine.wakers;
-        return turn != nullptr ? static_cast<basic_wake_list*>(turn->list()) : nullptr;
+        const detail::waker_redirect* const to = mine.wakers;
+        return to != nullptr ? static_cast<basic_wake_list*>(to->list()) : nullptr;
     }
 
     // Appends the waiters of `other` that have wakers.
@@ -139,6 +134,27 @@ private:
         return static_cast<waiter&>(*first);
     }
 
+    BIDE_NOINLINE void publish_threads(wait_status what) noexcept {
+        for (link* l = first_thread_; l != nullptr;) {
+            auto* const w = static_cast<waiter*>(l);
+            l = w->next_; // before the last access to *w
+            w->publish_to_thread(what);
+        }
+        first_thread_ = last_thread_ = nullptr;
+    }
+
+    // Publishes to all waiters. A waiter that is the only one, and whose waker runs now, is not
+    // announced before.
+    // Requires: a waiter has a waker.
+    BIDE_NOINLINE void publish_wakers(wait_status what) noexcept {
+        resume_state& mine = state();
+        if (last_thread_ == nullptr && wakers_.next_ == wakers_.prev_ && taker(mine) == nullptr) {
+            return run_wakers_now(mine, what);
+        }
+        announce(what);
+        run_wakers(mine);
+    }
+
     // Publishes the waiters of threads, and announces the waiters that have wakers. Replaces a
     // selected case by the waiter of the owner of its choice.
     void announce(wait_status what) noexcept {
@@ -150,12 +166,7 @@ private:
             }
             announce_owners(what);
         }
-        for (link* l = first_thread_; l != nullptr;) {
-            auto* const w = static_cast<waiter*>(l);
-            l = w->next_; // before the last access to *w
-            w->publish(what);
-        }
-        first_thread_ = last_thread_ = nullptr;
+        publish_threads(what);
     }
 
     void announce_owners(wait_status what) noexcept {
@@ -177,19 +188,26 @@ private:
     }
 
     // Runs the wakers of the announced waiters, or leaves them to the list that takes them.
-    void run_wakers() noexcept {
+    void run_wakers(resume_state& mine) noexcept {
         if (has_no_waker()) {
             return;
         }
-        resume_state& mine = state();
         if (basic_wake_list* const later = taker(mine)) {
             return later->take_over(*this);
         }
+        run_wakers_now(mine, wait_status::waiting);
+    }
+    // Runs the wakers. If `single` is an outcome, first publishes it to the one waiter of the list,
+    // which is not announced.
+    BIDE_NOINLINE void run_wakers_now(resume_state& mine, wait_status single) noexcept {
         const wake_scope<Platform> scope(mine);
-        const detail::waker_turn turn(mine, this, &run_all);
+        const detail::waker_redirect here(mine, this, &run_all);
+        if (single != wait_status::waiting) {
+            pop_waker().publish(single); // the last access to it
+        }
         run_all(this);
     }
-    static void run_all(void* self) noexcept {
+    BIDE_NOINLINE static void run_all(void* self) noexcept {
         auto& list = *static_cast<basic_wake_list*>(self);
         while (!list.has_no_waker()) { // a waker may take waiters out, or let others through
             const waker wake = list.pop_waker().publish_announced();
@@ -200,32 +218,6 @@ private:
     link* first_thread_ = nullptr; // linked by next_ only
     link* last_thread_ = nullptr;
     link wakers_; // the end of a circular list; linked by the first append()
-};
-
-/// Defers the wakers of this thread's releases until this object is destroyed. Until then the
-/// releases only announce their outcomes, and no user code runs. Use: if the removal of a waiter
-/// releases other waiters, the outcome of the removed waiter is published before any waker runs.
-/// stop_gathering() ends the deferral early.
-template <class Platform> class wakers_later {
-    using wake_list = basic_wake_list<Platform>;
-
-public:
-    /// Begins to collect the wakers of this thread's releases.
-    wakers_later() noexcept : collects_(wake_list::state(), &gathered_, nullptr) {}
-    wakers_later(const wakers_later&) = delete;
-    wakers_later& operator=(const wakers_later&) = delete;
-    /// Runs the collected wakers.
-    ~wakers_later() {
-        stop_gathering();
-        gathered_.run_wakers();
-    }
-
-    /// Ends the collection: the wakers of later releases run as before.
-    void stop_gathering() noexcept { collects_.end(); }
-
-private:
-    wake_list gathered_;
-    detail::waker_turn collects_;
 };
 
 /// Queues waiters, first in, first out. Each function takes constant time, except pop_all().

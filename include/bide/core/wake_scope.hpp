@@ -117,7 +117,7 @@ private:
 };
 
 struct transfer_loop; // core/resume.hpp
-class waker_turn;
+class waker_redirect;
 
 // Selects the constructor of a wake_scope that posts each runnable to the executor which the
 // runnable names.
@@ -133,21 +133,21 @@ struct BIDE_SHARED resume_state {
     executor_ref (*elsewhere)() noexcept = nullptr;
 
     // Takes the wakers of this thread's releases. nullptr: the wakers run at once.
-    const waker_turn* wakers = nullptr;
+    const waker_redirect* wakers = nullptr;
     bool is_away = false; // the open scope posts its list
 };
 
 // While this object lives, the wakers of this thread's releases go to a basic_wake_list
 // (core/waiter_queue.hpp).
-class waker_turn {
+class waker_redirect {
 public:
-    waker_turn(resume_state& mine, void* to, waker::function run_all) noexcept
+    waker_redirect(resume_state& mine, void* to, waker::function run_all) noexcept
         : mine_(mine), outer_(mine.wakers), list_(to), run_(run_all), is_away_(mine.is_away) {
         mine.wakers = this;
     }
-    waker_turn(const waker_turn&) = delete;
-    waker_turn& operator=(const waker_turn&) = delete;
-    ~waker_turn() { end(); }
+    waker_redirect(const waker_redirect&) = delete;
+    waker_redirect& operator=(const waker_redirect&) = delete;
+    ~waker_redirect() { end(); }
 
     void end() noexcept { mine_.wakers = outer_; }
 
@@ -163,7 +163,7 @@ public:
 
 private:
     resume_state& mine_;
-    const waker_turn* const outer_;
+    const waker_redirect* const outer_;
     void* const list_;
     const waker::function run_;
     const bool is_away_; // the runnables of its wakers go to another executor
@@ -188,7 +188,7 @@ public:
     /// Opens a scope that posts its runnables to `elsewhere()`. Calls `elsewhere()` once for each
     /// runnable.
     explicit wake_scope(destination elsewhere) noexcept
-        : mine_(state()), outer_(mine_.list), elsewhere_(elsewhere), posts_(true),
+        : mine_(state()), outer_(mine_.list), elsewhere_(elsewhere), post_(&post_collected),
           was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
@@ -203,19 +203,8 @@ public:
 
     /// Runs or posts the collected runnables.
     ~wake_scope() {
-        if (posts_) {
-            mine_.list = outer_;
-            mine_.is_away = was_away_;
-            while (runnable* const r = collected_.pop()) {
-                const destination where = elsewhere_ != nullptr ? elsewhere_ : mine_.elsewhere;
-                if (where == nullptr) {
-                    run(*r);
-                } else if (const executor_ref to = where()) {
-                    to.post(*r);
-                } else {
-                    detail::fatal("the service threads cannot be started");
-                }
-            }
+        if (post_ != nullptr) {
+            post_(*this);
         } else if (outer_ == nullptr) {
             while (runnable* const r = collected_.pop()) {
                 r->run.wake();
@@ -268,6 +257,22 @@ public:
     static bool forget(runnable& r) noexcept { return detail::resumption_list::remove(r); }
 
 private:
+    static void post_collected(wake_scope& mine) noexcept {
+        mine.mine_.list = mine.outer_;
+        mine.mine_.is_away = mine.was_away_;
+        while (runnable* const r = mine.collected_.pop()) {
+            const destination where =
+                mine.elsewhere_ != nullptr ? mine.elsewhere_ : mine.mine_.elsewhere;
+            if (where == nullptr) {
+                run(*r);
+            } else if (const executor_ref to = where()) {
+                to.post(*r);
+            } else {
+                detail::fatal("the service threads cannot be started");
+            }
+        }
+    }
+
     static detail::resume_state& state() noexcept {
         return Platform::template local<detail::resume_state>();
     }
@@ -275,7 +280,9 @@ private:
     detail::resume_state& mine_;
     detail::resumption_list* const outer_;
     const destination elsewhere_ = nullptr;
-    const bool posts_ = false;
+    // Posts the runnables of a scope. If it is nullptr, the scope runs them. A pointer, so that a
+    // program without such scopes does not contain the function.
+    void (*const post_)(wake_scope&) noexcept = nullptr;
     const bool was_away_ = false;
     detail::resumption_list collected_;
 };

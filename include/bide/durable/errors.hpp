@@ -9,7 +9,7 @@
 /// for example an errno code, says more than a durable_errc, it is returned unchanged.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/never_destroyed.hpp>
+#include <bide/core/errc.hpp>
 
 #include <algorithm>
 #include <iterator>

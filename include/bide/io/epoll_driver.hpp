@@ -38,7 +38,6 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_ops.hpp>

@@ -14,7 +14,7 @@
 // Each operation tries its system call first. If the call would block, the operation waits for the
 // file as async_wait_readable() does. When the file is ready, the operation tries the call again,
 // on the thread where the coroutine is about to resume. If the call would still block, it waits
-// again (turn_back, core/wait_ops.hpp). So each operation is one wait with one time-out, and
+// again (retry_on_grant, core/wait_ops.hpp). So each operation is one wait with one time-out, and
 // allocates nothing.
 //
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
@@ -62,7 +62,7 @@ namespace detail {
 // The payload of each operation. If `is_over` is false, the system call was not made.
 struct socket_payload : io_payload {
     bool is_over = false;
-    turn_back<native_platform> turn{};
+    retry_on_grant<native_platform> retry{};
 
     wait_status end(int code = 0) noexcept {
         error = code;
@@ -296,8 +296,8 @@ template <class Driver> struct socket_access {
     // Self::attempt(payload) makes the system call, and returns `waiting` if it would block.
     template <class Self, class Payload> struct operation : readiness {
         static constexpr bool stands_alone = true;
-        static detail::turn_back<native_platform>& turn_back(socket_payload& p) noexcept {
-            return p.turn;
+        static detail::retry_on_grant<native_platform>& retry_on_grant(socket_payload& p) noexcept {
+            return p.retry;
         }
 
         // Calls attempt(), except if the file was forgotten or the payload has an error already.

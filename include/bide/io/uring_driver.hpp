@@ -41,13 +41,13 @@
 #endif
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>

@@ -40,7 +40,6 @@
 // take.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>

@@ -13,7 +13,6 @@
 // share a shard share its objects.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/parallel/detail/elements.hpp>

@@ -3,7 +3,6 @@
 #define BIDE_SCHED_CHROME_TRACE_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/io/detail/growing_table.hpp>

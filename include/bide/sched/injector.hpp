@@ -14,7 +14,6 @@
 // the lock changes the length.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>

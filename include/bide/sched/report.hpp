@@ -51,7 +51,6 @@ void dump(const run_loop& of, std::FILE* to);
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/loop.hpp>
 #include <bide/sched/detail/quoted.hpp>

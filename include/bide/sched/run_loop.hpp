@@ -147,7 +147,6 @@ struct run_loop_access {
 #if BIDE_DEFINITIONS
 
 #include <bide/core/detail/executor_users.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer.hpp>

@@ -42,10 +42,10 @@
 // The pair [idle.announce] in idle.hpp: a pusher, or a thief that pushes into its own ring, sees
 // each announcement that came before its push. A worker that announces later sees the push.
 
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/wake_scope.hpp>
 
 #include <algorithm>

@@ -193,7 +193,6 @@ template <class T> T sync_wait(scheduler& where, task<T> t) {
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>

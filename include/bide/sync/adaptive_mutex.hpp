@@ -5,7 +5,7 @@
 /// \file
 /// A mutex for short sections that threads enter often. It is unfair, but overtaking is bounded.
 //
-// It resembles the eventual fairness of parking_lot.
+// The bound resembles the eventual fairness of the mutex of parking_lot.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -18,11 +18,9 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/lock_wait.hpp>
+#include <bide/sync/lock_operations.hpp>
 
-#include <chrono>
 #include <cstdint>
-#include <mutex>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -81,9 +79,12 @@ public:
     // Takes the mutex if it is free and there are no waiters, by a CAS that expects this state.
     bool take_free() noexcept;
     // Takes the mutex if it is free, even if there are waiters.
-    bool barge() noexcept;
+    bool try_take() noexcept;
 
-    BIDE_NOINLINE bool lock_slow(deadline until) noexcept; // false: timed out
+    BIDE_NOINLINE wait_status wait(deadline until) noexcept;
+    wait_status wait(const typename Platform::stop_token& token) noexcept {
+        return waits::stoppable(*this, 1, token);
+    }
 
     void unlock(const void* owner) noexcept {
         word expected = taken;
@@ -108,15 +109,22 @@ public:
     // type.
     struct locking {
         basic_adaptive_lock& of;
+
         const auto& primitive() const noexcept { return of; }
         wait_status try_now() const noexcept {
-            return of.take_free() || of.barge() ? wait_status::granted : wait_status::waiting;
+            return of.take_free() || of.try_take() ? wait_status::granted : wait_status::waiting;
         }
         wait_status enqueue(node& w) const noexcept { return of.enqueue(w); }
         bool cancel(node& w, wait_status why) const noexcept { return of.cancel(w, why); }
     };
+    locking steps() noexcept { return {*this}; }
+
+    // For a condition_variable: the queue, and what a waiter asks for there.
+    basic_adaptive_lock& waiters() noexcept { return *this; }
+    static constexpr std::ptrdiff_t handed_amount() noexcept { return handed; }
 
 private:
+    using waits = thread_wait<basic_adaptive_lock, Platform>;
     using lock_word = lock_bits<Platform, word>;
 
     static constexpr word queued = 4;
@@ -151,7 +159,7 @@ template <class Platform> bool basic_adaptive_lock<Platform>::take_free() noexce
                                          std::memory_order_relaxed);
 }
 
-template <class Platform> bool basic_adaptive_lock<Platform>::barge() noexcept {
+template <class Platform> bool basic_adaptive_lock<Platform>::try_take() noexcept {
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & taken) == 0) {
@@ -164,16 +172,15 @@ template <class Platform> bool basic_adaptive_lock<Platform>::barge() noexcept {
     return false;
 }
 
-template <class Platform> bool basic_adaptive_lock<Platform>::lock_slow(deadline until) noexcept {
-    // Order: relaxed; a hint, barge() decides.
+template <class Platform> wait_status basic_adaptive_lock<Platform>::wait(deadline until) noexcept {
+    // Order: relaxed; a hint, try_take() decides.
     const auto worth_a_try = [this]() noexcept {
         return (word_.load(std::memory_order_relaxed) & (taken | queued)) != taken;
     };
     if (!until.is_poll()) {
         basic_spin<Platform>::briefly(worth_a_try); // does not spin past waiters
     }
-    return barge() || thread_wait<basic_adaptive_lock, Platform>::until(*this, 1, until) ==
-                          wait_status::granted;
+    return try_take() ? wait_status::granted : waits::until(*this, 1, until);
 }
 
 // ---- Giving
@@ -301,7 +308,7 @@ bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
 template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& w) noexcept {
     bool mine = false;
     const bool over = basic_spin<Platform>::until([&]() noexcept {
-        mine = barge();
+        mine = try_take();
         return mine || w.is_complete();
     });
     if (mine) {
@@ -416,9 +423,13 @@ void basic_adaptive_lock<Platform>::require_no_waiters(const char* name,
 /// and finds that max_overtake_time has passed since it was first woken, the next unlock() hands it
 /// the mutex. Coroutines may wait for the mutex, too. If a coroutine is the first waiter, unlock()
 /// always hands it the mutex.
-template <class Platform> class basic_adaptive_mutex {
+///
+/// lock_operations has the functions that lock it: lock(), with a stop token or without, try_lock(),
+/// try_lock_for(), try_lock_until(), async_lock().
+/// try_lock() locks it even if there are waiters.
+template <class Platform>
+class basic_adaptive_mutex : public lock_operations<basic_adaptive_mutex<Platform>, Platform> {
     using queue = detail::basic_adaptive_lock<Platform>;
-    using wait = thread_wait<queue, Platform>;
 
 public:
     /// The largest number of times that the first waiter is overtaken.
@@ -446,20 +457,6 @@ public:
     basic_adaptive_mutex(const basic_adaptive_mutex&) = delete;
     basic_adaptive_mutex& operator=(const basic_adaptive_mutex&) = delete;
 
-    /// Locks the mutex.
-    /// Blocks: until the mutex is free or handed to the caller.
-    /// Memory order: what happens before the last unlock() happens before the return.
-    void lock() {
-        if (!lock_.take_free()) {
-            lock_.lock_slow(deadline::never());
-        }
-        noted(true);
-    }
-
-    /// Locks the mutex if it is free, even if there are waiters. Never blocks.
-    /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock() noexcept { return noted(lock_.take_free() || lock_.barge()); }
-
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.
     void unlock() noexcept {
@@ -467,48 +464,11 @@ public:
         lock_.unlock(this);
     }
 
-    /// Locks the mutex as lock() does, but waits at most `rest`.
-    /// Returns: true if the caller locked it.
-    template <class R, class P>
-    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock() || noted(lock_.lock_slow(deadline::after(rest)));
-    }
-    /// Locks the mutex as lock() does, but waits at most until a point in time.
-    template <class C, class D>
-    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() || noted(lock_.lock_slow(deadline::at(when)));
-    }
-
-    /// Locks the mutex as lock() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the caller did not lock it.
-    result_on<void, Platform> lock(typename Platform::stop_token token) {
-        return detail::stopped_or<Platform>(
-            try_lock() || noted(wait::stoppable(lock_, 1, token) == wait_status::granted));
-    }
-
-    /// Locks the mutex as lock() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
-    basic_async_op<std::unique_lock<basic_adaptive_mutex>, Platform> async_lock() {
-        return async_lock_as(
-            [this]() noexcept { return std::unique_lock(*this, std::adopt_lock); });
-    }
-
-    /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
-    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
-    /// large as a pointer.
-    template <class Make>
-    basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
-        return {detail::lock_wait<typename queue::locking, Make>{{lock_}, make}};
-    }
-
 private:
+    friend lock_operations<basic_adaptive_mutex, Platform>;
     friend detail::condition_access;
 
-    // Notes the lock if `is_locked` is true, and returns `is_locked`.
-    bool noted(bool is_locked) noexcept {
-        BIDE_CHECKED(detail::note_locked<Platform>(&lock_, is_locked);)
-        return is_locked;
-    }
+    queue& exclusive() noexcept { return lock_; }
 
     queue lock_;
 };

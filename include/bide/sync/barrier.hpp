@@ -16,9 +16,8 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/pass_or_queue.hpp>
+#include <bide/sync/detail/gate.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>

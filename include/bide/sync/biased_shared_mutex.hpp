@@ -19,16 +19,12 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/lock_wait.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
+#include <bide/sync/lock_operations.hpp>
 
 #include <bit>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <shared_mutex>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -172,12 +168,6 @@ public:
     // The queue in which a reader waits, and to which a writer and a downgrade give permits back.
     queue& in_queue() noexcept { return permits_; }
 
-    // Takes all permits if the mutex is neither locked nor biased.
-    bool try_take_known() noexcept { return permits_.take_known(all, all); }
-
-    // Takes a permit of a reader. Returns false if a writer has the mutex, or waits for it.
-    bool try_take_one() noexcept { return enter(slot_of_this_thread()) || try_take_slowly(); }
-
     // Gives a permit back, on any thread. Returns false if it detects that the permit was not
     // taken.
     bool give_one() noexcept {
@@ -185,17 +175,11 @@ public:
                permits_.give(1, all);
     }
 
+    // Takes a permit of a reader. Returns false if a writer has the mutex, or waits for it.
+    bool try_take_one() noexcept { return enter(slot_of_this_thread()) || try_take_slowly(); }
+
     // Takes all permits if they are free and there are no waiters. Ends the bias.
-    bool try_take_all() noexcept {
-        if (try_take_known()) {
-            return true;
-        }
-        if (permits_.available() == 0) { // no permit is free: it is not biased
-            return false;
-        }
-        permits_.recall([this]() noexcept { return close_slots(); });
-        return permits_.try_take(all);
-    }
+    bool try_take_all() noexcept { return permits_.take_known(all, all) || end_bias_and_take(); }
 
     // The queue as a writer sees it, for thread_wait. enqueue() ends the bias.
     wait_status enqueue(node& w) noexcept {
@@ -203,17 +187,25 @@ public:
     }
     bool cancel(node& w, wait_status why) noexcept { return permits_.cancel(w, why); }
 
-    // The steps of an operation that waits for a permit, or for all (core/wait_ops.hpp).
+    // How a reader takes one permit, and a writer all. They are the steps of an operation, too
+    // (core/wait_ops.hpp).
     struct reading {
         basic_biased_permits& from;
         static constexpr std::ptrdiff_t amount = 1;
 
         const auto& primitive() const noexcept { return from; }
+        bool take_free() const noexcept { return enter(from.slot_of_this_thread()); }
+        bool try_take() const noexcept { return from.try_take_slowly(); }
+        template <class End> wait_status wait(const End& end) const noexcept {
+            return mode{from.permits_, amount, all}.wait(end);
+        }
+        reading steps() const noexcept { return *this; }
+
         wait_status try_now() const noexcept {
             return from.try_take_one() ? wait_status::granted : wait_status::waiting;
         }
         wait_status enqueue(node& w) const noexcept {
-            w.ask(1);
+            w.ask(amount);
             return from.permits_.enqueue(w);
         }
         bool cancel(node& w, wait_status why) const noexcept { return from.cancel(w, why); }
@@ -223,17 +215,28 @@ public:
         static constexpr std::ptrdiff_t amount = all;
 
         const auto& primitive() const noexcept { return from; }
+        // Fails if the mutex is biased.
+        bool take_free() const noexcept { return from.permits_.take_known(all, all); }
+        bool try_take() const noexcept { return from.end_bias_and_take(); }
+        wait_status wait(deadline end) const noexcept { return waits::until(from, amount, end); }
+        wait_status wait(const typename Platform::stop_token& token) const noexcept {
+            return waits::stoppable(from, amount, token);
+        }
+        writing steps() const noexcept { return *this; }
+
         wait_status try_now() const noexcept {
             return from.try_take_all() ? wait_status::granted : wait_status::waiting;
         }
         wait_status enqueue(node& w) const noexcept {
-            w.ask(all);
+            w.ask(amount);
             return from.enqueue(w);
         }
         bool cancel(node& w, wait_status why) const noexcept { return from.cancel(w, why); }
     };
 
 private:
+    using mode = permit_mode<Platform>;
+    using waits = thread_wait<basic_biased_permits, Platform>;
     using word = typename queue::word;
     using atomic = typename Platform::template atomic<word>;
 
@@ -273,6 +276,14 @@ private:
             }
         } while (seen > open && (seen & open) != 0);
         return false;
+    }
+
+    bool end_bias_and_take() noexcept {
+        if (permits_.available() == 0) { // no permit is free: it is not biased
+            return false;
+        }
+        permits_.recall([this]() noexcept { return close_slots(); });
+        return permits_.try_take(all);
     }
 
     BIDE_NOINLINE bool try_take_slowly() noexcept {
@@ -342,11 +353,15 @@ private:
 ///
 /// `Slots` is a power of two: the number of threads that can read without sharing a cache line.
 /// Threads are assigned to the slots round-robin, in the order of their first reads.
-template <class Platform, unsigned Slots> class basic_biased_shared_mutex {
+///
+/// shared_lock_operations and lock_operations have the functions that lock it: lock() and
+/// lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
+/// async_lock(), and the same with _shared. Each exclusive one ends the bias;
+/// try_lock() does so even if it returns false.
+template <class Platform, unsigned Slots>
+class basic_biased_shared_mutex
+    : public shared_lock_operations<basic_biased_shared_mutex<Platform, Slots>, Platform> {
     using permits = detail::basic_biased_permits<Platform, Slots>;
-    using queue = typename permits::queue;
-    using read_wait = thread_wait<queue, Platform>;
-    using write_wait = thread_wait<permits, Platform>;
 
 public:
     /// Constructs a mutex that is not locked, and is biased.
@@ -368,24 +383,6 @@ public:
     basic_biased_shared_mutex(const basic_biased_shared_mutex&) = delete;
     basic_biased_shared_mutex& operator=(const basic_biased_shared_mutex&) = delete;
 
-    // ---- Exclusive
-
-    /// Locks the mutex exclusively. Ends the bias.
-    /// Blocks: until the mutex is free and every earlier waiter has had it. Readers that come after
-    /// the call wait behind it.
-    /// Memory order: what happens before the unlocks that freed it happens before the return.
-    void lock() {
-        if (!permits_.try_take_known()) {
-            write_wait::until(permits_, all, deadline::never());
-        }
-        noted(true);
-    }
-
-    /// Locks the mutex exclusively if it is free and there are no waiters. Never blocks. Ends the
-    /// bias, even if it returns false.
-    /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock() noexcept { return noted(permits_.try_take_all()); }
-
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock() noexcept {
@@ -395,51 +392,16 @@ public:
         }
     }
 
-    /// Locks the mutex as lock() does, but waits at most `rest`.
-    /// Returns: true if the caller locked it.
-    template <class R, class P>
-    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock() || noted(write(deadline::after(rest)));
-    }
-    /// Locks the mutex as lock() does, but waits at most until a point in time.
-    template <class C, class D>
-    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() || noted(write(deadline::at(when)));
-    }
-    /// Locks the mutex as lock() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the caller did not lock it.
-    result_on<void, Platform> lock(typename Platform::stop_token token) {
-        return detail::stopped_or<Platform>(
-            try_lock() ||
-            noted(write_wait::stoppable(permits_, all, token) == wait_status::granted));
-    }
-
     /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
     /// readers that are first in the queue lock it too.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock_and_lock_shared() noexcept {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
-        noted_shared(true);
+        this->noted_shared(true);
         if (!permits_.in_queue().give(all - 1, all - 1)) {
             detail::fatal(name, this, "downgraded while not locked");
         }
     }
-
-    // ---- Shared
-
-    /// Locks the mutex shared.
-    /// Blocks: until no writer has the mutex and every earlier waiter has had it.
-    /// Memory order: what happens before the last exclusive unlock happens before the return.
-    void lock_shared() {
-        if (!try_lock_shared()) {
-            read_wait::until(permits_.in_queue(), 1, deadline::never());
-            noted_shared(true);
-        }
-    }
-
-    /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
-    /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock_shared() noexcept { return noted_shared(permits_.try_take_one()); }
 
     /// Unlocks a shared lock, and hands the mutex to the first waiters if it was the last one.
     /// Requires: the mutex is locked shared; terminates if it can tell that it is not. While it is
@@ -451,70 +413,15 @@ public:
         }
     }
 
-    /// Locks the mutex as lock_shared() does, but waits at most `rest`.
-    /// Returns: true if the caller locked it.
-    template <class R, class P>
-    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock_shared() || noted_shared(read(deadline::after(rest)));
-    }
-    /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
-    template <class C, class D>
-    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock_shared() || noted_shared(read(deadline::at(when)));
-    }
-    /// Locks the mutex as lock_shared() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the caller did not lock it.
-    result_on<void, Platform> lock_shared(typename Platform::stop_token token) {
-        return detail::stopped_or<Platform>(
-            try_lock_shared() || noted_shared(read_wait::stoppable(permits_.in_queue(), 1, token) ==
-                                              wait_status::granted));
-    }
-
-    // ---- Coroutines
-
-    /// Locks the mutex as lock() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
-    basic_async_op<std::unique_lock<basic_biased_shared_mutex>, Platform> async_lock() {
-        return async_lock_as(
-            [this]() noexcept { return std::unique_lock(*this, std::adopt_lock); });
-    }
-    /// Locks the mutex as lock_shared() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex, on any thread.
-    basic_async_op<std::shared_lock<basic_biased_shared_mutex>, Platform> async_lock_shared() {
-        const auto make = [this]() noexcept { return std::shared_lock(*this, std::adopt_lock); };
-        return {detail::lock_wait<typename permits::reading, std::remove_const_t<decltype(make)>>{
-            {permits_}, make}};
-    }
-
-    /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
-    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
-    /// large as a pointer.
-    template <class Make>
-    basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
-        return {detail::lock_wait<typename permits::writing, Make>{{permits_}, make}};
-    }
-
 private:
+    friend lock_operations<basic_biased_shared_mutex, Platform>;
+    friend shared_lock_operations<basic_biased_shared_mutex, Platform>;
+
     static constexpr const char* name = "biased_shared_mutex";
     static constexpr std::ptrdiff_t all = permits::all;
 
-    // Each notes the lock if the argument is true, and returns the argument.
-    bool noted(bool is_locked) noexcept {
-        BIDE_CHECKED(detail::note_locked<Platform>(&permits_, is_locked);)
-        return is_locked;
-    }
-    bool noted_shared(bool is_locked) noexcept {
-        BIDE_CHECKED(
-            detail::note_locked<Platform>(&permits_, is_locked, detail::wait_notes::mode::shared);)
-        return is_locked;
-    }
-
-    bool write(deadline end) noexcept {
-        return write_wait::until(permits_, all, end) == wait_status::granted;
-    }
-    bool read(deadline end) noexcept {
-        return read_wait::until(permits_.in_queue(), 1, end) == wait_status::granted;
-    }
+    typename permits::writing exclusive() noexcept { return {permits_}; }
+    typename permits::reading shared() noexcept { return {permits_}; }
 
     permits permits_;
 };

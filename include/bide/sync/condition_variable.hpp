@@ -20,9 +20,7 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/lock_wait.hpp>
 
-#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <mutex>
@@ -36,35 +34,18 @@ namespace detail {
 // The locks that a condition_variable waits with: std::unique_lock of a mutex, an adaptive_mutex or a
 // shared_mutex, and std::shared_lock of a shared_mutex.
 
-// Finds the queue of a mutex, and the number of units that a waiter asks for there.
+// How a lock is locked and unlocked.
 struct condition_access {
-    template <class P> static auto& queue_of(basic_mutex<P>& m) noexcept { return m.permits_; }
-    template <class P> static auto& queue_of(basic_shared_mutex<P>& m) noexcept {
-        return m.permits_;
+    // Returns what locks `m` (lock_operations.hpp).
+    template <class M> static decltype(auto) how(const std::unique_lock<M>&, M& m) noexcept {
+        return m.exclusive();
     }
-    template <class P> static auto& queue_of(basic_adaptive_mutex<P>& m) noexcept {
-        return m.lock_;
+    template <class M> static decltype(auto) how(const std::shared_lock<M>&, M& m) noexcept {
+        return m.shared();
     }
-
-    template <class P>
-    static constexpr std::ptrdiff_t amount(const std::unique_lock<basic_mutex<P>>&) noexcept {
-        return 1;
-    }
-    template <class P>
-    static constexpr std::ptrdiff_t
-    amount(const std::unique_lock<basic_shared_mutex<P>>&) noexcept {
-        return basic_shared_mutex<P>::all;
-    }
-    template <class P>
-    static constexpr std::ptrdiff_t
-    amount(const std::shared_lock<basic_shared_mutex<P>>&) noexcept {
-        return 1;
-    }
-    template <class P>
-    static constexpr std::ptrdiff_t
-    amount(const std::unique_lock<basic_adaptive_mutex<P>>& lock) noexcept {
-        return std::remove_reference_t<decltype(queue_of(
-            *lock.mutex()))>::handed; // it is never woken only to try
+    template <class M> static void unlock(const std::unique_lock<M>&, M& m) noexcept { m.unlock(); }
+    template <class M> static void unlock(const std::shared_lock<M>&, M& m) noexcept {
+        m.unlock_shared();
     }
 
 #if defined(BIDE_DEADLOCK_CHECK)
@@ -83,11 +64,6 @@ struct condition_access {
         }
     }
 #endif
-
-    template <class M> static void unlock(const std::unique_lock<M>&, M& m) noexcept { m.unlock(); }
-    template <class M> static void unlock(const std::shared_lock<M>&, M& m) noexcept {
-        m.unlock_shared();
-    }
 };
 
 // A type-erased lock: the queue in which a waiter queues for it.
@@ -97,10 +73,11 @@ public:
     using wake_list = basic_wake_list<Platform>;
 
     template <class Lock> explicit condition_lock(const Lock& of) noexcept {
-        auto& queue = condition_access::queue_of(*of.mutex());
+        auto&& how = condition_access::how(of, *of.mutex());
+        auto& queue = how.waiters();
         using queue_type = std::remove_reference_t<decltype(queue)>;
         queue_ = &queue;
-        amount_ = condition_access::amount(of);
+        amount_ = how.handed_amount();
         link_ = [](void* to, node& one) noexcept {
             return static_cast<queue_type*>(to)->link(one);
         };
@@ -373,7 +350,7 @@ template <class Platform> struct condition_payload {
     void* lock;            // the lock object of the coroutine
     void* mutex = nullptr; // the mutex of `lock` while the coroutine waits
     typename queue::place place;
-    detail::turn_back<Platform> turn;
+    detail::retry_on_grant<Platform> retry;
 };
 
 // The predicate of a wait that has none.
@@ -448,9 +425,7 @@ public:
     template <class Lock> void wait(Lock& lock) { wait_once(lock, deadline::never()); }
     /// Waits until `predicate()` is true. It is called with the mutex locked, first at once.
     template <class Lock, std::predicate Predicate> void wait(Lock& lock, Predicate predicate) {
-        while (!predicate()) {
-            wait_once(lock, deadline::never());
-        }
+        wait_until_true(lock, predicate, deadline::never());
     }
 
     /// Waits as wait() does, but at most `rest`.
@@ -463,7 +438,7 @@ public:
     /// Returns: the result of the last call of `predicate()`.
     template <class Lock, class R, class P, std::predicate Predicate>
     bool wait_for(Lock& lock, const std::chrono::duration<R, P>& rest, Predicate predicate) {
-        return wait_until_true(lock, deadline::after(rest), predicate);
+        return wait_until_true(lock, predicate, deadline::after(rest)) == wait_status::granted;
     }
     /// Waits as wait_for() does, but at most until a point in time.
     template <class Lock, class C, class D>
@@ -473,32 +448,32 @@ public:
     /// \overload
     template <class Lock, class C, class D, std::predicate Predicate>
     bool wait_until(Lock& lock, const std::chrono::time_point<C, D>& when, Predicate predicate) {
-        return wait_until_true(lock, deadline::at(when), predicate);
+        return wait_until_true(lock, predicate, deadline::at(when)) == wait_status::granted;
     }
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
     template <class Lock> result<void> wait(Lock& lock, typename Platform::stop_token token) {
-        return result_of(wait_once(lock, token));
+        return result_of(wait_once(lock, deadline::never(), token));
     }
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if the last call of `predicate()` returned false.
     template <class Lock, std::predicate Predicate>
     result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate) {
-        return wait_until_true(lock, token, deadline::never(), predicate);
+        return result_of(wait_until_true(lock, predicate, deadline::never(), token));
     }
     /// Waits as wait() does, but at most `rest`, unless a stop is requested first.
     /// Returns: errc::timeout or errc::stopped if the last call of `predicate()` returned false.
     template <class Lock, class R, class P, std::predicate Predicate>
     result<void> wait_for(Lock& lock, typename Platform::stop_token token,
                           const std::chrono::duration<R, P>& rest, Predicate predicate) {
-        return wait_until_true(lock, token, deadline::after(rest), predicate);
+        return result_of(wait_until_true(lock, predicate, deadline::after(rest), token));
     }
     /// Waits as wait_for() does, but at most until a point in time.
     template <class Lock, class C, class D, std::predicate Predicate>
     result<void> wait_until(Lock& lock, typename Platform::stop_token token,
                             const std::chrono::time_point<C, D>& when, Predicate predicate) {
-        return wait_until_true(lock, token, deadline::at(when), predicate);
+        return result_of(wait_until_true(lock, predicate, deadline::at(when), token));
     }
 
     // ---- Coroutines
@@ -566,42 +541,32 @@ private:
                                                     detail::actor::here());
         })
     }
-    template <class Lock> wait_status wait_once(Lock& lock, deadline until) {
+    // Stop is nothing or a stop token.
+    template <class Lock, class... Stop>
+    wait_status wait_once(Lock& lock, deadline until, const Stop&... stop) {
         require_locked(lock);
         thread<Lock> mine{queue_, lock};
-        const wait_status what = thread_wait<thread<Lock>, Platform>::until(mine, 1, until);
-        note_relocked(mine);
-        return mine.outcome(what);
-    }
-    template <class Lock>
-    wait_status wait_once(Lock& lock, const typename Platform::stop_token& token,
-                          deadline until = deadline::never()) {
-        require_locked(lock);
-        thread<Lock> mine{queue_, lock};
-        const wait_status what =
-            thread_wait<thread<Lock>, Platform>::stoppable(mine, 1, token, until);
-        note_relocked(mine);
-        return mine.outcome(what);
-    }
-    template <class Lock, class Predicate>
-    bool wait_until_true(Lock& lock, deadline until, Predicate& predicate) {
-        while (!predicate()) {
-            if (wait_once(lock, until) != wait_status::granted) {
-                return predicate();
-            }
+        using waits = thread_wait<thread<Lock>, Platform>;
+        wait_status what;
+        if constexpr (sizeof...(Stop) == 0) {
+            what = waits::until(mine, 1, until);
+        } else {
+            what = waits::stoppable(mine, 1, stop..., until);
         }
-        return true;
+        note_relocked(mine);
+        return mine.outcome(what);
     }
-    template <class Lock, class Predicate>
-    result<void> wait_until_true(Lock& lock, const typename Platform::stop_token& token,
-                                 deadline until, Predicate& predicate) {
+    // Returns granted if `predicate()` is true at the end.
+    template <class Lock, class Predicate, class... Stop>
+    wait_status wait_until_true(Lock& lock, Predicate& predicate, deadline until,
+                                const Stop&... stop) {
         while (!predicate()) {
-            const wait_status what = wait_once(lock, token, until);
+            const wait_status what = wait_once(lock, until, stop...);
             if (what != wait_status::granted) {
-                return predicate() ? result<void>() : unexpected{errc_of(what)};
+                return predicate() ? wait_status::granted : what;
             }
         }
-        return {};
+        return wait_status::granted;
     }
 
     // The wait of a coroutine (core/wait_ops.hpp).
@@ -665,10 +630,10 @@ private:
                 detail::condition_access::unlock(Lock(), *static_cast<mutex*>(p.mutex));
             }
         }
-        detail::turn_back<Platform>& turn_back(payload& p) const noexcept
+        detail::retry_on_grant<Platform>& retry_on_grant(payload& p) const noexcept
             requires is_conditional
         {
-            return p.turn;
+            return p.retry;
         }
 
         // Gives the mutex, which is locked, to the lock object of the coroutine.

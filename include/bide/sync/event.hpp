@@ -10,7 +10,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/sync/detail/gate.hpp>
 
-#include <chrono>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -9,7 +9,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
@@ -18,8 +17,8 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
+#include <bide/sync/lock_operations.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -112,7 +111,7 @@ public:
         bool is_last = false;
         buckets old;
         {
-            const held inside(*this);
+            const typename lock::guard inside(word_);
             const std::size_t left = e.uses - 1;
             e.uses = left;
             is_last = left == 0;
@@ -136,17 +135,6 @@ private:
         std::unique_ptr<var<entry*>[]> heap;
     };
 
-    class held {
-    public:
-        explicit held(key_shard& of) noexcept : of_(of) { lock::acquire(of.word_); }
-        held(const held&) = delete;
-        held& operator=(const held&) = delete;
-        ~held() { lock::release(of_.word_); }
-
-    private:
-        key_shard& of_;
-    };
-
     var<entry*>& bucket(std::size_t hash) noexcept {
         // In two steps: g++ 12 with UBSan evaluates the index of a conditional array wrongly.
         var<entry*>* const all = buckets_.heap ? buckets_.heap.get() : &first_[0];
@@ -157,7 +145,7 @@ private:
     template <class Equal>
     use find_or_insert(const Key& key, std::size_t hash, const Equal& equal, entry* other) {
         buckets old; // freed after the lock is released
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         var<entry*>& head = bucket(hash);
         for (entry* e = head; e != nullptr; e = e->next) {
             if (e->hash == hash && equal(e->key, key)) {
@@ -285,8 +273,6 @@ template <class Key, class Hash = std::hash<Key>, class Equal = std::equal_to<Ke
 class keyed_mutex {
     using shard = detail::key_shard<Key, Platform>;
     using use = typename shard::use;
-    using queue = detail::basic_permit_queue<Platform>;
-    using wait = thread_wait<queue, Platform>;
 
 public:
     /// The type of the keys.
@@ -344,12 +330,8 @@ public:
     /// Locks a key as lock() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
     result<key_lock> lock(typename Platform::stop_token stop, const Key& key) {
-        use mine = use_of(key);
-        queue& permits = mine.get()->permits;
-        if (!take_free(permits) && wait::stoppable(permits, 1, stop) != wait_status::granted) {
-            return unexpected{errc::stopped};
-        }
-        return key_lock(std::move(mine));
+        key_lock mine = until(key, stop);
+        return mine ? result<key_lock>(std::move(mine)) : unexpected{errc::stopped};
     }
 
     /// Locks a key as lock() does, for a coroutine.
@@ -367,7 +349,9 @@ private:
         locking() noexcept {}
         const auto& primitive(const use& of) const noexcept { return of.get()->permits; }
         wait_status try_now(use& of) const noexcept {
-            return take_free(of.get()->permits) ? wait_status::granted : wait_status::waiting;
+            auto& permits = of.get()->permits;
+            return permits.take_known(1, 1) || permits.try_take(1) ? wait_status::granted
+                                                                   : wait_status::waiting;
         }
         wait_status enqueue(basic_waiter<Platform>& w, use& of) const noexcept {
             w.ask(1);
@@ -384,10 +368,6 @@ private:
         }
     };
 
-    static bool take_free(queue& permits) noexcept {
-        return permits.take_known(1, 1) || permits.try_take(1);
-    }
-
     use use_of(const Key& key) {
         const std::size_t hash = mixed(hash_(key));
         return shards_[hash & (count_ - 1)].find_or_add(key, hash / count_, equal_);
@@ -402,12 +382,12 @@ private:
         return detail::integer_cast<std::size_t>(bits ^ (bits >> 33));
     }
 
-    key_lock until(const Key& key, deadline end) {
+    template <class End> key_lock until(const Key& key, const End& end) {
         use mine = use_of(key);
-        queue& permits = mine.get()->permits;
-        const bool locked =
-            take_free(permits) || wait::until(permits, 1, end) == wait_status::granted;
-        return locked ? key_lock(std::move(mine)) : key_lock();
+        const detail::permit_mode<Platform> how{mine.get()->permits, 1, 1};
+        const bool is_locked =
+            how.take_free() || how.try_take() || how.wait(end) == wait_status::granted;
+        return is_locked ? key_lock(std::move(mine)) : key_lock();
     }
 
     std::unique_ptr<shard[]> shards_;

@@ -10,27 +10,31 @@
 // waiter runs. For short sections that threads enter often, use adaptive_mutex.
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/lock_wait.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
-
-#include <chrono>
-#include <mutex>
+#include <bide/sync/lock_operations.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
 
 /// A mutex that threads and coroutines acquire in the order in which they came. Not recursive.
 /// TimedLockable. Any thread may unlock it, so a coroutine may hold it across a suspension and a
 /// change of thread. For short sections that threads enter often, adaptive_mutex is faster.
-template <class Platform> class basic_mutex {
-    using queue = detail::basic_permit_queue<Platform>;
-    using wait = thread_wait<queue, Platform>;
-
+///
+/// \code
+/// bide::mutex accounts;
+/// {
+///     std::scoped_lock lock(accounts); // in a thread: blocks until it has the mutex
+/// }
+/// auto lock = co_await accounts.async_lock(); // in a coroutine: suspends it
+/// \endcode
+///
+/// lock_operations has the functions that lock it: lock(), with a stop token or without, try_lock(),
+/// try_lock_for(), try_lock_until(), async_lock().
+template <class Platform>
+class basic_mutex : public lock_operations<basic_mutex<Platform>, Platform> {
 public:
     /// Constructs a mutex that is not locked.
     constexpr basic_mutex() noexcept : basic_mutex(nullptr) {}
@@ -51,22 +55,6 @@ public:
     basic_mutex(const basic_mutex&) = delete;
     basic_mutex& operator=(const basic_mutex&) = delete;
 
-    /// Locks the mutex.
-    /// Blocks: until the mutex is free and every earlier waiter has had it.
-    /// Memory order: what happens before the last unlock() happens before the return.
-    void lock() {
-        if (!permits_.take_known(1, 1)) {
-            wait::until(permits_, 1, deadline::never());
-        }
-        noted(true);
-    }
-
-    /// Locks the mutex if it is free. Never blocks.
-    /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock() noexcept {
-        return noted(permits_.take_known(1, 1) || permits_.try_take(1));
-    }
-
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.
     void unlock() noexcept {
@@ -76,52 +64,13 @@ public:
         }
     }
 
-    /// Locks the mutex as lock() does, but waits at most `rest`.
-    /// Returns: true if the caller locked it.
-    template <class R, class P>
-    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock() ||
-               noted(wait::until(permits_, 1, deadline::after(rest)) == wait_status::granted);
-    }
-    /// Locks the mutex as lock() does, but waits at most until a point in time.
-    template <class C, class D>
-    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() ||
-               noted(wait::until(permits_, 1, deadline::at(when)) == wait_status::granted);
-    }
-
-    /// Locks the mutex as lock() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the caller did not lock it.
-    result_on<void, Platform> lock(typename Platform::stop_token token) {
-        return detail::stopped_or<Platform>(
-            try_lock() || noted(wait::stoppable(permits_, 1, token) == wait_status::granted));
-    }
-
-    /// Locks the mutex as lock() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
-    basic_async_op<std::unique_lock<basic_mutex>, Platform> async_lock() {
-        return async_lock_as(
-            [this]() noexcept { return std::unique_lock(*this, std::adopt_lock); });
-    }
-
-    /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
-    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
-    /// large as a pointer.
-    template <class Make>
-    basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
-        return {detail::lock_wait<typename queue::taking, Make>{{permits_, 1}, make}};
-    }
-
 private:
+    friend lock_operations<basic_mutex, Platform>;
     friend detail::condition_access;
 
-    // Notes the lock if `is_locked` is true, and returns `is_locked`.
-    bool noted(bool is_locked) noexcept {
-        BIDE_CHECKED(detail::note_locked<Platform>(&permits_, is_locked);)
-        return is_locked;
-    }
+    detail::permit_mode<Platform> exclusive() noexcept { return {permits_, 1, 1}; }
 
-    queue permits_;
+    detail::basic_permit_queue<Platform> permits_;
 };
 
 /// A mutex for users.

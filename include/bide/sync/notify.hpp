@@ -5,11 +5,10 @@
 /// \file
 /// Wakes one waiter or all, and remembers one notification if there is no waiter.
 //
-// It is Tokio's Notify, with threads, time-outs and foreign wakers.
+// It is Tokio's Notify, with threads, time-outs and callbacks (core/callback_wait.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
@@ -17,11 +16,9 @@
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/pass_or_queue.hpp>
+#include <bide/sync/detail/gate.hpp>
 
-#include <chrono>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -38,7 +35,7 @@ namespace detail {
 //     1      0      waiters; they are linked whenever the lock is free
 //     1      1      never: a permit is stored only if there is no waiter
 //
-// The decision to wait is one CAS (pass_or_queue.hpp). A notification without waiters changes the
+// The decision to wait is one CAS (pass_or_queue). A notification without waiters changes the
 // same word, or writes it back unchanged [notify.notify]. Consider a waiter that queues and then
 // checks a condition, and a thread that makes the condition true and then notifies:
 //
@@ -328,8 +325,8 @@ template <class Platform> void basic_notify_queue<Platform>::require_no_waiters(
 } // namespace detail
 
 /// Tells waiters that something has changed. It guards nothing itself: the state that changes is in
-/// atomics, in a channel, or under a mutex of its own. Threads, coroutines and foreign wakers wait in
-/// one queue, first in, first out.
+/// atomics, in a channel, or under a mutex of its own. Threads, coroutines and callbacks wait in one
+/// queue, first in, first out.
 ///
 /// notify_one() lets the first waiter through. If there is none, it stores a permit, which the next
 /// wait takes. There is one permit at most, so a consumer must process all items that it finds
@@ -364,7 +361,6 @@ template <class Platform> class basic_notify {
 
 public:
     class listener;
-    class waiter;
 
     /// Constructs it without a permit.
     constexpr basic_notify() noexcept = default;
@@ -408,19 +404,6 @@ public:
     /// Waits as wait() does, for a coroutine.
     /// Returns: an operation for co_await.
     basic_async_op<void, Platform> async_wait() noexcept { return {waiting{queue_}}; }
-
-    /// Enqueues `w`, or completes it immediately if there is a permit.
-    /// Returns: true if `w` is complete; its waker does not run. False if `w` is queued.
-    /// Requires: `w` is not queued.
-    bool begin_wait(waiter& w) noexcept;
-
-    /// Cancels the wait of `w`.
-    /// Returns: true if this call has ended the wait, or if `w` did not wait. Then its waker does
-    /// not run. False if `w` is complete. If it was notified by notify_one() and the caller does
-    /// not use the notification, the caller passes it on by notify_one().
-    /// Blocks: as semaphore::cancel_acquire() does.
-    /// Requires: no other thread calls begin_wait(w) or cancel_wait(w) meanwhile.
-    bool cancel_wait(waiter& w) noexcept;
 
 private:
     static result<void> collect(wait_status what) noexcept {
@@ -529,55 +512,9 @@ private:
     seat seat_;
 };
 
-/// A wait for code that neither blocks nor is a coroutine, for example an event loop. The owner
-/// keeps the waiter alive until it is complete or cancel_wait() has returned. Then the owner may
-/// use the waiter again.
-template <class Platform> class basic_notify<Platform>::waiter {
-public:
-    /// Constructs a waiter. If it is queued, `wake` runs once when it completes, on the notifying
-    /// thread, which holds no lock. `wake` may notify, wait again, and cancel other waiters. If
-    /// `wake` notifies another waiter, that waiter becomes complete and is woken after `wake` has
-    /// returned (core/waker.hpp).
-    /// Requires: the context of `wake` outlives the call of `wake`, which may end after is_complete()
-    /// returns true.
-    explicit waiter(waker wake) noexcept : node_(1, wake) {}
-
-    /// Destroys the waiter.
-    /// Requires: the waiter is not queued; terminates otherwise.
-    ~waiter() {
-        if (!node_.is_complete() && !node_.is_idle()) {
-            detail::fatal("notify::waiter", this, "destroyed while queued");
-        }
-    }
-    waiter(const waiter&) = delete;
-    waiter& operator=(const waiter&) = delete;
-
-    /// Returns true if the waiter was notified. From then on, no other thread accesses it.
-    /// Memory order: a true result is an acquire, as the return of wait() is.
-    bool is_complete() const noexcept { return node_.is_complete(); }
-
-private:
-    friend basic_notify;
-    node node_;
-};
-
 /// A notify for users.
 using notify = basic_notify<native_platform>;
 static_assert(sizeof(notify) == 16 || sizeof(void*) != 8);
-
-template <class Platform> bool basic_notify<Platform>::begin_wait(waiter& w) noexcept {
-    w.node_.reset(1);
-    return queue_.enqueue(w.node_) != wait_status::waiting;
-}
-
-template <class Platform> bool basic_notify<Platform>::cancel_wait(waiter& w) noexcept {
-    if (!w.node_.is_decided() && (queue_.cancel(w.node_, wait_status::stopped) ||
-                                  w.node_.forbidden() != wait_status::waiting)) {
-        return true; // the waiter was in no queue, or this call took it out
-    }
-    w.node_.await_outcome();
-    return false;
-}
 
 }} // namespace bide::BIDE_ABI
 

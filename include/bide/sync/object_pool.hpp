@@ -22,7 +22,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -86,7 +85,7 @@ public:
     // Decides the next step. If the step is to lend or to destroy an object, stores that object in
     // `found`. If the object that was returned last has expired, all idle objects have expired.
     pool_step take(std::int64_t now, object*& found) noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         if (closed_) {
             return pool_step::closed;
         }
@@ -101,7 +100,7 @@ public:
 
     // Takes the object back. Returns false if the pool is closed; the caller destroys it.
     bool put(object& returned, std::int64_t now) noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         if (closed_) {
             size_ = size_ - 1;
             return false;
@@ -121,7 +120,7 @@ public:
         if (idle_ns_ == never_expires) {
             return nullptr;
         }
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         object* const old = oldest_;
         if (old == nullptr || !is_spare(*old, now)) {
             return nullptr;
@@ -132,7 +131,7 @@ public:
 
     // Counts an object that a caller with a permit destroys, or could not make.
     void lose() noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         size_ = size_ - 1;
     }
 
@@ -140,7 +139,7 @@ public:
     void close() noexcept {
         object* all = nullptr;
         {
-            const held inside(*this);
+            const typename lock::guard inside(word_);
             closed_ = true;
             all = newest_;
             newest_ = nullptr;
@@ -156,26 +155,15 @@ public:
     // Snapshots: size() counts the objects that exist or are being made; idle() counts the idle
     // ones.
     std::size_t size() const noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         return size_;
     }
     std::size_t idle() const noexcept {
-        const held inside(*this);
+        const typename lock::guard inside(word_);
         return idle_;
     }
 
 private:
-    class held {
-    public:
-        explicit held(const idle_objects& of) noexcept : of_(of) { lock::acquire(of.word_); }
-        held(const held&) = delete;
-        held& operator=(const held&) = delete;
-        ~held() { lock::release(of_.word_); }
-
-    private:
-        const idle_objects& of_;
-    };
-
     void unlink(object& o) noexcept {
         object* const newer = o.newer;
         object* const older = o.older;

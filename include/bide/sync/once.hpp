@@ -30,7 +30,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <new>
@@ -114,14 +113,35 @@ private:
 
 } // namespace detail
 
+namespace detail {
+
+// The type of the value of a once_cell; void for a once_flag.
+template <class Of> struct once_value {
+    using type = void;
+};
+template <class T, class Platform> struct once_value<once_cell<T, Platform>> {
+    using type = T;
+};
+
+} // namespace detail
+
 /// Holds the turn, that is the right to initialise Of, a once_flag or once_cell; or is empty. If it
 /// is destroyed without set(), the next caller gets the turn.
-template <class Of> class once_turn;
+template <class Of> class [[nodiscard]] once_turn {
+    using T = typename detail::once_value<Of>::type;
+    static constexpr bool is_of_flag = std::is_void_v<T>;
 
-/// What the turns of flags and cells share.
-template <class Of> class basic_once_turn {
 public:
-    ~basic_once_turn() {
+    /// Constructs an empty turn.
+    once_turn() noexcept = default;
+    /// Takes over the turn of `other`, which is empty then.
+    once_turn(once_turn&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+    /// Exchanges the two turns.
+    once_turn& operator=(once_turn&& other) noexcept {
+        std::swap(of_, other.of_);
+        return *this;
+    }
+    ~once_turn() {
         if (of_ != nullptr) {
             of_->once_.give_up();
         }
@@ -130,22 +150,45 @@ public:
     /// Returns true if it is not empty.
     explicit operator bool() const noexcept { return of_ != nullptr; }
 
-private:
-    friend once_turn<Of>;
-
-    basic_once_turn() noexcept = default;
-    explicit basic_once_turn(Of& of) noexcept : of_(&of) {}
-    basic_once_turn(basic_once_turn&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
-    basic_once_turn& operator=(basic_once_turn&& other) noexcept {
-        std::swap(of_, other.of_);
-        return *this;
+    /// Sets the flag and lets every waiter through. This turn object is empty afterwards.
+    /// Requires: this object is not empty; terminates otherwise.
+    void set() noexcept
+        requires is_of_flag
+    {
+        require("once_flag");
+        end();
+    }
+    /// Constructs the value of the cell from `args` and lets every waiter through. This turn object
+    /// is empty afterwards.
+    /// Requires: this object is not empty; terminates otherwise.
+    /// Throws: what the constructor of T throws. This object then still holds the turn.
+    template <class... Args>
+        requires(!is_of_flag && std::is_constructible_v<T, Args...>)
+    std::add_lvalue_reference_t<T> set(Args&&... args) {
+        require("once_cell");
+        T& made = *::new (of_->place()) T(std::forward<Args>(args)...);
+        end();
+        return made;
+    }
+    /// Constructs the value from f(), even if T cannot be moved. Otherwise as set().
+    /// Throws: what f or the constructor of T throws. This object then still holds the turn.
+    template <class F>
+        requires(!is_of_flag)
+    std::add_lvalue_reference_t<T> set_by(F&& f) {
+        require("once_cell");
+        T& made = *::new (of_->place()) T(std::invoke(std::forward<F>(f)));
+        end();
+        return made;
     }
 
-    Of& of(const char* name) noexcept {
+private:
+    template <class, class> friend class once_operations;
+    explicit once_turn(Of& of) noexcept : of_(&of) {}
+
+    void require(const char* name) const noexcept {
         if (of_ == nullptr) {
             detail::fatal(name, this, "set by a turn that is empty");
         }
-        return *of_;
     }
     // The last access to the flag or cell.
     void end() noexcept { std::exchange(of_, nullptr)->once_.set(); }
@@ -194,7 +237,7 @@ public:
 
 private:
     friend Of;
-    friend basic_once_turn<Of>;
+    friend turn;
 
     constexpr once_operations() noexcept = default;
     ~once_operations() = default;
@@ -260,28 +303,6 @@ public:
             }
         }
     }
-};
-
-/// Holds the turn to set a flag, or is empty. If it is destroyed without set(), the next caller
-/// gets the turn.
-template <class Platform>
-class [[nodiscard]] once_turn<basic_once_flag<Platform>>
-    : public basic_once_turn<basic_once_flag<Platform>> {
-    using flag = basic_once_flag<Platform>;
-
-public:
-    /// Constructs an empty turn.
-    once_turn() noexcept = default;
-    /// Sets the flag and lets every waiter through. This turn object is empty afterwards.
-    /// Requires: this object is not empty; terminates otherwise.
-    void set() noexcept {
-        this->of("once_flag");
-        this->end();
-    }
-
-private:
-    friend once_operations<flag, Platform>;
-    explicit once_turn(flag& of) noexcept : basic_once_turn<flag>(of) {}
 };
 
 /// A value that is constructed once, when it is needed. T need not be movable. If an initialisation
@@ -350,41 +371,6 @@ private:
         char none_;
         T value_; // constructed if the cell is set
     };
-};
-
-/// Holds the turn to make the value of a cell, or is empty. If it is destroyed without set(), the
-/// next caller gets the turn.
-template <class T, class Platform>
-class [[nodiscard]] once_turn<once_cell<T, Platform>>
-    : public basic_once_turn<once_cell<T, Platform>> {
-    using cell = once_cell<T, Platform>;
-
-public:
-    /// Constructs an empty turn.
-    once_turn() noexcept = default;
-    /// Constructs the value from `args` and lets every waiter through. This turn object is empty
-    /// afterwards.
-    /// Requires: this object is not empty; terminates otherwise.
-    /// Throws: what the constructor of T throws. This object then still holds the turn.
-    template <class... Args>
-        requires std::is_constructible_v<T, Args...>
-    T& set(Args&&... args) {
-        T& made = *::new (this->of("once_cell").place()) T(std::forward<Args>(args)...);
-        this->end();
-        return made;
-    }
-    /// Constructs the value from f(), even if T cannot be moved. Otherwise as set().
-    /// Throws: what f or the constructor of T throws. This object then still holds the turn.
-    template <class F> T& set_by(F&& f) {
-        T& made = *::new (this->of("once_cell").place()) T(std::invoke(std::forward<F>(f)));
-        this->end();
-        return made;
-    }
-
-private:
-    friend cell;
-    friend once_operations<cell, Platform>;
-    explicit once_turn(cell& of) noexcept : basic_once_turn<cell>(of) {}
 };
 
 }} // namespace bide::BIDE_ABI

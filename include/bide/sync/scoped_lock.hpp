@@ -15,7 +15,6 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/result.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>

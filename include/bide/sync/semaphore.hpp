@@ -25,7 +25,6 @@
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/permit.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <mutex>
 #include <stdexcept>
@@ -165,7 +164,7 @@ public:
 
         /// Returns nothing if the permits were granted, or errc::closed.
         /// Requires: is_complete().
-        result<void> outcome() const noexcept { return to_result(node_.outcome()); }
+        result<void> outcome() const noexcept { return result_of(node_.outcome()); }
 
     private:
         friend class basic_semaphore;
@@ -202,7 +201,6 @@ private:
     static typename queue::word count(std::ptrdiff_t n) noexcept {
         return static_cast<typename queue::word>(n);
     }
-    static result<void> to_result(wait_status what) noexcept { return result_of(what); }
 
     // Returns the n permits of a basic_permit. Permits that do not fit below max() are dropped.
     void give_back(std::ptrdiff_t n) noexcept { permits_.give_fitting(count(n)); }
@@ -249,7 +247,7 @@ result<void> basic_semaphore<Platform>::acquire(typename Platform::stop_token to
     if (permits_.try_take(count(valid(n)))) {
         return {};
     }
-    return to_result(thread_wait<queue, Platform>::stoppable(permits_, n, token));
+    return result_of(thread_wait<queue, Platform>::stoppable(permits_, n, token));
 }
 
 template <class Platform> void basic_semaphore<Platform>::release(std::ptrdiff_t n) {

@@ -17,14 +17,10 @@
 #include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sync/detail/lock_wait.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
+#include <bide/sync/lock_operations.hpp>
 
-#include <chrono>
 #include <cstddef>
-#include <mutex>
-#include <shared_mutex>
-#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -142,9 +138,13 @@ BIDE_COMPILED_TEMPLATE(wait_status detail::basic_permit_queue<native_platform>::
 /// One reader at a time may have the right to upgrade its lock to an exclusive one.
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both
 /// wait for ever.
-template <class Platform> class basic_shared_mutex {
+///
+/// shared_lock_operations and lock_operations have the functions that lock it: lock() and
+/// lock_shared(), with a stop token or without, try_lock(), try_lock_for(), try_lock_until(),
+/// async_lock(), and the same with _shared.
+template <class Platform>
+class basic_shared_mutex : public shared_lock_operations<basic_shared_mutex<Platform>, Platform> {
     using queue = detail::basic_permit_queue<Platform>;
-    using wait = thread_wait<queue, Platform>;
     using front = detail::permit_front<Platform>;
 
     struct upgradable_mode {
@@ -180,24 +180,6 @@ public:
     basic_shared_mutex(const basic_shared_mutex&) = delete;
     basic_shared_mutex& operator=(const basic_shared_mutex&) = delete;
 
-    // ---- Exclusive
-
-    /// Locks the mutex exclusively.
-    /// Blocks: until the mutex is free and every earlier waiter has had it.
-    /// Memory order: what happens before the unlocks that freed it happens before the return.
-    void lock() {
-        if (!permits_.take_known(all, all)) {
-            wait::until(permits_, all, deadline::never());
-        }
-        noted(true);
-    }
-
-    /// Locks the mutex exclusively if it is free and there are no waiters. Never blocks.
-    /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock() noexcept {
-        return noted(permits_.take_known(all, all) || permits_.try_take(all));
-    }
-
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock() noexcept {
@@ -207,53 +189,15 @@ public:
         }
     }
 
-    /// Locks the mutex as lock() does, but waits at most `rest`.
-    /// Returns: true if the caller locked it.
-    template <class R, class P>
-    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock() ||
-               noted(wait::until(permits_, all, deadline::after(rest)) == wait_status::granted);
-    }
-    /// Locks the mutex as lock() does, but waits at most until a point in time.
-    template <class C, class D>
-    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock() ||
-               noted(wait::until(permits_, all, deadline::at(when)) == wait_status::granted);
-    }
-    /// Locks the mutex as lock() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the caller did not lock it.
-    result_on<void, Platform> lock(typename Platform::stop_token token) {
-        return detail::stopped_or<Platform>(
-            try_lock() || noted(wait::stoppable(permits_, all, token) == wait_status::granted));
-    }
-
     /// Turns an exclusive lock into a shared lock. No writer locks the mutex in between. The
     /// readers that are first in the queue lock it too.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
     void unlock_and_lock_shared() noexcept {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_);)
-        noted_shared(true);
+        this->noted_shared(true);
         if (!permits_.give(all - 1, all - 1)) {
             detail::fatal("shared_mutex", this, "downgraded while not locked");
         }
-    }
-
-    // ---- Shared
-
-    /// Locks the mutex shared.
-    /// Blocks: until no writer has the mutex and every earlier waiter has had it.
-    /// Memory order: what happens before the last exclusive unlock happens before the return.
-    void lock_shared() {
-        if (!try_lock_shared()) {
-            wait::until(permits_, 1, deadline::never());
-            noted_shared(true);
-        }
-    }
-
-    /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
-    /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock_shared() noexcept {
-        return noted_shared(permits_.take_known(all, 1) || permits_.try_take(1));
     }
 
     /// Unlocks a shared lock, and hands the mutex to the first waiters if it was the last one.
@@ -265,27 +209,6 @@ public:
         }
     }
 
-    /// Locks the mutex as lock_shared() does, but waits at most `rest`.
-    /// Returns: true if the caller locked it.
-    template <class R, class P>
-    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
-        return try_lock_shared() || noted_shared(wait::until(permits_, 1, deadline::after(rest)) ==
-                                                 wait_status::granted);
-    }
-    /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
-    template <class C, class D>
-    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
-        return try_lock_shared() ||
-               noted_shared(wait::until(permits_, 1, deadline::at(when)) == wait_status::granted);
-    }
-    /// Locks the mutex as lock_shared() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the caller did not lock it.
-    result_on<void, Platform> lock_shared(typename Platform::stop_token token) {
-        return detail::stopped_or<Platform>(
-            try_lock_shared() ||
-            noted_shared(wait::stoppable(permits_, 1, token) == wait_status::granted));
-    }
-
     // ---- Shared, with the right to become exclusive
 
     /// Locks the mutex shared, with the right to upgrade. There is one such reader at a time; other
@@ -294,30 +217,29 @@ public:
     /// waiter has had it.
     void lock_upgradable() {
         if (!try_lock_upgradable()) {
-            wait::until(permits_, most, deadline::never());
+            upgradable().wait(deadline::never());
         }
     }
     /// Locks the mutex as lock_upgradable() does if it can without waiting. Never blocks.
     /// Returns: true if the caller locked it.
-    [[nodiscard]] bool try_lock_upgradable() noexcept { return permits_.try_take(most); }
+    [[nodiscard]] bool try_lock_upgradable() noexcept { return upgradable().try_take(); }
     /// Locks the mutex as lock_upgradable() does, but waits at most `limit`.
     template <class R, class P>
     [[nodiscard]] bool try_lock_upgradable_for(const std::chrono::duration<R, P>& limit) {
         return try_lock_upgradable() ||
-               wait::until(permits_, most, deadline::after(limit)) == wait_status::granted;
+               upgradable().wait(deadline::after(limit)) == wait_status::granted;
     }
     /// Locks the mutex as lock_upgradable() does, but waits at most until a point in time.
     template <class C, class D>
     [[nodiscard]] bool try_lock_upgradable_until(const std::chrono::time_point<C, D>& when) {
         return try_lock_upgradable() ||
-               wait::until(permits_, most, deadline::at(when)) == wait_status::granted;
+               upgradable().wait(deadline::at(when)) == wait_status::granted;
     }
     /// Locks the mutex as lock_upgradable() does, unless a stop is requested first.
     /// Returns: errc::stopped if the caller did not lock it.
     result_on<void, Platform> lock_upgradable(typename Platform::stop_token token) {
         return detail::stopped_or<Platform>(try_lock_upgradable() ||
-                                            wait::stoppable(permits_, most, token) ==
-                                                wait_status::granted);
+                                            upgradable().wait(token) == wait_status::granted);
     }
     /// Unlocks an upgradable lock.
     /// Requires: the caller has an upgradable lock and has not upgraded it; terminates if it can
@@ -328,7 +250,7 @@ public:
         }
     }
 
-    /// Turns the caller's upgradable lock into an exclusive lock, before every waiter. No other
+    /// Turns the caller's upgradable lock into an exclusive lock. It overtakes every waiter. No other
     /// writer locks the mutex in between. The exclusive lock ends by unlock(),
     /// unlock_and_lock_shared() or downgrade().
     /// Blocks: until the other readers have left. New readers wait behind it.
@@ -378,70 +300,39 @@ public:
 
     // ---- Coroutines
 
-    /// Locks the mutex as lock() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
-    basic_async_op<std::unique_lock<basic_shared_mutex>, Platform> async_lock() {
-        return async_lock_as(
-            [this]() noexcept { return std::unique_lock(*this, std::adopt_lock); });
-    }
-    /// Locks the mutex as lock_shared() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
-    basic_async_op<std::shared_lock<basic_shared_mutex>, Platform> async_lock_shared() {
-        return take(1, [this]() noexcept { return std::shared_lock(*this, std::adopt_lock); });
-    }
-
     /// Locks the mutex as lock_upgradable() does, for a coroutine.
     /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
     basic_async_op<upgradable_lock, Platform> async_lock_upgradable() {
-        return take(most, [this]() noexcept { return upgradable_lock(*this); });
+        return detail::lock_operation<Platform>(
+            upgradable().steps(), [this]() noexcept { return upgradable_lock(*this); });
     }
     /// Upgrades as upgrade() does, for a coroutine that has an upgradable_lock. It cannot be a case
     /// of a select.
     /// Returns: an operation for co_await; its value is an exclusive lock whose destructor calls
     /// downgrade(). The upgradable_lock must outlive that lock.
     basic_async_op<upgraded_lock, Platform> async_upgrade() {
-        const auto make = [this]() noexcept { return upgraded_lock(*this); };
-        using steps = detail::permit_upgrading<Platform>;
-        return {
-            detail::lock_wait<steps, std::decay_t<decltype(make)>>{{{permits_, to_upgrade}}, make}};
-    }
-
-    /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
-    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
-    /// large as a pointer.
-    template <class Make>
-    basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
-        return take(all, make);
+        return detail::lock_operation<Platform>(
+            detail::permit_upgrading<Platform>{{permits_, to_upgrade}},
+            [this]() noexcept { return upgraded_lock(*this); });
     }
 
 private:
+    friend lock_operations<basic_shared_mutex, Platform>;
+    friend shared_lock_operations<basic_shared_mutex, Platform>;
     friend detail::condition_access;
 
     static constexpr std::ptrdiff_t all = (queue::max)();
     static constexpr std::ptrdiff_t most = all / 2 + 1;      // the permits of an upgradable reader
     static constexpr std::ptrdiff_t to_upgrade = all - most; // that an upgrade acquires in addition
 
+    using mode = detail::permit_mode<Platform>;
+    mode exclusive() noexcept { return {permits_, all, all}; }
+    mode shared() noexcept { return {permits_, 1, all}; }
+    mode upgradable() noexcept { return {permits_, most, all}; }
+
     bool upgrade_until(deadline end) noexcept {
         front at{permits_};
         return thread_wait<front, Platform>::until(at, to_upgrade, end) == wait_status::granted;
-    }
-
-    // Each notes the lock if `is_locked` is true, and returns `is_locked`. An upgradable lock is
-    // not noted.
-    bool noted(bool is_locked) noexcept {
-        BIDE_CHECKED(detail::note_locked<Platform>(&permits_, is_locked);)
-        return is_locked;
-    }
-    bool noted_shared(bool is_locked) noexcept {
-        BIDE_CHECKED(
-            detail::note_locked<Platform>(&permits_, is_locked, detail::wait_notes::mode::shared);)
-        return is_locked;
-    }
-
-    template <class Make>
-    basic_async_op<detail::lock_made_by<Make>, Platform> take(std::ptrdiff_t amount,
-                                                              Make make) noexcept {
-        return {detail::lock_wait<typename queue::taking, Make>{{permits_, amount}, make}};
     }
 
     queue permits_;

@@ -7,13 +7,14 @@
 /// use need no lock.
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/executor_users.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/ready_queue.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>

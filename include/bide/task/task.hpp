@@ -259,7 +259,7 @@ public:
 // meanwhile.
 class sync_loop final : basic_task_context<native_platform> {
     using local = worker_local<native_platform>;
-    using turn = worker_turn<native_platform>;
+    using turn = task_budget<native_platform>;
 
 public:
     sync_loop() noexcept {

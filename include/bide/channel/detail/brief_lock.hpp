@@ -8,15 +8,15 @@
 // No waiter leaves a mark in the word, so the release is a store. An operation pays for one
 // read-modify-write, and for two with core/lock_bits.hpp. In exchange, the releaser wakes no waiter:
 // a waiter pauses (lock_bits::stay_away), then yields, and at last sleeps for short times
-// (core/backoff.hpp). That is right where a holder is a few instructions from its release, unless it
+// (basic_backoff). That is right where a holder is a few instructions from its release, unless it
 // was preempted.
 //
 // The release is the holder's last access to the word. The next holder sees what it wrote
 // [brief_lock.release].
 
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
+#include <bide/core/spin.hpp>
 
 #include <cstdint>
 

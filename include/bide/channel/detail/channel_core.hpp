@@ -58,7 +58,6 @@
 #include <bide/channel/detail/brief_lock.hpp>
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>

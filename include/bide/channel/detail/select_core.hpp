@@ -6,7 +6,7 @@
 // happens.
 //
 //   try      tries each case alone, in a random order; the first that can happen does
-//   begin    enqueues one node for each case; all nodes share one choice (core/choice.hpp)
+//   begin    enqueues one node for each case; all nodes share one choice (core/waiter.hpp)
 //   decide   a thread that can grant a case claims the choice under the primitive's lock, moves the
 //            item, and commits: from there on the case has happened. A time-out, a deadline and a
 //            stop do the same. In a try_select the owner does it when all nodes are queued; then no
@@ -24,10 +24,8 @@
 //
 //   progress_   begun: all nodes are queued     told: a case has happened, or the wait was ended
 
-#include <bide/core/choice.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>

@@ -38,7 +38,7 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
 // The runnable of a wait that may begin again after a grant. When such a wait is granted, this
 // runnable runs first, where the coroutine would resume: it tries the operation, and resumes the
 // coroutine or queues the wait again. It lies in the payload of the wait.
-template <class Platform> class turn_back {
+template <class Platform> class retry_on_grant {
 public:
     // Sets what runs on `where` when the returned waker is called.
     waker by(executor_ref where, waker then) noexcept {
@@ -52,11 +52,11 @@ public:
 
 private:
     static void on_grant(void* self) noexcept {
-        auto& turn = *static_cast<turn_back*>(self);
-        if (const executor_ref where = turn.where_) {
-            where.post(turn.runnable_);
+        auto& retry = *static_cast<retry_on_grant*>(self);
+        if (const executor_ref where = retry.where_) {
+            where.post(retry.runnable_);
         } else {
-            wake_scope<Platform>::run(turn.runnable_, &spare_executor<Platform>);
+            wake_scope<Platform>::run(retry.runnable_, &spare_executor<Platform>);
         }
     }
 
@@ -68,7 +68,7 @@ private:
 //
 // A coroutine is part of a task or stands alone. Each kind needs other data to be resumed, and the
 // data of the two kinds share their memory. If the budget is spent, other tasks run before the wait
-// begins: go_behind() queues the runnable of the coroutine behind the jobs that are queued already.
+// begins: yield() queues the runnable of the coroutine behind the jobs that are queued already.
 // This runnable is the task's, or the member of a coroutine that stands alone.
 template <class Platform> class coroutine_wait {
     using context = basic_task_context<Platform>;
@@ -144,15 +144,14 @@ public:
     bool is_cancelled() noexcept { return !is_alone_ && task_.of->is_cancelled(); }
 
     // When the wait is granted, `then` runs where the coroutine would resume. `then` calls
-    // turns_back().
-    void turn_back_by(const wait_steps<Platform>& how, const wait_target& what,
-                      waker then) noexcept {
-        if (how.turn_back != nullptr) {
-            node.set_waker(how.turn_back(what).by(where(), then));
+    // begin_retry().
+    void retry_by(const wait_steps<Platform>& how, const wait_target& what, waker then) noexcept {
+        if (how.retry_on_grant != nullptr) {
+            node.set_waker(how.retry_on_grant(what).by(where(), then));
         }
     }
     // Prepares another wait. Returns the task of the coroutine, or nullptr.
-    context* turns_back() noexcept {
+    context* begin_retry() noexcept {
         BIDE_PROBE(wait_end, &node, static_cast<int>(node.outcome()));
         end();
         node.reset(1);
@@ -167,7 +166,7 @@ public:
 
     // Resumes the coroutine after a stop or a time-out, never on this thread. This is the last
     // access to *this.
-    void go_elsewhere() noexcept {
+    void resume_elsewhere() noexcept {
         BIDE_PROBE(wait_end, &node, static_cast<int>(node.outcome()));
         if (!is_alone_) {
             wake_task();
@@ -180,13 +179,11 @@ public:
     // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
     // false if there is no queue for it; the coroutine then continues. If it returns true, the call
     // was the last access to *this.
-    bool go_behind() noexcept {
-        return post_behind(resumption(), &basic_worker_host<Platform>::yield);
-    }
+    bool yield() noexcept { return post_last(resumption(), &basic_worker_host<Platform>::yield); }
 
-    // Called when the budget is spent. As go_behind(), but runs `then` instead of the coroutine.
-    // `then` calls begin_turn().
-    bool go_behind(waker then) noexcept {
+    // Called when the budget is spent. As yield(), but runs `then` instead of the coroutine.
+    // `then` calls end_yield().
+    bool yield(waker then) noexcept {
         runnable& r = resumption();
         const waker was = std::exchange(r.run, then);
         if (is_alone_) {
@@ -194,15 +191,15 @@ public:
         } else {
             task_.at.interrupt = was;
         }
-        const bool queued = post_behind(r, &basic_worker_host<Platform>::yield_spent);
+        const bool queued = post_last(r, &basic_worker_host<Platform>::yield_spent);
         if (!queued) {
-            begin_turn();
+            end_yield();
         }
         return queued;
     }
 
     // After this call the coroutine may wait. Returns its task, or nullptr.
-    context* begin_turn() noexcept {
+    context* end_yield() noexcept {
         if (is_alone_) {
             alone_.resumes.run = node.set_waker(waker(&on_complete, this));
             return nullptr;
@@ -212,7 +209,7 @@ public:
     }
 
     // Resumes the coroutine on this thread. This is the last access to *this.
-    void go_on() noexcept { resumption().run.wake(); }
+    void resume_here() noexcept { resumption().run.wake(); }
 
     // Takes the coroutine out of the runnables of this thread, because it is about to be destroyed.
     // The owner of a task does that for the task.
@@ -220,8 +217,8 @@ public:
         if (is_alone_) {
             wake_scope<Platform>::forget(alone_.resumes);
         }
-        if (how.turn_back != nullptr) {
-            how.turn_back(what).forget();
+        if (how.retry_on_grant != nullptr) {
+            how.retry_on_grant(what).forget();
         }
     }
 
@@ -250,14 +247,14 @@ private:
     executor_ref where() const noexcept { return is_alone_ ? *alone_.where : *task_.at.where; }
 
     using yielding = void (basic_worker_host<Platform>::*)(runnable&) noexcept;
-    bool post_behind(runnable& r, yielding yield) noexcept {
+    bool post_last(runnable& r, yielding how) noexcept {
         const executor_ref to = where();
         if (!to) {
             return wake_scope<Platform>::run_behind(r, &spare_executor<Platform>);
         }
         auto* const host = worker_local<Platform>::get().host;
         if (host != nullptr && host->executor() == to) {
-            (host->*yield)(r);
+            (host->*how)(r);
         } else {
             to.post(r);
         }

@@ -6,7 +6,6 @@
 // FUTEX_WAIT takes no absolute deadline. errno of the caller stays unchanged.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 
 #include <bit>
 #include <cerrno>
@@ -29,9 +28,7 @@ struct BIDE_SHARED linux_futex {
 
     // Uses the address only: the word may be destroyed.
     template <class Word> static void wake(const void* word, int count) noexcept {
-        const int saved = errno;
-        ::syscall(SYS_futex, low_half<Word>(word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count);
-        errno = saved;
+        wake_on(low_half<Word>(word), count);
     }
 
 private:
@@ -49,8 +46,14 @@ private:
         return static_cast<const char*>(word) + (high_first ? sizeof(Word) - 4 : 0);
     }
 
-    BIDE_NOINLINE static bool wait_on(const void* word, std::uint32_t expected,
-                                      std::int64_t until) noexcept {
+    BIDE_COLD static void wake_on(const void* word, int count) noexcept {
+        const int saved = errno;
+        ::syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count);
+        errno = saved;
+    }
+
+    BIDE_COLD static bool wait_on(const void* word, std::uint32_t expected,
+                                  std::int64_t until) noexcept {
         const int saved = errno;
         constexpr std::int64_t last_second = (std::numeric_limits<std::time_t>::max)();
         const std::int64_t seconds = until / 1'000'000'000;

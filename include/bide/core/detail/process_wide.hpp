@@ -34,7 +34,7 @@ public:
         if (!prepare_for_fork()) {
             return nullptr;
         }
-        const locked section;
+        const typename lock_word::guard section(lock);
         // Order: relaxed; under the lock.
         T* made = one.load(std::memory_order_relaxed);
         if (made == nullptr) {
@@ -48,13 +48,6 @@ public:
 private:
     template <class U> using atomic = typename Platform::template atomic<U>;
     using lock_word = lock_bits<Platform, std::uint32_t>;
-
-    struct locked {
-        locked() noexcept { lock_word::acquire(lock); }
-        locked(const locked&) = delete;
-        locked& operator=(const locked&) = delete;
-        ~locked() { lock_word::release_plain(lock); }
-    };
 
     // Called before the lock is acquired, because a child may be forked while the lock is held.
     static bool prepare_for_fork() noexcept {

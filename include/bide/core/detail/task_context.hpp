@@ -4,12 +4,14 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/waker.hpp>
 
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -61,6 +63,19 @@ template <class Platform>
 void note_end_of(const basic_task_context<Platform>& task) noexcept; // noted.hpp
 } // namespace detail
 #endif
+
+namespace detail {
+
+// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The owner
+// sets `begin_wait`; the host sets the other fields.
+struct inner_job {
+    waker begin_wait;
+    bool has_begun_wait = false; // `begin_wait` was called
+    bool others_queued = false;  // other jobs are queued at its end
+    inner_job* outer = nullptr;
+};
+
+} // namespace detail
 
 // Controls a chain of coroutines that await each other: a task of a scheduler, or a task that a
 // thread runs by sync_wait(). At any time the chain runs, waits in its last coroutine, or is about
@@ -153,6 +168,21 @@ basic_task_context<Platform>* task_context_of(Promise& promise) noexcept {
         return nullptr;
     }
 }
+
+// Gives a budget to the task that this thread runs next; if `spent` is true, the budget is spent
+// already. The destructor restores the budget of the outer task.
+template <class Platform> class task_budget {
+public:
+    explicit task_budget(worker_local<Platform>& here, bool spent = false) noexcept
+        : here_(here), left_(std::exchange(here.budget, spent ? 1 : here.next_budget)) {}
+    task_budget(const task_budget&) = delete;
+    task_budget& operator=(const task_budget&) = delete;
+    ~task_budget() { here_.budget = left_; }
+
+private:
+    worker_local<Platform>& here_;
+    const unsigned left_;
+};
 
 }} // namespace bide::BIDE_ABI
 

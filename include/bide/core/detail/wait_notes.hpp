@@ -27,11 +27,11 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/never_destroyed.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/primitive_of.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
 
@@ -44,6 +44,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <type_traits>
 #include <unordered_map>
@@ -552,6 +553,24 @@ template <class Platform>
 void note_unlocked(const void* lock, wait_notes::mode how = wait_notes::mode::exclusive) noexcept {
     if constexpr (is_noted<Platform>) {
         wait_notes::all().unlocked(lock, how);
+    }
+}
+
+template <class Mutex, class Mode> class mode_lock; // sync/shared_mutex.hpp
+
+// What a lock of type L holds. An upgradable lock is not noted.
+enum class lock_held { exclusive, shared, upgradable };
+template <class L> inline constexpr lock_held lock_effect = lock_held::exclusive;
+template <class M> inline constexpr lock_held lock_effect<std::shared_lock<M>> = lock_held::shared;
+template <class M, class Mode>
+inline constexpr lock_held lock_effect<mode_lock<M, Mode>> = lock_held::upgradable;
+
+// A coroutine's wait for a lock was granted.
+inline void note_collected(const void* lock, lock_held how) noexcept {
+    if (how != lock_held::upgradable) {
+        wait_notes::all().locked(
+            lock, how == lock_held::shared ? wait_notes::mode::shared : wait_notes::mode::exclusive,
+            collecting::here());
     }
 }
 

@@ -31,14 +31,7 @@ struct paused_chain : runnable {
     unsigned pauses = 0;
 };
 
-// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The owner
-// sets `begin_wait`; the host sets the other fields.
-struct inner_job {
-    waker begin_wait;
-    bool has_begun_wait = false; // `begin_wait` was called
-    bool others_queued = false;  // other jobs are queued at its end
-    inner_job* outer = nullptr;
-};
+struct inner_job; // task_context.hpp
 
 } // namespace detail
 
@@ -118,7 +111,7 @@ template <class Platform> struct BIDE_SHARED worker_local {
     // failed, it is nullptr until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
-    unsigned next_budget = whole_budget; // the budget of each worker_turn that begins here
+    unsigned next_budget = whole_budget; // the budget of each task_budget that begins here
     unsigned pauses = 0;                 // how often the running chain has paused in a row
 
     static worker_local& get() noexcept { return Platform::template local<worker_local>(); }
@@ -131,21 +124,6 @@ template <class Platform> struct BIDE_SHARED worker_local {
         }
         return budget == 0;
     }
-};
-
-// Gives a budget to the task that this thread runs next; if `spent` is true, the budget is spent
-// already. The destructor restores the budget of the outer task.
-template <class Platform> class worker_turn {
-public:
-    explicit worker_turn(worker_local<Platform>& here, bool spent = false) noexcept
-        : here_(here), left_(std::exchange(here.budget, spent ? 1 : here.next_budget)) {}
-    worker_turn(const worker_turn&) = delete;
-    worker_turn& operator=(const worker_turn&) = delete;
-    ~worker_turn() { here_.budget = left_; }
-
-private:
-    worker_local<Platform>& here_;
-    const unsigned left_;
 };
 
 }} // namespace bide::BIDE_ABI

@@ -21,7 +21,6 @@
 //     observe it by themselves; they make no change for the sake of an observation.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
 

@@ -10,7 +10,7 @@
 /// protocol_error lasts until an operator acts. Codes of class ZB are the slot's own.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/never_destroyed.hpp>
+#include <bide/core/errc.hpp>
 
 #include <cstddef>
 #include <string>

@@ -3,7 +3,6 @@
 #define BIDE_INTEROP_DETAIL_ASIO_ERRORS_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/never_destroyed.hpp>
 #include <bide/core/errc.hpp>
 
 #include <string>

@@ -23,12 +23,12 @@
 //
 // `Asio` is one of the two structs that asio_names.inc makes.
 
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_control.hpp>

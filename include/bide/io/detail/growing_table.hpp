@@ -12,7 +12,6 @@
 // value that A has written [growing_table.chunk]. This also holds if a third thread has made the T.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 
 #include <atomic>
 #include <bit>

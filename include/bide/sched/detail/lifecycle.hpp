@@ -29,10 +29,10 @@
 // The poster reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue
 // [lifecycle.unrun].
 
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/executor.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_control.hpp>
 

@@ -44,9 +44,9 @@
 // A thread without a worker uses `owned_` only: it writes `none`, and looks at its queue before it
 // parks. A pusher that reads `none` unparks the thread.
 
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
@@ -419,7 +419,7 @@ void run_job(basic_worker_host<Platform>& host, unsigned number, trace_sink* tra
              runnable& r) noexcept {
     auto& local = worker_local<Platform>::get();
     local.host = &host;
-    const worker_turn<Platform> turn(local);
+    const task_budget<Platform> turn(local);
     if (trace == nullptr) {
         r.run.wake();
     } else {

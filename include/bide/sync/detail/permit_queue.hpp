@@ -173,7 +173,7 @@ private:
     template <class Recall> word recalled(Recall& recall) noexcept;
     bool give_slow(word n, word limit) noexcept;
     word serve(word free, word waiting, wake_list& granted) noexcept;
-    void withdraw(node& w, word waiting) noexcept;
+    BIDE_COLD void withdraw(node& w, word waiting) noexcept;
 
     typename Platform::template atomic<word> word_;
     basic_waiter_queue<Platform> queue_;

@@ -15,7 +15,6 @@
 // A spawned task is one allocation. It is destroyed with its last reference. The scheduler has a
 // reference until the task has ended. A join handle has another one.
 
-#include <bide/core/backoff.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
@@ -28,6 +27,7 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/cancel_reason.hpp>
@@ -500,7 +500,7 @@ protected:
             local& here = local::get();
             // Gives the task a budget, on any thread. If the task was cancelled before it starts,
             // its budget is spent, so its first operation is stopped.
-            const worker_turn<Platform> turn(here, fresh_ && state_.is_cancelled());
+            const task_budget<Platform> turn(here, fresh_ && state_.is_cancelled());
             basic_task_context<Platform>* const outer = here.running;
             here.running = this;
             if (here.traced) {

@@ -7,6 +7,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
+#include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/waiter.hpp>
@@ -243,7 +244,7 @@ inline void simulation::execute(queued q, std::size_t at, std::size_t count) {
     local.next_budget = order_.budget();
     {
         const step_scope runs(*this);
-        const worker_turn<platform> whole(local);
+        const task_budget<platform> whole(local);
         q.job->run.wake();
     }
     local.next_budget = local.whole_budget;

@@ -7,7 +7,6 @@
 // a simulated disk.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/platform.hpp>
 
 #include <algorithm>

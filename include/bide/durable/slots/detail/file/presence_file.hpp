@@ -26,7 +26,6 @@
 // write and close the file without harm.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_SYNC_LOCK_OPERATIONS_HPP
+#define BIDE_SYNC_LOCK_OPERATIONS_HPP
+
+/// \file
+/// The functions that lock a mutex of bide: those of TimedLockable and SharedTimedLockable, and one
+/// with a stop token and one for coroutines.
+//
+// A mutex derives from lock_operations, or from shared_lock_operations. Its private function
+// exclusive(), and shared() for readers, returns an object with these functions:
+//
+//   bool take_free() noexcept;                      locks by a CAS that expects the usual free state
+//   bool try_take() noexcept;                       locks if that needs no wait
+//   wait_status wait(deadline) noexcept;            waits; the caller has tried before
+//   wait_status wait(const stop_token&) noexcept;   as above, until a stop
+//   auto steps() noexcept;                          the wait of a coroutine (core/wait_ops.hpp),
+//                                                   without its result
+
+#include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/noted.hpp>
+#include <bide/core/thread_wait.hpp>
+#include <bide/core/wait_status.hpp>
+#include <bide/fwd.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <shared_mutex>
+#include <type_traits>
+
+namespace bide { inline namespace BIDE_ABI {
+namespace detail {
+
+template <class Platform> class basic_permit_queue; // permit_queue.hpp
+
+struct condition_access; // condition_variable.hpp
+
+template <class Lock> using lock_made_by = std::invoke_result_t<const Lock&>;
+
+// Makes the result of a lock with a stop token.
+template <class Platform> result_on<void, Platform> stopped_or(bool is_locked) noexcept {
+    using answer = result_on<void, Platform>;
+    return is_locked ? answer() : answer(unexpect_t(), errc_of(wait_status::stopped));
+}
+
+// The operation of a coroutine. Steps has the steps of the wait. lock() makes the lock object when
+// the mutex is locked.
+template <class Steps, class Lock> struct lock_wait : Steps {
+    Lock lock;
+
+    result<lock_made_by<Lock>> collect(wait_status what) const noexcept {
+        using answer = result<lock_made_by<Lock>>;
+        if (what != wait_status::granted) {
+            return answer(unexpect_t(), errc_of(what));
+        }
+        BIDE_CHECKED(note_collected(&this->primitive(), lock_effect<lock_made_by<Lock>>);)
+        return lock();
+    }
+};
+
+template <class Platform, class Steps, class Lock>
+basic_async_op<lock_made_by<Lock>, Platform> lock_operation(Steps steps, Lock lock) noexcept {
+    return {lock_wait<Steps, Lock>{steps, lock}};
+}
+
+// How the callers of one kind take their permits, all of the same number. They find `all` permits if
+// no caller has any.
+template <class Platform> struct permit_mode {
+    using queue = basic_permit_queue<Platform>;
+    using waits = thread_wait<queue, Platform>;
+
+    queue& of;
+    std::ptrdiff_t amount;
+    std::ptrdiff_t all;
+
+    bool take_free() const noexcept {
+        return of.take_known(static_cast<std::uint64_t>(all), static_cast<std::uint64_t>(amount));
+    }
+    bool try_take() const noexcept { return of.try_take(static_cast<std::uint64_t>(amount)); }
+    wait_status wait(deadline end) const noexcept { return waits::until(of, amount, end); }
+    wait_status wait(const typename Platform::stop_token& token) const noexcept {
+        return waits::stoppable(of, amount, token);
+    }
+    typename queue::taking steps() const noexcept { return {of, amount}; }
+
+    // For a condition_variable: the queue, and what a waiter asks for there.
+    queue& waiters() const noexcept { return of; }
+    std::ptrdiff_t handed_amount() const noexcept { return amount; }
+};
+
+} // namespace detail
+
+/// Locks a Mutex exclusively. The class of the mutex says in which order callers get it.
+template <class Mutex, class Platform> class lock_operations {
+public:
+    /// Locks the mutex.
+    /// Blocks: until the caller has the mutex.
+    /// Memory order: what happens before the unlocks that freed it happens before the return.
+    void lock() {
+        auto&& how = self().exclusive();
+        if (!how.take_free()) {
+            how.wait(deadline::never());
+        }
+        noted(true);
+    }
+
+    /// Locks the mutex if that needs no wait. Never blocks.
+    /// Returns: true if the caller locked it.
+    [[nodiscard]] bool try_lock() noexcept {
+        auto&& how = self().exclusive();
+        return noted(how.take_free() || how.try_take());
+    }
+
+    /// Locks the mutex as lock() does, but waits at most `rest`.
+    /// Returns: true if the caller locked it.
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_for(const std::chrono::duration<R, P>& rest) {
+        return try_lock() || lock_by(deadline::after(rest));
+    }
+    /// Locks the mutex as lock() does, but waits at most until a point in time.
+    template <class C, class D>
+    [[nodiscard]] bool try_lock_until(const std::chrono::time_point<C, D>& when) {
+        return try_lock() || lock_by(deadline::at(when));
+    }
+
+    /// Locks the mutex as lock() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the caller did not lock it.
+    result_on<void, Platform> lock(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(try_lock() || lock_by(token));
+    }
+
+    /// Locks the mutex as lock() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex.
+    basic_async_op<std::unique_lock<Mutex>, Platform> async_lock() {
+        return async_lock_as(
+            [this]() noexcept { return std::unique_lock<Mutex>(self(), std::adopt_lock); });
+    }
+    /// Makes an async_lock() with another result, for wrappers of the mutex. `make` is called when
+    /// the mutex is locked, and returns the result. `make` is copied bytewise, and is at most as
+    /// large as a pointer.
+    template <class Make>
+    basic_async_op<detail::lock_made_by<Make>, Platform> async_lock_as(Make make) noexcept {
+        return detail::lock_operation<Platform>(self().exclusive().steps(), make);
+    }
+
+protected:
+    constexpr lock_operations() noexcept = default;
+    ~lock_operations() = default;
+
+    Mutex& self() noexcept { return static_cast<Mutex&>(*this); }
+
+private:
+    template <class End> bool lock_by(const End& end) noexcept {
+        return noted(self().exclusive().wait(end) == wait_status::granted);
+    }
+
+    // Notes the lock if `is_locked` is true, and returns `is_locked`.
+    bool noted(bool is_locked) noexcept {
+        BIDE_CHECKED(detail::note_locked<Platform>(&self(), is_locked);)
+        return is_locked;
+    }
+};
+
+/// Locks a Mutex exclusively or shared.
+template <class Mutex, class Platform>
+class shared_lock_operations : public lock_operations<Mutex, Platform> {
+public:
+    /// Locks the mutex shared.
+    /// Blocks: until no writer has the mutex and every earlier waiter has had it.
+    /// Memory order: what happens before the last exclusive unlock happens before the return.
+    void lock_shared() {
+        if (!try_lock_shared()) {
+            lock_shared_by(deadline::never());
+        }
+    }
+
+    /// Locks the mutex shared if no writer has it and there are no waiters. Never blocks.
+    /// Returns: true if the caller locked it.
+    [[nodiscard]] bool try_lock_shared() noexcept {
+        auto&& how = this->self().shared();
+        return noted_shared(how.take_free() || how.try_take());
+    }
+
+    /// Locks the mutex as lock_shared() does, but waits at most `rest`.
+    /// Returns: true if the caller locked it.
+    template <class R, class P>
+    [[nodiscard]] bool try_lock_shared_for(const std::chrono::duration<R, P>& rest) {
+        return try_lock_shared() || lock_shared_by(deadline::after(rest));
+    }
+    /// Locks the mutex as lock_shared() does, but waits at most until a point in time.
+    template <class C, class D>
+    [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<C, D>& when) {
+        return try_lock_shared() || lock_shared_by(deadline::at(when));
+    }
+
+    /// Locks the mutex as lock_shared() does, unless a stop is requested first.
+    /// Returns: errc::stopped if the caller did not lock it.
+    result_on<void, Platform> lock_shared(typename Platform::stop_token token) {
+        return detail::stopped_or<Platform>(try_lock_shared() || lock_shared_by(token));
+    }
+
+    /// Locks the mutex as lock_shared() does, for a coroutine.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex, on any thread.
+    basic_async_op<std::shared_lock<Mutex>, Platform> async_lock_shared() {
+        return detail::lock_operation<Platform>(this->self().shared().steps(), [this]() noexcept {
+            return std::shared_lock<Mutex>(this->self(), std::adopt_lock);
+        });
+    }
+
+protected:
+    constexpr shared_lock_operations() noexcept = default;
+    ~shared_lock_operations() = default;
+
+    // Notes the shared lock if `is_locked` is true, and returns `is_locked`.
+    bool noted_shared(bool is_locked) noexcept {
+        BIDE_CHECKED(detail::note_locked<Platform>(&this->self(), is_locked,
+                                                   detail::wait_notes::mode::shared);)
+        return is_locked;
+    }
+
+private:
+    template <class End> bool lock_shared_by(const End& end) noexcept {
+        return noted_shared(this->self().shared().wait(end) == wait_status::granted);
+    }
+};
+
+}} // namespace bide::BIDE_ABI
+
+#endif
