@@ -6,7 +6,7 @@
 // result is proven by that exploration: with those orders, no execution fails.
 
 #include <bide/core/config.hpp>
-#include <bide/model/detail/report.hpp>
+#include <bide/model/impl/report.hpp>
 
 #include <algorithm>
 #include <cstddef>

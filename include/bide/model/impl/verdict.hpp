@@ -7,9 +7,9 @@
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
 #include <bide/model/detail/execution.hpp>
-#include <bide/model/detail/report.hpp>
-#include <bide/model/detail/schedules.hpp>
 #include <bide/model/impl/check.hpp>
+#include <bide/model/impl/path.hpp>
+#include <bide/model/impl/report.hpp>
 
 #include <algorithm>
 #include <cstdint>
