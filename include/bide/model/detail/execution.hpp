@@ -21,8 +21,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-// The threads that sleep on a futex, as the value of its queue. Each takes four bits: its number
-// plus 1.
+// The queue of a futex is an object whose value is a line of threads, in the order in which they
+// fell asleep. Each thread takes four bits: its number plus 1.
 
 inline bits joined(bits line, int thread) {
     int at = 0;

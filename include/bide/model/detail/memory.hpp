@@ -111,6 +111,11 @@ struct event {
 
 const char* text(order o);
 
+inline bool same_place(site a, site b) noexcept {
+    return a.line == b.line && a.file != nullptr && b.file != nullptr &&
+           std::strcmp(a.file, b.file) == 0;
+}
+
 constexpr bool is_acquire(order o) noexcept {
     return o == order::acquire || o == order::consume || o == order::acq_rel || o == order::seq_cst;
 }

@@ -11,6 +11,7 @@
 // path is named.
 
 #include <bide/core/config.hpp>
+#include <bide/model/impl/interleaving.hpp>
 #include <bide/model/impl/report.hpp>
 
 #include <algorithm>
@@ -285,20 +286,12 @@ private:
     const object_names& names_;
 };
 
-std::string cause(execution& x, const step_order& steps, const object_names& names) {
-    return wrapped(causes(x, steps, names).print(), 110, 4);
-}
-
-bool orders_matter(execution& x) {
-    const clash* const c = clash_of(x);
-    return (c != nullptr && c->earlier != clash::access::destroy) ||
-           !step_order(x).sequentially_consistent();
-}
-
+// Returns the whole report of an execution.
 std::string report_of(execution& x) {
     const step_order steps(x);
     const object_names names(x);
-    return interleaving(x, steps, names) + "\n" + cause(x, steps, names);
+    return columns(x, steps, names).print() + "\n" +
+           wrapped(causes(x, steps, names).print(), 110, 4);
 }
 
 }}} // namespace bide::BIDE_ABI::model::detail

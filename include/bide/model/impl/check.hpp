@@ -5,6 +5,7 @@
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
 #include <bide/model/detail/execution.hpp>
+#include <bide/model/impl/cause.hpp>
 #include <bide/model/impl/crash.hpp>
 #include <bide/model/impl/exhaustive.hpp>
 #include <bide/model/impl/jobs.hpp>

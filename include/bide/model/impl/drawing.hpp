@@ -152,10 +152,6 @@ private:
     std::array<int, max_threads> starter_{};
 };
 
-std::string drawing(execution& x, const step_order& steps, const object_names& names) {
-    return graph_text(x, steps, names).print();
-}
-
 }}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -274,8 +274,7 @@ order execution::weakened(order o, int slot, site where) {
         return o;
     }
     const auto same = [&](const weakening& w) {
-        return w.where.file != nullptr && w.slot == slot && w.from == o &&
-               w.where.line == where.line && std::strcmp(w.where.file, where.file) == 0;
+        return w.slot == slot && w.from == o && same_place(w.where, where);
     };
     if (seen_orders != nullptr && std::none_of(seen_orders->begin(), seen_orders->end(), same)) {
         const heap::leave guard;

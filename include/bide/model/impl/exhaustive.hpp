@@ -12,8 +12,8 @@
 // reads that could read from it. The new branch keeps the events that were added before the read,
 // and the events that the store depends on. It drops all other events, lets the read read from the
 // store, and continues. So that no graph is reached in two ways, a revisit is made only if the read
-// and all dropped events are "maximally added": as the search would add them first, with reads of
-// the newest store and stores at the end.
+// and all dropped events are "maximally added": each of the reads read the newest store, and each of
+// the stores was placed at the end, as in the first graph that the search builds.
 //
 // Only the unexplored branches are stored, each as a list of steps. A branch is run from the
 // beginning of the body, because stacks cannot be copied.
@@ -162,8 +162,8 @@ public:
         return first;
     }
 
-    // In a part of the script that was executed before with more events around it, the recorded
-    // outcome is still possible.
+    // An earlier execution has made the first `known` steps of the script. Their recorded outcomes
+    // are still possible, so they are taken without a look at the other outcomes.
     bool knows(execution& x, int t, outcome& to) override {
         if (at_ >= now_.known || now_.steps[at_].any) {
             return false;
@@ -230,11 +230,11 @@ public:
         ++at_;
     }
 
-    // Called for the write half of a read-modify-write if another exclusive write already stands
-    // behind the same store. This write may still revisit the read of the other one, and then comes
-    // first. Between the two halves, the thread may have read another object (the word that it
-    // would sleep on). In this case the other threads continue, because that read may read a store
-    // that is added later.
+    // Called for the write of a read-modify-write if the write of another one already stands behind
+    // the store that both have read. Adds the branches in which this write comes first. Returns
+    // true if the other threads continue: they do if this thread has read another object between
+    // the two halves (a futex call reads its word there), because that read may read a store that
+    // is added later.
     bool stuck(execution& x, int t) override {
         if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
             return false;
@@ -357,9 +357,9 @@ private:
         }
     }
 
-    // Returns true if thread `t` pauses, and its last read read an old value at that time. That
-    // read is not maximally added. So no later write can revisit it, nor revisit an earlier read,
-    // because that would drop it. So the thread would never continue.
+    // Returns true if thread `t` pauses, and its last read read a value that was not the newest
+    // one. That read is not maximally added (see the head of this file), so no later write revisits
+    // it, or an earlier read. So the thread would never continue.
     bool waits_in_vain(execution& x, int t) const {
         const auto& looked = x.thread(t).looked;
         if (!x.thread(t).started || looked.empty()) {

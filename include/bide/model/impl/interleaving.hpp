@@ -313,10 +313,6 @@ private:
     std::size_t threads_ = 1;
 };
 
-std::string interleaving(execution& x, const step_order& steps, const object_names& names) {
-    return columns(x, steps, names).print();
-}
-
 }}} // namespace bide::BIDE_ABI::model::detail
 
 #endif

@@ -349,8 +349,8 @@ void memory::before(const event& e, clock& out) const {
     fences_before(e.hb, out);
 }
 
-// The other end: if an operation is coherence-ordered before `e`, it comes before `e` and before
-// the fences that `e` happens before.
+// If an operation is coherence-ordered before the operation `e`, it comes before these nodes in S:
+// before `e` itself, and before the fences that `e` happens before. Adds these nodes to `out`.
 void memory::after(const event& e, seq_cst_order::firsts& out) const {
     if (e.node >= 0) {
         out.add(seq_cst_.nodes()[index(e.node)]);

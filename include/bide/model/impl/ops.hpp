@@ -202,9 +202,9 @@ void plain_write(int object) noexcept {
 
 // ---- Futex
 //
-// The kernel's queue for an address is modelled as an object. Waits and wakes modify it in one
-// order. A wait reads the word while it holds the queue. It may read an old value, but not a value
-// that is older than one known to a waker before it in that order. Waits and wakes do not
+// The kernel's queue for an address is modelled as an object, which waits and wakes modify in one
+// order. A wait reads the word while it holds the queue. It may read an old value, but no value
+// that is older than those which the wakers before it in that order knew. Waits and wakes do not
 // synchronise with each other.
 
 namespace {

@@ -14,7 +14,6 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <string>
@@ -232,32 +231,13 @@ private:
     std::vector<std::string> names_;
 };
 
-// Returns the interleaving as text: a column for each thread, and a line for each step.
-std::string interleaving(execution& x, const step_order& steps, const object_names& names);
-
-// Returns sentences that name the missing synchronisation, as far as the graph shows it.
-std::string cause(execution& x, const step_order& steps, const object_names& names);
-
-// Returns the graph as a text for the program dot.
-std::string drawing(execution& x, const step_order& steps, const object_names& names);
-
-// Breaks lines that are longer than `width` at blanks, and indents the new lines.
-std::string wrapped(const std::string& text, std::size_t width, std::size_t indent);
-
-// Returns the whole report of an execution.
-std::string report_of(execution& x);
-
 // Returns true if stronger memory orders could exclude the execution. If the execution is
 // sequentially consistent, no order of an atomic would exclude it.
-bool orders_matter(execution& x);
-
-// The type of a function that explores with changed orders.
-using exploring = std::function<failure(const weakening*)>;
-
-// Returns a sentence that names the stronger orders which leave no failure; empty if that was not
-// decided.
-std::string stronger_orders(execution& x, const std::vector<weakening>& seen,
-                            const exploring& explore);
+inline bool orders_matter(execution& x) {
+    const clash* const c = clash_of(x);
+    return (c != nullptr && c->earlier != clash::access::destroy) ||
+           !step_order(x).sequentially_consistent();
+}
 
 const char* text(order o) {
     switch (o) {
@@ -286,6 +266,7 @@ std::string text(site s) {
     return std::string(name == nullptr ? s.file : name + 1) + ":" + std::to_string(s.line);
 }
 
+// Breaks lines that are longer than `width` at blanks, and indents the new lines.
 std::string wrapped(const std::string& all, std::size_t width, std::size_t indent) {
     std::string out;
     for (std::size_t at = 0; at < all.size();) {
