@@ -350,8 +350,8 @@ auto parallel_unique_copy(const fork_policy& on, It first, End last, Args&&... a
 }
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
-/// `matches` on, and the unmatched elements to places from `others` on, both in their order. Returns
-/// the iterators behind the last places. Otherwise as parallel_copy_if().
+/// `matches` on, and the unmatched elements to places from `others` on, both in their order.
+/// Returns the iterators behind the last places. Otherwise as parallel_copy_if().
 template <parallel_range Range, class Out, class Other, class Predicate,
           class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection> &&

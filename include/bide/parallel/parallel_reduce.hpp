@@ -10,8 +10,8 @@
 // groups of four, ((a b) (c d)), so that the processor can begin a sum before the previous one is
 // complete. The last one to three indices are combined one by one. If no grain is given, the grain
 // is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
-// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by std::plus
-// has the same result in any order, so it has no tree.
+// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by
+// std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
 // (detail/parallel_loop.hpp): one thread computes the tree from the left. If that takes longer than

@@ -103,7 +103,8 @@ public:
     /// Throws: std::bad_alloc.
     simulation_report report() const { return core_->report(); }
 
-    /// Returns all decisions so far, a line for each. Equal runs have equal journals, byte for byte.
+    /// Returns all decisions so far, a line for each. Equal runs have equal journals, byte for
+    /// byte.
     const std::string& journal() const noexcept { return core_->notes().text(); }
 
 private:
@@ -168,7 +169,8 @@ struct system_clock {
     }
 };
 
-/// Returns the simulated time since the scheduler of this thread was made; zero without a scheduler.
+/// Returns the simulated time since the scheduler of this thread was made; zero without a
+/// scheduler.
 inline std::chrono::nanoseconds now() noexcept {
     auto* const s = detail::here();
     return std::chrono::nanoseconds(s != nullptr ? s->elapsed_ns() : 0);

@@ -12,8 +12,8 @@
 // reads that could read from it. The new branch keeps the events that were added before the read,
 // and the events that the store depends on. It drops all other events, lets the read read from the
 // store, and continues. So that no graph is reached in two ways, a revisit is made only if the read
-// and all dropped events are "maximally added": each of the reads read the newest store, and each of
-// the stores was placed at the end, as in the first graph that the search builds.
+// and all dropped events are "maximally added": each of the reads read the newest store, and each
+// of the stores was placed at the end, as in the first graph that the search builds.
 //
 // Only the unexplored branches are stored, each as a list of steps. A branch is run from the
 // beginning of the body, because stacks cannot be copied.

@@ -20,9 +20,8 @@
 //     ahead(loop, from, to, done)  called by a thief, while another thread calls run(); stores the
 //                                  part in `done`, an empty optional, if that needs no front
 //     join(loop, part)             takes the part into the front
-// If a part is a Front itself, there is no ahead(). The part is Front(front, range), and then goes on
-// as any front.
-// Parts begin at multiples of the unit, and have at least that many elements.
+// If a part is a Front itself, there is no ahead(). The part is Front(front, range), and then goes
+// on as any front. Parts begin at multiples of the unit, and have at least that many elements.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
@@ -223,8 +222,8 @@ private:
     chunks sizes_;
 };
 
-// Takes all elements into the front. Parts begin at multiples of the grain, and have at least `least`
-// elements.
+// Takes all elements into the front. Parts begin at multiples of the grain, and have at least
+// `least` elements.
 template <class On, class Front>
 void run_in_order(const On& on, std::uint64_t size, Front& front, std::uint64_t least = 1) {
     ordered_loop<decltype(on.forks())>(on.forks(), on.options(), size, on.options().grain, least)
