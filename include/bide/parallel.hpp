@@ -24,6 +24,7 @@
 #include <bide/parallel/parallel_partition.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <bide/parallel/parallel_radix_sort.hpp>
+#include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/parallel/parallel_remove_if.hpp>
 #include <bide/parallel/parallel_scan.hpp>

@@ -1,5 +1,6 @@
 #include <bide/parallel/async_fork.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/task/this_task.hpp>
@@ -24,6 +25,12 @@ std::vector<int> numbers(int n) {
     return all;
 }
 
+template <class Body> auto async_loop(const fork_policy& on, std::int64_t last, const Body& body) {
+    return async_fork(on, [last, body](const fork_policy& here) {
+        bide::parallel_for(here, std::int64_t{0}, last, body);
+    });
+}
+
 // Iterations that begin, and end when they are told.
 struct lingering {
     std::atomic<std::int64_t> began{0};
@@ -36,7 +43,7 @@ struct lingering {
             spin_until(in.leaves);
             ++in.ended;
         };
-        co_await async_parallel_for(on, 0, endless, body);
+        co_await async_loop(on, endless, body);
     }
     bool begins() const {
         return eventually([this] { return began != 0; });
@@ -47,9 +54,11 @@ struct lingering {
 task<long> sums(scheduler& s, std::vector<int>& all) {
     std::atomic<long> sum{0};
     const auto add = [&sum](int one) { sum += one; };
-    co_await async_parallel_for(s, all, add);
-    const auto add_at = [&](std::size_t i) { sum += all[i]; };
-    co_await async_parallel_for(s, std::size_t{0}, all.size(), add_at);
+    const auto loops = [&](const fork_policy& on) {
+        bide::parallel_for(on, all, add);
+        bide::parallel_for(on, std::size_t{0}, all.size(), [&](std::size_t i) { sum += all[i]; });
+    };
+    co_await async_fork(s, loops);
     const auto reduce = [&all](const fork_policy& on) {
         return bide::parallel_reduce(on, all, 0L, [](int one) { return long{one}; }, std::plus<>());
     };
@@ -118,13 +127,13 @@ TEST_CASE("async_fork: returns values that are moved only, references, or nothin
 TEST_CASE("async_fork: throws what the function throws, the first exception of a loop") {
     scheduler s(with(2, true));
     const auto fails = [](scheduler& on) -> task<std::string> {
-        const auto body = [](int i) {
+        const auto body = [](std::int64_t i) {
             if (i % 10 == 7) {
                 throw std::runtime_error(std::to_string(i));
             }
         };
         try {
-            co_await async_parallel_for(on, 0, 1'000, body);
+            co_await async_loop(on, 1'000, body);
         } catch (const std::runtime_error& e) {
             co_return std::string(e.what());
         }
@@ -197,7 +206,7 @@ TEST_CASE("async_fork: the stop token and the progress of the policy reach the l
     bide::fork_progress progress;
     const auto loop = [](scheduler& on, std::stop_source& stop,
                          bide::fork_progress& to) -> task<bool> {
-        const auto body = [&stop](int i) {
+        const auto body = [&stop](std::int64_t i) {
             if (i == 500) {
                 stop.request_stop();
             } else if (i > 500) { // otherwise thieves may have done all the rest by then
@@ -206,7 +215,7 @@ TEST_CASE("async_fork: the stop token and the progress of the policy reach the l
         };
         const fork_policy how(on, {.grain = 1, .stop = stop.get_token(), .progress = &to});
         try {
-            co_await async_parallel_for(how, 0, 1'000'000, body);
+            co_await async_loop(how, 1'000'000, body);
         } catch (const bide::stopped_error&) {
             co_return true;
         }

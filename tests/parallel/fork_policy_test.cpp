@@ -10,8 +10,7 @@ static_assert(!std::is_convertible_v<bide::scheduler, bide::fork_policy>, "it wo
 template <class Body>
 concept takes_braces = requires(bide::scheduler& s, std::vector<int>& range, Body body) {
     bide::parallel_for_chunks({s, {.grain = 10}}, range, body);
-    bide::async_parallel_for({s, {.grain = 10}}, range, [](int&) {});
-    bide::async_parallel_for({s, {.grain = 10}}, 0, 10, [](int) {});
+    bide::async_fork({s, {.grain = 10}}, [] {});
 };
 static_assert(takes_braces<void (*)(bide::parallel_chunk<std::vector<int>::iterator>)>);
 
@@ -21,9 +20,7 @@ TEST_CASE("fork_policy: what has no elements takes a stop token, too", "[promise
     stop.request_stop();
     const bide::fork_policy on(s, {.stop = stop.get_token()});
     std::vector<int> numbers(1'000);
-    const std::vector<void (*)()> functions(3, [] {});
     const auto stage = bide::parallel_stage([](int) {});
-    CHECK_THROWS_AS(bide::parallel_invoke(on, functions), bide::stopped_error);
     CHECK_THROWS_AS(bide::fork_scope(on, [](bide::spawn_scope& in) { in.spawn([] {}); }),
                     bide::stopped_error);
     CHECK_THROWS_AS(bide::parallel_pipeline(on, 4, numbers, stage), bide::stopped_error);

@@ -70,7 +70,7 @@ struct brief_forks : lone_forks {
         ++r->joins;
         f();
     }
-    template <class Brief, class F>
+    template <std::int64_t LongestNs = 0, class Brief, class F>
     void enter_loop(std::uint64_t, Brief&& run_briefly, F&& f) const {
         if (run_briefly(told_time::now()) == 0) {
             enter(f);

@@ -81,8 +81,8 @@ template <class T>
 void sort(test::chance_forks::script& script, bool stably, std::vector<T>& v, order<T> less,
           std::size_t margin = 0) {
     const bide::detail::elements<T*> all{v.data() + margin, v.size() - 2 * margin};
-    stably ? bide::detail::stable_sort(test::by_chance(script), all, less)
-           : bide::detail::sort(test::by_chance(script), all, less);
+    stably ? bide::detail::sort<true>(test::by_chance(script), all, less)
+           : bide::detail::sort<false>(test::by_chance(script), all, less);
 }
 
 struct failure {};
@@ -292,7 +292,6 @@ static_assert(std::is_trivially_copyable_v<number> && std::is_trivially_copyable
 template <class T>
 concept own = std::is_same_v<T, thing> || std::is_same_v<T, number>;
 
-template <own T> void place_pivot(T*, T*) = delete;
 template <own T> void choose(std::ptrdiff_t, T*, T*) = delete;
 template <own T, class C> void insert(T*, T*, C&) = delete;
 template <own T, class C> void insertion_sort(T*, T*, C&) = delete;
@@ -303,8 +302,7 @@ template <own T, class C> void sort_two(T*, T*, C&) = delete;
 template <own T, class C> void sort_three(T*, T*, T*, C&) = delete;
 template <own T, class C> void divide(T*, T*, C) = delete;
 template <own T, class C> void cyclic_partition(T*, T*, C) = delete;
-template <own T, class C, class D> void partition_less(T*, T*, C&, D&&) = delete;
-template <own T, class C, class D> void partition_equal(T*, T*, C&, D&&) = delete;
+template <bool, own T, class C, class D> void partition_by(T*, T*, C&, D&&) = delete;
 template <own T, class C> void choose_pivot(T*, T*, C&) = delete;
 template <own T> void break_patterns(T*, T*) = delete;
 template <class F, own T, class C, class L> void divide_in_parallel(F, T*, T*, C&&, L&&) = delete;
@@ -317,10 +315,9 @@ template <int, own T, class C> void sort_few(T*, std::ptrdiff_t, T*, T*, C&) = d
 template <own T, class C> void merge(T*, T*, T*, T*, T*, C&) = delete;
 template <class F, own T, class C, class W>
 void merge_parts(F, T*, T*, T*, T*, T*, C&, W&&) = delete;
-template <class F, own T, class C, class S> bool merge_few_runs(F, T*, T*, C&, S&) = delete;
+template <bool, class F, own T, class C, class S> void sort_here(F, T*, T*, C&, S&) = delete;
 template <class R, class C> void merge_both_ends(R&&, C&&) = delete;
 template <class R, class C> void merge_few_with_many(R&&, C&&) = delete;
-template <class R> void settle_one_run(R&&) = delete;
 
 } // namespace elsewhere
 

@@ -54,6 +54,15 @@ task<> consume(bide::channel<int>& from, int count) {
         static_cast<void>(co_await from.async_recv());
     }
 }
+// FNV-1a.
+std::uint64_t hash_of(const std::string& text) {
+    std::uint64_t h = 0xcbf29ce484222325U;
+    for (const char c : text) {
+        h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+    }
+    return h;
+}
+
 struct run_record {
     std::string journal;
     std::uint64_t hash;
@@ -67,7 +76,7 @@ run_record record_of(const simulation_options& how) {
     }
     s.spawn(consume(c, 9).named("consume")).detach();
     REQUIRE(s.run().all_ended());
-    return {s.journal(), s.journal_hash()};
+    return {s.journal(), hash_of(s.journal())};
 }
 std::string journal_of(const simulation_options& how) { return record_of(how).journal; }
 
@@ -123,7 +132,7 @@ TEST_CASE("test scheduler: a run is the same with every compiler and library",
         digits += std::to_string(n);
     }
     REQUIRE(digits == "3302323210011120");
-    REQUIRE(s.journal_hash() == 0xc1e23c785b660d95U);
+    REQUIRE(hash_of(s.journal()) == 0xc1e23c785b660d95U);
     REQUIRE(record_of({.seed = 2}).hash == 0x9b075ab714050feU);
     REQUIRE(record_of({.seed = 2, .order = task_order::priorities}).hash == 0xd9a1c38b8935e87eU);
 }

@@ -9,8 +9,6 @@
 /// delete of the program. So the memory of a body is counted, and an execution that is abandoned
 /// leaks nothing.
 
-#include <bide/model/impl/body.hpp>
-#include <bide/model/impl/branches.hpp>
 #include <bide/model/impl/cause.hpp>
 #include <bide/model/impl/check.hpp>
 #include <bide/model/impl/crash.hpp>
@@ -24,15 +22,10 @@
 #include <bide/model/impl/memory.hpp>
 #include <bide/model/impl/ops.hpp>
 #include <bide/model/impl/path.hpp>
-#include <bide/model/impl/progress.hpp>
+#include <bide/model/impl/report.hpp>
 #include <bide/model/impl/saved_state.hpp>
 #include <bide/model/impl/schedules.hpp>
-#include <bide/model/impl/seq_cst.hpp>
-#include <bide/model/impl/source_text.hpp>
-#include <bide/model/impl/step_order.hpp>
-#include <bide/model/impl/steps.hpp>
 #include <bide/model/impl/stronger.hpp>
-#include <bide/model/impl/trace.hpp>
 #include <bide/model/impl/verdict.hpp>
 
 #endif

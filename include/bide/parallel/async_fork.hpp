@@ -10,10 +10,8 @@
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_for.hpp>
 #include <bide/sched/detail/posted_call.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
@@ -24,9 +22,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span> // the concepts of ranges
 #include <stop_token>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -195,27 +191,6 @@ template <class F>
     requires std::invocable<F&, const fork_policy&> || std::invocable<F&>
 fork_operation<F> async_fork(const fork_policy& on, F function) {
     return fork_operation<F>(on, std::move(function));
-}
-
-/// Calls body(element) for each element of a range, as parallel_for() does, while the awaiting
-/// coroutine holds no thread. A range that is an lvalue must exist until the await is over.
-/// Throws, cancellation: as async_fork() and parallel_for().
-template <parallel_range Range, class Body>
-    requires std::invocable<Body&, std::ranges::range_reference_t<Range>>
-auto async_parallel_for(const fork_policy& on, Range&& range, Body body) {
-    return async_fork(on, [kept = std::tuple<Range>(std::forward<Range>(range)),
-                           call = std::move(body)](const fork_policy& here) mutable {
-        bide::parallel_for(here, std::get<0>(kept), call);
-    });
-}
-
-/// Calls body(i) for each index of [first, last) in the same way.
-template <class First, class Last, class Body>
-    requires detail::loop_index<First> && detail::loop_index<Last>
-auto async_parallel_for(const fork_policy& on, First first, Last last, Body body) {
-    return async_fork(on, [first, last, call = std::move(body)](const fork_policy& here) mutable {
-        bide::parallel_for(here, first, last, call);
-    });
 }
 
 }} // namespace bide::BIDE_ABI

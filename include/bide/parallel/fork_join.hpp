@@ -18,20 +18,17 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
-#include <span> // the concepts of ranges
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -252,10 +249,6 @@ private:
     const current_scheduler before_ = current_scheduler::here();
 };
 
-// If a loop is expected to take at most this time, in nanoseconds, it is first tried without a
-// fork-join. It is about ten times as long as the entry of a fork-join takes.
-inline constexpr std::int64_t longest_brief_ns = 2'000;
-
 // Calls f() in a fork-join of `s`. If the calling thread is in a fork-join of `s` already, f()
 // becomes a part of it. `iterations` is the number of iterations of the fork-join. If, by the time
 // of earlier iterations, they are expected to take at most LongestNs, calls run_briefly(now) first,
@@ -319,7 +312,7 @@ public:
     template <class F> void enter(F&& f) const { detail::in_fork(*scheduler_, std::forward<F>(f)); }
 
     // As enter(), for a loop of `iterations` iterations, which may be brief: see in_fork().
-    template <std::int64_t LongestNs = longest_brief_ns, class Brief, class F>
+    template <std::int64_t LongestNs = 0, class Brief, class F>
     void enter_loop(std::uint64_t iterations, const Brief& run_briefly, F&& f) const {
         detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
     }
@@ -482,46 +475,6 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
         return detail::invoke_all(arms, each);
     }
     return detail::in_fork(s, [&] { return detail::invoke_all(arms, each); });
-}
-
-/// Calls each function of a range, in parallel if workers are free, and returns when all have
-/// ended. Ignores their values. To keep the values, use parallel_transform() with a function that
-/// calls its argument.
-/// Blocks: as join().
-/// Throws: the exception of the first function, in the order of the range, that threw. All other
-/// functions have run then. stopped_error after a stop, if none has thrown. Otherwise as join(); if
-/// memory runs out in the middle, throws std::bad_alloc, and some functions have not run.
-/// Requires: copies of the range's iterators may be used by several threads at once.
-/// Cancellation: after a stop of the options, functions that have not begun are left out. The
-/// options' grain has no effect. Progress counts functions.
-template <parallel_range Range>
-    requires std::invocable<std::ranges::range_reference_t<Range>>
-void parallel_invoke(const fork_policy& on, Range&& functions) {
-    const fork_options& options = on.options();
-    const auto all = detail::elements_of(functions);
-    native_platform::atomic<bool> was_stopped{false};
-    const auto call = [&](std::size_t n) {
-        if (options.stop.stop_requested()) {
-            // Order: relaxed; the joins order it before the caller.
-            was_stopped.store(true, std::memory_order_relaxed);
-            return;
-        }
-        static_cast<void>((*all.at(n))());
-        if (options.progress != nullptr) {
-            options.progress->count(1);
-        }
-    };
-    if (options.progress != nullptr) {
-        options.progress->expect(all.size);
-    }
-    if (all.size != 0) {
-        on.forks().enter(
-            [&] { detail::fork_each(on.forks(), 0, static_cast<std::size_t>(all.size), call); });
-    }
-    // Order: relaxed; as in `call`.
-    if (was_stopped.load(std::memory_order_relaxed)) {
-        detail::throw_error(errc::stopped);
-    }
 }
 
 }} // namespace bide::BIDE_ABI

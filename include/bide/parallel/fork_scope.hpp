@@ -8,13 +8,12 @@
 //
 // How the functions of a scope are stored, run and waited for.
 //
-// A part of the scope is its body, which runs on the thread that has called fork_scope(), or a
+// A scope has parts: its body, which runs on the thread that has called fork_scope(), and each
 // function that a thief has taken. Each part has a frame, which belongs to the thread that runs the
 // part. The functions that the part spawns are jobs on the lane of that thread, as the second arms
 // of joins are. (A lane is a deque of jobs, sched/detail/fork_lane.hpp.) When the part has
 // returned, the frame takes its jobs back, the youngest first, and calls them. If a job was stolen,
-// the frame waits for it. A stolen function has ended for its owner when all functions that it has
-// spawned have ended. All waits are those of fork_lane.hpp.
+// the frame waits until the stolen function and all functions that it has spawned have ended.
 //
 // A lane is a stack. Two cases need care when a function is spawned. First, a join of this thread
 // may have its second arm on the lane; the function must not lie on top of that arm, because the

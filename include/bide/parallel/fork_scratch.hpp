@@ -15,10 +15,9 @@
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <array>
 #include <concepts>
@@ -163,13 +162,6 @@ private:
     std::array<shard, shard_count> shards_;
 };
 
-namespace detail {
-
-template <class T> inline constexpr bool is_fork_scratch = false;
-template <class Make> inline constexpr bool is_fork_scratch<fork_scratch<Make>> = true;
-
-} // namespace detail
-
 /// Calls body(object, element) for each element of the range, with an object that no other call has
 /// at that time. A part of the loop borrows an object once for many elements.
 /// Blocks, throws, cancellation: as parallel_for() over a range. An exception of make() counts as
@@ -186,32 +178,6 @@ void parallel_for(const fork_policy& on, Range&& range, fork_scratch<Make>& scra
             static_cast<void>(std::invoke(body, *mine, static_cast<decltype(element)>(element)));
         });
     });
-}
-
-/// Calls body(object, element) as above, with objects that make() returns. Destroys the objects at
-/// the end.
-template <parallel_range Range, class Make, class Body>
-    requires std::invocable<Make&> && (!detail::is_fork_scratch<std::remove_cvref_t<Make>>) &&
-             std::invocable<Body&, std::invoke_result_t<Make&>&,
-                            std::ranges::range_reference_t<Range>>
-void parallel_for(const fork_policy& on, Range&& range, Make&& make, Body&& body) {
-    const auto call = [&make]() -> decltype(auto) { return std::invoke(make); };
-    fork_scratch scratch(call);
-    bide::parallel_for(on, range, scratch, body);
-}
-
-/// Calls body(object, chunk) for parallel_chunks that together are the range, as
-/// parallel_for_chunks() does, with an object that no other call has at that time.
-template <parallel_range Range, class Make, class Body>
-    requires std::invocable<Body&, std::invoke_result_t<Make&>&,
-                            parallel_chunk<std::ranges::iterator_t<Range>>>
-void parallel_for_chunks(const fork_policy& on, Range&& range, fork_scratch<Make>& scratch,
-                         Body&& body) {
-    const auto call = [&](const auto& chunk) {
-        const auto mine = scratch.borrow();
-        static_cast<void>(std::invoke(body, *mine, chunk));
-    };
-    bide::parallel_for_chunks(on, range, call);
 }
 
 }} // namespace bide::BIDE_ABI

@@ -3,9 +3,9 @@
 #define BIDE_PARALLEL_PARALLEL_ANY_OF_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_find.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <functional>
 #include <iterator>
@@ -28,8 +28,7 @@ bool parallel_any_of(const fork_policy& on, Range&& range, Predicate predicate,
 /// Asks the same of [first, last).
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_any_of(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_any_of(on, detail::elements_of(std::move(first), last),
-                                 std::forward<Args>(args)...);
+    return bide::parallel_any_of(on, detail::elements_of(first, last), std::forward<Args>(args)...);
 }
 
 /// Returns true if predicate(projection(element)) is true for no element of the range.
@@ -44,7 +43,7 @@ bool parallel_none_of(const fork_policy& on, Range&& range, Predicate predicate,
 /// Asks the same of [first, last).
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_none_of(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_none_of(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_none_of(on, detail::elements_of(first, last),
                                   std::forward<Args>(args)...);
 }
 
@@ -61,8 +60,7 @@ bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,
 /// Asks the same of [first, last).
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_all_of(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_all_of(on, detail::elements_of(std::move(first), last),
-                                 std::forward<Args>(args)...);
+    return bide::parallel_all_of(on, detail::elements_of(first, last), std::forward<Args>(args)...);
 }
 
 }} // namespace bide::BIDE_ABI

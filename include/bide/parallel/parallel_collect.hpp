@@ -17,10 +17,10 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -58,19 +58,15 @@ public:
         vectors_.back().reserve(integer_cast<std::size_t>(most * Values));
     }
 
+    collect_front(const collect_front& of, loop_range<std::uint64_t> own)
+        : collect_front(of.in_, of.append_, own.size()) {}
+
     void run(std::uint64_t from, std::uint64_t to) {
         std::vector<T>& values = vectors_.back();
         const It end = in_.at(to);
         for (It it = in_.at(from); it != end; ++it) {
             append_(it, values);
         }
-    }
-
-    template <class Loop>
-    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to,
-               std::optional<collect_front>& done) {
-        done.emplace(in_, append_, to - from);
-        loop.advance(*done, {from, to});
     }
 
     template <class Loop> void join(Loop&, collect_front&& next) {
@@ -121,6 +117,8 @@ public:
 
     histogram_front(const elements<It>& in, Key& key, std::size_t bins)
         : in_(in), key_(key), counts_(bins) {}
+    histogram_front(const histogram_front& of, loop_range<std::uint64_t>)
+        : histogram_front(of.in_, of.key_, of.counts_.size()) {}
 
     void run(std::uint64_t from, std::uint64_t to) {
         const It end = in_.at(to);
@@ -133,13 +131,6 @@ public:
             }
             ++counts[static_cast<std::size_t>(key)];
         }
-    }
-
-    template <class Loop>
-    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to,
-               std::optional<histogram_front>& done) {
-        done.emplace(in_, key_, counts_.size());
-        loop.advance(*done, {from, to});
     }
 
     template <class Loop> void join(Loop&, histogram_front&& next) {
@@ -164,18 +155,15 @@ public:
     group_front(const elements<It>& in, Key& key, Value& value_of, const Hash& hash,
                 const Equal& equal)
         : in_(in), key_(key), value_(value_of), numbers_(0, hash, equal) {}
+    group_front(const group_front& of, loop_range<std::uint64_t>)
+        : group_front(of.in_, of.key_, of.value_, of.numbers_.hash_function(),
+                      of.numbers_.key_eq()) {}
 
     void run(std::uint64_t from, std::uint64_t to) {
         const It end = in_.at(to);
         for (It it = in_.at(from); it != end; ++it) {
             group_of(std::invoke(key_, *it)).push_back(std::invoke(value_, *it));
         }
-    }
-
-    template <class Loop>
-    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to, std::optional<group_front>& done) {
-        done.emplace(in_, key_, value_, numbers_.hash_function(), numbers_.key_eq());
-        loop.advance(*done, {from, to});
     }
 
     template <class Loop> void join(Loop&, group_front&& next) {

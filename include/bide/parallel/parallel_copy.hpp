@@ -10,11 +10,11 @@
 /// once for each element.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -32,17 +32,6 @@
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
-
-// True if an element can be copied as bytes. Then each element is copied, even if it is not kept,
-// so that no branch depends on whether it is kept.
-template <class It, class Out>
-concept copies_bytes =
-    std::contiguous_iterator<It> && std::contiguous_iterator<Out> &&
-    std::same_as<std::iter_value_t<It>, std::iter_value_t<Out>> &&
-    std::is_trivially_copyable_v<std::iter_value_t<It>> &&
-    std::is_trivially_assignable_v<std::iter_reference_t<Out>, std::iter_reference_t<It>> &&
-    std::is_same_v<std::iter_reference_t<Out>, std::iter_value_t<Out>&> &&
-    sizeof(std::iter_value_t<It>) <= 32;
 
 // The places of the elements that are kept.
 template <class It, class Out> struct kept_output {
@@ -302,8 +291,7 @@ Out parallel_copy(const fork_policy& on, Range&& range, Out out) {
 /// Copies [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_copy(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_copy(on, detail::elements_of(std::move(first), last),
-                               std::forward<Args>(args)...);
+    return bide::parallel_copy(on, detail::elements_of(first, last), std::forward<Args>(args)...);
 }
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
@@ -327,7 +315,7 @@ Out parallel_copy_if(const fork_policy& on, Range&& range, Out out, Predicate pr
 /// Copies elements of [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_copy_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_copy_if(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_copy_if(on, detail::elements_of(first, last),
                                   std::forward<Args>(args)...);
 }
 
@@ -357,13 +345,13 @@ Out parallel_unique_copy(const fork_policy& on, Range&& range, Out out, Equal eq
 /// Copies elements of [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_unique_copy(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_unique_copy(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_unique_copy(on, detail::elements_of(first, last),
                                       std::forward<Args>(args)...);
 }
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
-/// `matches` on, and the unmatched elements to places from `others` on, both in their order. Returns
-/// the iterators behind the last places. Otherwise as parallel_copy_if().
+/// `matches` on, and the unmatched elements to places from `others` on, both in their order.
+/// Returns the iterators behind the last places. Otherwise as parallel_copy_if().
 template <parallel_range Range, class Out, class Other, class Predicate,
           class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection> &&
@@ -387,7 +375,7 @@ std::pair<Out, Other> parallel_partition_copy(const fork_policy& on, Range&& ran
 /// Copies the elements of [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_partition_copy(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_partition_copy(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_partition_copy(on, detail::elements_of(first, last),
                                          std::forward<Args>(args)...);
 }
 

@@ -4,10 +4,10 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -79,7 +79,7 @@ std::ranges::range_difference_t<Range> parallel_count_if(const fork_policy& on, 
 /// Counts in [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_count_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_count_if(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_count_if(on, detail::elements_of(first, last),
                                    std::forward<Args>(args)...);
 }
 

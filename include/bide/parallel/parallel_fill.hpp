@@ -3,12 +3,11 @@
 #define BIDE_PARALLEL_PARALLEL_FILL_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
-#include <cstdint>
 #include <iterator>
 #include <span> // the concepts of ranges
 #include <type_traits>
@@ -22,30 +21,22 @@ template <parallel_range Range, class T>
     requires parallel_output<std::ranges::iterator_t<Range>, const T&>
 void parallel_fill(const fork_policy& on, Range&& range, const T& value) {
     using iterator = std::ranges::iterator_t<Range>;
-    const auto all = detail::elements_of(range);
     if constexpr (detail::plain_numbers<iterator> && std::is_arithmetic_v<T>) {
         using number = std::iter_value_t<iterator>;
-        detail::loop_over(
-            on, all.numbers(),
-            [&all, copy = static_cast<number>(value)](std::uint64_t from, std::uint64_t to) {
-                const number own = copy; // unlike `copy`, no other code knows its address
-                detail::each_element(all.at(from), all.at(to),
-                                     [own](number& element) { element = own; });
-            });
+        const auto assign = [own = static_cast<number>(value)](number& element) { element = own; };
+        detail::for_elements(on, detail::elements_of(range), assign);
     } else {
-        detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
-            detail::each_element(all.at(from), all.at(to), [&value](auto&& element) {
-                static_cast<decltype(element)>(element) = value;
-            });
-        });
+        const auto assign = [&value](auto&& element) {
+            static_cast<decltype(element)>(element) = value;
+        };
+        detail::for_elements(on, detail::elements_of(range), assign);
     }
 }
 
 /// Assigns `value` to each element of [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_fill(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_fill(on, detail::elements_of(std::move(first), last),
-                               std::forward<Args>(args)...);
+    return bide::parallel_fill(on, detail::elements_of(first, last), std::forward<Args>(args)...);
 }
 
 }} // namespace bide::BIDE_ABI

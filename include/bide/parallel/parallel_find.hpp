@@ -11,10 +11,10 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -165,7 +165,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_find_if(const fork_policy& on, 
 /// Searches [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_find_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_find_if(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_find_if(on, detail::elements_of(first, last),
                                   std::forward<Args>(args)...);
 }
 
@@ -183,8 +183,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Ran
 /// Searches [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_find(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_find(on, detail::elements_of(std::move(first), last),
-                               std::forward<Args>(args)...);
+    return bide::parallel_find(on, detail::elements_of(first, last), std::forward<Args>(args)...);
 }
 
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.

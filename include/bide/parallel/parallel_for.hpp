@@ -13,10 +13,10 @@
 /// \endcode
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -102,21 +102,14 @@ void parallel_for(const fork_policy& on, First first, Last last, Body&& body) {
 template <parallel_range Range, class Body>
     requires std::invocable<Body&, std::ranges::range_reference_t<Range>>
 void parallel_for(const fork_policy& on, Range&& range, Body&& body) {
-    const auto all = detail::elements_of(range);
-    detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
-        detail::run_with_callee<std::ranges::range_reference_t<Range>>(body, [&](auto& callee) {
-            detail::each_element(all.at(from), all.at(to), [&callee](auto&& element) {
-                static_cast<void>(std::invoke(callee, static_cast<decltype(element)>(element)));
-            });
-        });
-    });
+    detail::for_elements(on, detail::elements_of(range), body);
 }
 
 /// Runs the loop over the elements of [first, last). If `last` is before `first`, does nothing.
 template <class It, detail::parallel_end<It> End, class Body>
     requires std::invocable<Body&, std::iter_reference_t<It>>
 void parallel_for(const fork_policy& on, It first, End last, Body&& body) {
-    bide::parallel_for(on, detail::elements_of(std::move(first), last), std::forward<Body>(body));
+    bide::parallel_for(on, detail::elements_of(first, last), std::forward<Body>(body));
 }
 
 /// Calls body(chunk) for parallel_chunks that together are the range, in any order. The loop

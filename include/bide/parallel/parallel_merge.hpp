@@ -10,12 +10,12 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/merge_sort.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -60,32 +60,22 @@ inline constexpr bool merges_branchless =
     std::is_lvalue_reference_v<std::iter_reference_t<Left>> &&
     std::is_same_v<std::iter_reference_t<Left>, std::iter_reference_t<Right>>;
 
-// Writes [left, left_end) and [right, right_end), merged, from `to` on.
+// Writes [left, left_end) and [right, right_end), merged, from `to` on, without branches that
+// depend on the elements.
 template <class Left, class Right, class Out, class ComesFirst>
 void merge_copies(Left left, const Left left_end, Right right, const Right right_end, Out to,
                   const ComesFirst& comes_first) {
     while (left != left_end && right != right_end) {
-        if constexpr (merges_branchless<Left, Right>) {
-            // Works in rounds, in which neither side can run out.
-            for (auto i = (std::min)(static_cast<std::uint64_t>(left_end - left),
-                                     static_cast<std::uint64_t>(right_end - right));
-                 i != 0; --i, ++to) {
-                const std::ptrdiff_t from_right = detail::as_number(comes_first(*right, *left));
-                const auto* const next =
-                    from_right != 0 ? std::addressof(*right) : std::addressof(*left);
-                *to = *next;
-                right += static_cast<std::iter_difference_t<Right>>(from_right);
-                left += static_cast<std::iter_difference_t<Left>>(1 - from_right);
-            }
-        } else {
-            if (comes_first(*right, *left)) {
-                *to = *right;
-                ++right;
-            } else {
-                *to = *left;
-                ++left;
-            }
-            ++to;
+        // In a round, neither side can run out.
+        for (auto i = (std::min)(static_cast<std::uint64_t>(left_end - left),
+                                 static_cast<std::uint64_t>(right_end - right));
+             i != 0; --i, ++to) {
+            const std::ptrdiff_t from_right = detail::as_number(comes_first(*right, *left));
+            const auto* const next =
+                from_right != 0 ? std::addressof(*right) : std::addressof(*left);
+            *to = *next;
+            right += static_cast<std::iter_difference_t<Right>>(from_right);
+            left += static_cast<std::iter_difference_t<Left>>(1 - from_right);
         }
     }
     std::ranges::copy(right, right_end, std::ranges::copy(left, left_end, to).out);
@@ -150,8 +140,15 @@ Out parallel_merge(const fork_policy& on, Left&& left, Right&& right, Out out, C
         // that is too far.
         const auto until = std::clamp(detail::taken_from_left(l, r, end, comes_first), from,
                                       (std::min)(from + (end - begin), l.size));
-        detail::merge_copies(l.at(from), l.at(until), r.at(begin - from), r.at(end - until),
-                             to.at(begin), comes_first);
+        if constexpr (detail::merges_branchless<std::ranges::iterator_t<Left>,
+                                                std::ranges::iterator_t<Right>>) {
+            detail::merge_copies(l.at(from), l.at(until), r.at(begin - from), r.at(end - until),
+                                 to.at(begin), comes_first);
+        } else {
+            std::ranges::merge(l.at(from), l.at(until), r.at(begin - from), r.at(end - until),
+                               to.at(begin), std::ref(less), std::ref(project_left),
+                               std::ref(project_right));
+        }
     };
     detail::loop_over(fork_policy(on.where(), std::move(options)), to.numbers(), merge_part);
     return to.end();
@@ -173,7 +170,7 @@ auto parallel_merge(const fork_policy& on, Left left, LeftEnd left_end, Right ri
 /// Throws: as parallel_stable_sort(). If there is no memory for the buffer, throws std::bad_alloc
 /// with nothing changed; std::inplace_merge would work without a buffer.
 /// Cancellation: as parallel_stable_sort().
-template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+template <parallel_range Range, class Compare = std::less<>, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
 void parallel_inplace_merge(const fork_policy& on, Range&& range,
                             std::ranges::iterator_t<Range> middle, Compare less = {},
@@ -184,13 +181,11 @@ void parallel_inplace_merge(const fork_policy& on, Range&& range,
 }
 
 /// Does the same in [first, last).
-template <class It, detail::parallel_end<It> End, class Compare = std::less<>,
-          class Projection = std::identity>
-    requires std::sortable<It, Compare, Projection>
-void parallel_inplace_merge(const fork_policy& on, It first, It middle, End last, Compare less = {},
-                            Projection projection = {}) {
-    bide::parallel_inplace_merge(on, detail::elements_of(first, last), std::move(middle),
-                                 std::move(less), std::move(projection));
+template <class It, detail::parallel_end<It> End, class... Args>
+    requires detail::sortable_by<It, std::decay_t<Args>...>
+void parallel_inplace_merge(const fork_policy& on, It first, It middle, End last, Args&&... args) {
+    bide::parallel_inplace_merge(on, detail::elements_of(first, last), middle,
+                                 std::forward<Args>(args)...);
 }
 
 }} // namespace bide::BIDE_ABI

@@ -8,10 +8,10 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -136,7 +136,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_min_element(const fork_policy& 
 /// Returns the least element of [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_min_element(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_min_element(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_min_element(on, detail::elements_of(first, last),
                                       std::forward<Args>(args)...);
 }
 
@@ -153,7 +153,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_max_element(const fork_policy& 
 /// Returns the greatest element of [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_max_element(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_max_element(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_max_element(on, detail::elements_of(first, last),
                                       std::forward<Args>(args)...);
 }
 

@@ -8,12 +8,12 @@
 /// input.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/quick_sort.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -42,9 +43,7 @@ void select(const Forker& forks, It begin, It nth, It end, Compare& less, State&
         return state.leaves_out(static_cast<std::uint64_t>(at - origin));
     };
     const auto divide = [&](It first, It last, const auto& goes_left) {
-        return last - first < parallel_divide_size
-                   ? detail::divide(first, last, goes_left)
-                   : detail::divide_in_parallel(forks, first, last, goes_left, leaves_out);
+        return detail::divide_in_parallel(forks, first, last, goes_left, leaves_out);
     };
     auto bad_ones = static_cast<int>(std::bit_width(static_cast<std::size_t>(end - begin)));
     bool leftmost = true;
@@ -55,7 +54,7 @@ void select(const Forker& forks, It begin, It nth, It end, Compare& less, State&
         const difference size = end - begin;
         detail::choose_pivot(begin, end, less);
         if (!leftmost && !less(*(begin - 1), *begin)) {
-            const It next = detail::partition_equal(begin, end, less, divide) + 1;
+            const It next = detail::partition_by<true>(begin, end, less, divide).middle + 1;
             if (leaves_out(origin)) {
                 return;
             }
@@ -66,7 +65,7 @@ void select(const Forker& forks, It begin, It nth, It end, Compare& less, State&
             begin = next;
             continue;
         }
-        const It pivot = detail::partition_less(begin, end, less, divide).middle;
+        const It pivot = detail::partition_by<false>(begin, end, less, divide).middle;
         if (leaves_out(origin)) {
             return;
         }
@@ -115,7 +114,7 @@ void partial_sort(const On& on, const elements<It>& all, std::uint64_t sorted, C
             detail::select(on.forks(), begin, middle, detail::unwrap(all.end()), less, state);
         }
         if (sorted != 0 && !state.leaves_out(0)) {
-            detail::sort_here(on.forks(), begin, middle, less, state);
+            detail::sort_here<false>(on.forks(), begin, middle, less, state);
         }
     });
 }
@@ -130,7 +129,7 @@ void partial_sort(const On& on, const elements<It>& all, std::uint64_t sorted, C
 /// Cancellation: as parallel_sort(). fork_options::progress counts the elements that the algorithm
 /// need not examine again.
 /// Complexity: O(n) comparisons for random elements, and O(n log n) in the worst case.
-template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+template <parallel_range Range, class Compare = std::less<>, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
 void parallel_nth_element(const fork_policy& on, Range&& range, std::ranges::iterator_t<Range> nth,
                           Compare less = {}, Projection projection = {}) {
@@ -140,13 +139,11 @@ void parallel_nth_element(const fork_policy& on, Range&& range, std::ranges::ite
 }
 
 /// Does the same in [first, last).
-template <class It, detail::parallel_end<It> End, class Compare = std::less<>,
-          class Projection = std::identity>
-    requires std::sortable<It, Compare, Projection>
-void parallel_nth_element(const fork_policy& on, It first, It nth, End last, Compare less = {},
-                          Projection projection = {}) {
-    bide::parallel_nth_element(on, detail::elements_of(first, last), std::move(nth),
-                               std::move(less), std::move(projection));
+template <class It, detail::parallel_end<It> End, class... Args>
+    requires detail::sortable_by<It, std::decay_t<Args>...>
+void parallel_nth_element(const fork_policy& on, It first, It nth, End last, Args&&... args) {
+    bide::parallel_nth_element(on, detail::elements_of(first, last), nth,
+                               std::forward<Args>(args)...);
 }
 
 /// Moves the least elements of the range by less(projection(a), projection(b)) to the places before
@@ -157,7 +154,7 @@ void parallel_nth_element(const fork_policy& on, It first, It nth, End last, Com
 /// be on the correct side of `middle`, and then the elements before `middle` whose place is final.
 /// Complexity: O(n + m log m) comparisons for random elements, where m elements are sorted, and
 /// O(n log n) in the worst case.
-template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
+template <parallel_range Range, class Compare = std::less<>, class Projection = std::identity>
     requires std::sortable<std::ranges::iterator_t<Range>, Compare, Projection>
 void parallel_partial_sort(const fork_policy& on, Range&& range,
                            std::ranges::iterator_t<Range> middle, Compare less = {},
@@ -168,13 +165,11 @@ void parallel_partial_sort(const fork_policy& on, Range&& range,
 }
 
 /// Does the same in [first, last).
-template <class It, detail::parallel_end<It> End, class Compare = std::less<>,
-          class Projection = std::identity>
-    requires std::sortable<It, Compare, Projection>
-void parallel_partial_sort(const fork_policy& on, It first, It middle, End last, Compare less = {},
-                           Projection projection = {}) {
-    bide::parallel_partial_sort(on, detail::elements_of(first, last), std::move(middle),
-                                std::move(less), std::move(projection));
+template <class It, detail::parallel_end<It> End, class... Args>
+    requires detail::sortable_by<It, std::decay_t<Args>...>
+void parallel_partial_sort(const fork_policy& on, It first, It middle, End last, Args&&... args) {
+    bide::parallel_partial_sort(on, detail::elements_of(first, last), middle,
+                                std::forward<Args>(args)...);
 }
 
 }} // namespace bide::BIDE_ABI

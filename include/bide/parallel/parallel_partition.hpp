@@ -7,20 +7,19 @@
 /// parallel_stable_partition() keeps their order.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/quick_sort.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -74,8 +73,9 @@ template <class It, class Keeps> class partition_front {
 public:
     using part = partition_front;
 
-    partition_front(const elements<It>& in, Keeps& keeps, std::uint64_t begin = 0)
-        : in_(in), keeps_(keeps), begin_(begin) {}
+    partition_front(const elements<It>& in, Keeps& keeps) : in_(in), keeps_(keeps) {}
+    partition_front(const partition_front& of, loop_range<std::uint64_t> own)
+        : in_(of.in_), keeps_(of.keeps_), begin_(own.first) {}
     partition_front(const partition_front&) = delete;
     partition_front& operator=(const partition_front&) = delete;
     ~partition_front() {
@@ -109,13 +109,6 @@ public:
         }
     }
 
-    template <class Loop>
-    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to,
-               std::optional<partition_front>& done) {
-        done.emplace(in_, keeps_, from);
-        loop.advance(*done, {from, to});
-    }
-
     template <class Loop> void join(Loop& loop, partition_front&& next) {
         others_.reserve(others_.size() + next.others_.size());
         detail::move_left(loop, in_, next.begin_, next.kept_, begin_ + kept_);
@@ -136,7 +129,7 @@ public:
 private:
     const elements<It> in_;
     Keeps& keeps_;
-    const std::uint64_t begin_;
+    const std::uint64_t begin_ = 0;
     std::uint64_t kept_ = 0;
     std::vector<std::vector<value>> others_;
 };
@@ -183,7 +176,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_partition(const fork_policy& on
 /// Partitions [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_partition(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_partition(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_partition(on, detail::elements_of(first, last),
                                     std::forward<Args>(args)...);
 }
 
@@ -205,7 +198,7 @@ parallel_stable_partition(const fork_policy& on, Range&& range, Predicate predic
 /// Partitions [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_stable_partition(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_stable_partition(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_stable_partition(on, detail::elements_of(first, last),
                                            std::forward<Args>(args)...);
 }
 

@@ -7,12 +7,12 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/merge_sort.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -103,8 +103,8 @@ private:
             const std::size_t rest = size() % all;
             return first + size() / all * chunk + (std::min)(chunk, rest);
         }
-        // Returns the number of the first counts of the part. The counts of disjoint parts are
-        // disjoint.
+        // In `counts_`, each chunk has the counts of its buckets. Returns the place of those of the
+        // first chunk. Disjoint parts have disjoint places.
         std::size_t first_chunk() const noexcept { return (first + chunk_size - 1) / chunk_size; }
         std::size_t first;
         std::size_t last;

@@ -10,8 +10,8 @@
 // groups of four, ((a b) (c d)), so that the processor can begin a sum before the previous one is
 // complete. The last one to three indices are combined one by one. If no grain is given, the grain
 // is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
-// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by std::plus
-// has the same result in any order, so it has no tree.
+// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by
+// std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
 // (detail/parallel_loop.hpp): one thread computes the tree from the left. If that takes longer than
@@ -19,10 +19,10 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -68,32 +68,24 @@ public:
 
     T run(range all, const fork_options& options, T&& identity) {
         std::optional<T> rest;
-        if constexpr (forks_brief_loops<Forker>) {
-            if (options.grain == 0 && all.size() <= most_brief && options.progress == nullptr &&
-                !options.stop.stop_possible()) {
-                begun_part begun;
-                forks_.template enter_loop<longest_brief_ns>(
-                    all.size(),
-                    [&](std::int64_t now) {
-                        return chunks::run_briefly(all.size(), now, [&](std::uint64_t budget) {
-                            begun.budget = budget;
-                            advance(all, begun, 0, rest);
-                            return all.size() - begun.done;
-                        });
-                    },
-                    [&] { go_on(all, begun, 0, rest); });
-                state_.finish();
-                return combine(std::move(identity), std::move(*rest));
-            }
+        if (options.grain == 0 && all.size() <= most_brief && options.progress == nullptr &&
+            !options.stop.stop_possible()) {
+            begun_part begun;
+            const auto run_briefly = [&](std::uint64_t budget) {
+                begun.budget = budget;
+                advance(all, begun, 0, rest);
+                return all.size() - begun.done;
+            };
+            detail::enter_loop<longest_brief_ns>(forks_, all.size(), run_briefly,
+                                                 [&] { reduce(all, rest, &begun); });
+        } else {
+            forks_.enter([&] { reduce(all, rest); });
         }
-        forks_.enter([&] { reduce(all, rest); });
         state_.finish();
         return combine(std::move(identity), std::move(*rest));
     }
 
 private:
-    using chunks = basic_chunk_sizes<typename Forker::platform>;
-
     // The first call at a place uses a tree of forks, which takes longer than the same tree on one
     // thread.
     static constexpr std::int64_t longest_brief_ns = 8'000;
@@ -142,44 +134,31 @@ private:
         return combine(std::move(left), reduce_here({part.middle(), part.last}));
     }
 
-    // As reduce(), for a part whose beginning is reduced already.
-    void go_on(range part, begun_part& begun, std::size_t level, std::optional<T>& result) {
-        const std::uint64_t at = range{first_, part.first}.size();
-        if (at >= begun.done) {
-            return reduce(part, result);
-        }
-        const Index middle = part.middle();
-        std::optional<T> left = std::move(begun.left[level]);
-        std::optional<T> right;
-        if (left) {
-            go_on({middle, part.last}, begun, level + 1, right);
-        } else {
-            forks_.both([&] { go_on({part.first, middle}, begun, level + 1, left); },
-                        [&] { reduce({middle, part.last}, right); });
-        }
-        join(at, left, right, result);
-    }
-
-    // Leaves `result` empty if a leaf was left out. A part that is left out is not divided.
-    void reduce(range part, std::optional<T>& result) {
+    // Leaves `result` empty if a leaf was left out. A part that is left out is not divided. `begun`
+    // is the part that one thread has reduced before, if there is one, and `level` the level of
+    // `part` in the tree.
+    void reduce(range part, std::optional<T>& result, begun_part* begun = nullptr,
+                std::size_t level = 0) {
         const std::uint64_t n = part.size();
         const std::uint64_t at = range{first_, part.first}.size();
-        if (state_.leaves_out(at)) {
-            return;
-        }
-        if (is_leaf(n)) {
-            return state_.run(at, n, [&] { result.emplace(fold(part)); });
-        }
-        const Index middle = part.middle();
         std::optional<T> left;
         std::optional<T> right;
-        forks_.both([&] { reduce({part.first, middle}, left); },
-                    [&] { reduce({middle, part.last}, right); });
-        join(at, left, right, result);
-    }
-
-    void join(std::uint64_t at, std::optional<T>& left, std::optional<T>& right,
-              std::optional<T>& result) {
+        if (begun != nullptr && at < begun->done) {
+            left = std::move(begun->left[level]);
+        } else if (state_.leaves_out(at)) {
+            return;
+        } else if (is_leaf(n)) {
+            return state_.run(at, n, [&] { result.emplace(fold(part)); });
+        } else {
+            begun = nullptr;
+        }
+        const Index middle = part.middle();
+        if (left) {
+            reduce({middle, part.last}, right, begun, level + 1);
+        } else {
+            forks_.both([&] { reduce({part.first, middle}, left, begun, level + 1); },
+                        [&] { reduce({middle, part.last}, right); });
+        }
         if (left && right) {
             state_.run(at, 0,
                        [&] { result.emplace(combine(std::move(*left), std::move(*right))); });
@@ -307,8 +286,8 @@ T parallel_reduce(const fork_policy& on, Range&& range, T identity, Combine&& co
 /// order than those of std::transform_reduce(): the map comes before the combination.
 template <class It, detail::parallel_end<It> End, class T, class... Callables>
 T parallel_reduce(const fork_policy& on, It first, End last, T identity, Callables&&... callables) {
-    return bide::parallel_reduce(on, detail::elements_of(std::move(first), last),
-                                 std::move(identity), std::forward<Callables>(callables)...);
+    return bide::parallel_reduce(on, detail::elements_of(first, last), std::move(identity),
+                                 std::forward<Callables>(callables)...);
 }
 
 }} // namespace bide::BIDE_ABI

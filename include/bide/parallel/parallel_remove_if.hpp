@@ -11,33 +11,23 @@
 /// (detail/ordered_loop.hpp), and once by each thief that took a part with this element.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
-
-// True if an element may be moved as bytes. Then each element is moved, even if it is not kept, so
-// that no branch depends on that.
-template <class It>
-concept moves_bytes =
-    std::contiguous_iterator<It> && std::is_trivially_copyable_v<std::iter_value_t<It>> &&
-    std::is_trivially_assignable_v<std::iter_value_t<It>&, const std::iter_value_t<It>&> &&
-    std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&
-    sizeof(std::iter_value_t<It>) <= 32;
 
 // Moves the elements that are kept to the beginning of their range, in their order.
 //
@@ -52,8 +42,9 @@ template <class It, class Keeps> class compact_front {
 public:
     using part = compact_front;
 
-    compact_front(const elements<It>& in, Keeps& keeps, std::uint64_t begin = 0)
-        : in_(in), keeps_(keeps), begin_(begin) {}
+    compact_front(const elements<It>& in, Keeps& keeps) : in_(in), keeps_(keeps) {}
+    compact_front(const compact_front& of, loop_range<std::uint64_t> own)
+        : in_(of.in_), keeps_(of.keeps_), begin_(own.first) {}
 
     std::uint64_t kept() const noexcept { return kept_; }
 
@@ -68,7 +59,7 @@ public:
             }
         }
         for (; it != end; ++it) {
-            if constexpr (moves_bytes<It>) {
+            if constexpr (copies_bytes<const std::iter_value_t<It>*, It>) {
                 // The element before this one is still in its place. It is the last kept one, or
                 // equal to it.
                 It last = it;
@@ -86,13 +77,6 @@ public:
             }
         }
         kept_ = static_cast<std::uint64_t>(out - begin);
-    }
-
-    template <class Loop>
-    void ahead(Loop& loop, std::uint64_t from, std::uint64_t to,
-               std::optional<compact_front>& done) {
-        done.emplace(in_, keeps_, from);
-        loop.advance(*done, {from, to});
     }
 
     template <class Loop> void join(Loop& loop, compact_front&& next) {
@@ -119,7 +103,7 @@ private:
 
     const elements<It> in_;
     Keeps& keeps_;
-    const std::uint64_t begin_;
+    const std::uint64_t begin_ = 0;
     std::uint64_t kept_ = 0;
 };
 
@@ -175,7 +159,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_remove_if(const fork_policy& on
 /// Removes elements of [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_remove_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_remove_if(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_remove_if(on, detail::elements_of(first, last),
                                     std::forward<Args>(args)...);
 }
 
@@ -196,8 +180,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_unique(const fork_policy& on, R
 /// Removes elements of [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_unique(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_unique(on, detail::elements_of(std::move(first), last),
-                                 std::forward<Args>(args)...);
+    return bide::parallel_unique(on, detail::elements_of(first, last), std::forward<Args>(args)...);
 }
 
 }} // namespace bide::BIDE_ABI

@@ -20,10 +20,10 @@
 // as std::plus of integers. For these, the thread at the front combines once for each element.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
 
 #include <concepts>
@@ -298,7 +298,7 @@ Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op
 /// Scans [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_inclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_inclusive_scan(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_inclusive_scan(on, detail::elements_of(first, last),
                                          std::forward<Args>(args)...);
 }
 
@@ -315,7 +315,7 @@ Out parallel_exclusive_scan(const fork_policy& on, Range&& range, Out out, T ini
 /// Scans [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_exclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_exclusive_scan(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_exclusive_scan(on, detail::elements_of(first, last),
                                          std::forward<Args>(args)...);
 }
 
@@ -344,7 +344,7 @@ Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out 
 /// Scans [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_transform_inclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_transform_inclusive_scan(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_transform_inclusive_scan(on, detail::elements_of(first, last),
                                                    std::forward<Args>(args)...);
 }
 
@@ -362,7 +362,7 @@ Out parallel_transform_exclusive_scan(const fork_policy& on, Range&& range, Out 
 /// Scans [first, last) in the same way.
 template <class It, detail::parallel_end<It> End, class... Args>
 auto parallel_transform_exclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_transform_exclusive_scan(on, detail::elements_of(std::move(first), last),
+    return bide::parallel_transform_exclusive_scan(on, detail::elements_of(first, last),
                                                    std::forward<Args>(args)...);
 }
 

@@ -8,12 +8,12 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/merge_sort.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 
 #include <algorithm>
@@ -99,7 +99,7 @@ void sort_by_cached_key(const On& on, const elements<It>& all, Compute& compute,
             return std::invoke(less, a.key(), b.key());
         };
         sort_state<forker_type> of_keys(uncounted, 0);
-        detail::stable_sort_here(forks, keys.get(), keys.get() + size, by_key, of_keys);
+        detail::sort_here<true>(forks, keys.get(), keys.get() + size, by_key, of_keys);
         of_keys.finish();
         detail::move_in_order(forks, begin, size, keys, places);
         state.count(all.size);

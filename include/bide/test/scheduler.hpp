@@ -14,7 +14,6 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/test/detail/simulation.hpp>
-#include <bide/test/detail/simulation_steps.hpp>
 #include <bide/test/simulation_options.hpp>
 #include <bide/test/simulation_report.hpp>
 
@@ -63,23 +62,15 @@ public:
 
     /// Runs until no task is runnable and no timer is armed. The tasks that are left would wait for
     /// ever; the report names them.
-    simulation_report run() {
-        core_->run(detail::simulation::never_ns, []() noexcept { return false; });
-        return core_->report();
-    }
+    simulation_report run() { return run_to(detail::simulation::never_ns); }
 
     /// Runs as run() does, until a simulated time is over. Then `rest` has passed in any case.
     template <class R, class P> simulation_report run_for(const std::chrono::duration<R, P>& rest) {
-        core_->run(core_->time_after(deadline::saturated_ns(rest)),
-                   []() noexcept { return false; });
-        return core_->report();
+        return run_to(core_->time_after(deadline::saturated_ns(rest)));
     }
 
     /// Runs what is runnable now, until every task waits. The clock does not move.
-    simulation_report run_ready() {
-        core_->run(core_->time_after(0), []() noexcept { return false; });
-        return core_->report();
-    }
+    simulation_report run_ready() { return run_to(core_->time_after(0)); }
 
     /// Runs the scheduler with the task `t` until `t` has ended.
     /// Returns: the value of `t`.
@@ -112,15 +103,18 @@ public:
     /// Throws: std::bad_alloc.
     simulation_report report() const { return core_->report(); }
 
-    /// Returns all decisions so far, a line for each. Equal runs have equal journals, byte for byte.
+    /// Returns all decisions so far, a line for each. Equal runs have equal journals, byte for
+    /// byte.
     const std::string& journal() const noexcept { return core_->notes().text(); }
-
-    /// Returns a hash of the journal.
-    std::uint64_t journal_hash() const noexcept { return core_->notes().hash(); }
 
 private:
     explicit scheduler(std::unique_ptr<detail::simulation> core) noexcept
         : task_runner(*core), core_(std::move(core)) {}
+
+    simulation_report run_to(std::int64_t until) {
+        core_->run(until, []() noexcept { return false; });
+        return core_->report();
+    }
 
     const std::unique_ptr<detail::simulation> core_;
 };
@@ -175,7 +169,8 @@ struct system_clock {
     }
 };
 
-/// Returns the simulated time since the scheduler of this thread was made; zero without a scheduler.
+/// Returns the simulated time since the scheduler of this thread was made; zero without a
+/// scheduler.
 inline std::chrono::nanoseconds now() noexcept {
     auto* const s = detail::here();
     return std::chrono::nanoseconds(s != nullptr ? s->elapsed_ns() : 0);

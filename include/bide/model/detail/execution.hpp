@@ -21,6 +21,39 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
+// The queue of a futex is an object whose value is a line of threads, in the order in which they
+// fell asleep. Each thread takes four bits: its number plus 1.
+
+inline bits joined(bits line, int thread) {
+    int at = 0;
+    while ((line >> at) != 0) {
+        at += 4;
+    }
+    return line | (static_cast<bits>(thread + 1) << at);
+}
+
+inline int sleepers(bits line) {
+    int n = 0;
+    for (; line != 0; line >>= 4) {
+        ++n;
+    }
+    return n;
+}
+
+inline bits without(bits line, int thread) {
+    bits out = 0;
+    int at = 0;
+    for (; line != 0; line >>= 4) {
+        if (static_cast<int>(line & 15) != thread + 1) {
+            out |= (line & 15) << at;
+            at += 4;
+        }
+    }
+    return out;
+}
+
+inline bool contains(bits line, int thread) { return without(line, thread) != line; }
+
 // The next step of a thread, as the thread announces it.
 struct request {
     enum class kind : std::uint8_t {
@@ -52,7 +85,7 @@ struct request {
     int picks = 0;
     int other = -1;
     const clock* known = nullptr; // of a read: more events that the read knows
-    site where;
+    site where{};
     const char* text = "";
 };
 
@@ -68,7 +101,7 @@ struct outcome {
 // A read that its thread has announced. Since then the thread has made only steps that change
 // nothing: reads of the same values as before, and writes of values that were there already.
 struct look {
-    site where;
+    site where{};
     int object = -1;
     bits expected = 0;
     std::uint64_t state =
@@ -170,7 +203,7 @@ public:
 // A changed memory order at one place of the source, or at every place if there is no file. Slot 1
 // is the order of a compare-exchange that fails.
 struct weakening {
-    site where;
+    site where{};
     int slot = 0;
     order from = order::relaxed;
     order to = order::relaxed;

@@ -9,7 +9,7 @@
 //                       (its release sequence: the store and the read-modify-writes upon it)
 //   coherence           a load reads no store older than one that was written or read by a step
 //                       which happens before it; a store is placed after that one
-//   seq_cst             seq_cst.hpp
+//   seq_cst             the class seq_cst_order
 //   fences              a relaxed store carries the clock of the last release fence; what relaxed
 //                       loads saw is joined by the next acquire fence
 //   race, lifetime      accesses that are not ordered by happens-before
@@ -18,15 +18,248 @@
 // every execution without a cycle of these dependencies can be built, with any modification order.
 
 #include <bide/core/config.hpp>
-#include <bide/model/detail/graph.hpp>
-#include <bide/model/detail/seq_cst.hpp>
+#include <bide/model/detail/ops.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
+
+// ---- Events, and vector clocks that order them
+
+using bits = ops::bits;
+using ops::order;
+using ops::site;
+
+inline constexpr int max_threads = 8;
+
+// The number of an object that was not constructed in an execution.
+inline constexpr int outside = ops::outside;
+
+inline std::size_t index(int i) noexcept { return static_cast<std::size_t>(i); }
+
+// Counts the steps of a thread. It has 16 bits, so that a clock fits into one vector register.
+using step_count = std::uint16_t;
+inline constexpr int most_steps = 60'000;
+
+// Identifies an event: it is the index-th step of a thread, counted from 1. The event has the same
+// identifier in every execution in which the thread makes that step.
+struct event_id {
+    std::uint8_t thread = initial_thread;
+    step_count index = 0;
+
+    static constexpr std::uint8_t initial_thread = 255; // writes the initial values of objects
+
+    bool is_initial() const noexcept { return thread == initial_thread; }
+    friend bool operator==(const event_id&, const event_id&) = default;
+};
+
+// For each thread, the number of its events that come before.
+struct clock {
+    std::array<step_count, max_threads> seen{};
+
+    void join(const clock& other) noexcept {
+        vector mine = as_vector();
+        const vector theirs = other.as_vector();
+        mine = mine < theirs ? theirs : mine;
+        std::memcpy(&seen, &mine, sizeof mine);
+    }
+    bool covers(event_id e) const noexcept { return e.is_initial() || seen[e.thread] >= e.index; }
+
+private:
+    // Clocks are often copied. A copy is slow if the clock was stored number by number, so a clock
+    // is stored as a whole.
+    using vector [[gnu::vector_size(max_threads * sizeof(step_count))]] = step_count;
+    vector as_vector() const noexcept {
+        vector all;
+        std::memcpy(&all, &seen, sizeof all);
+        return all;
+    }
+};
+
+struct event {
+    enum class kind : std::uint8_t {
+        read,  // of an atomic or queue object; with `exclusive`, a write of the same step follows
+        write, // with `exclusive`, the second half of a read-modify-write
+        fence,
+        choice,
+        local, // another step of a thread: start, end, join, wake-up
+    };
+
+    event_id id;
+    kind what = kind::local;
+    order with = order::relaxed;
+    bool exclusive = false;
+    int object = -1;
+    int message = -1; // the message that a read has read, or that a write has made
+    bits value = 0;
+    int pick = 0;
+    int node = -1;           // in the seq_cst order
+    std::uint32_t stamp = 0; // the order of addition; a revisit keeps it (exhaustive.hpp)
+    clock hb;                // the events that happen before it, and itself
+    clock causes;            // as `hb`, by program order and all reads-from edges
+    site where{};
+    const char* text = ""; // for traces
+};
+
+const char* text(order o);
+
+inline bool same_place(site a, site b) noexcept {
+    return a.line == b.line && a.file != nullptr && b.file != nullptr &&
+           std::strcmp(a.file, b.file) == 0;
+}
+
+constexpr bool is_acquire(order o) noexcept {
+    return o == order::acquire || o == order::consume || o == order::acq_rel || o == order::seq_cst;
+}
+constexpr bool is_release(order o) noexcept {
+    return o == order::release || o == order::acq_rel || o == order::seq_cst;
+}
+
+// ---- The order S
+
+// The single total order S of the seq_cst operations. Only the edges that C++20 requires
+// ([atomics.order] p4) are stored. An order S exists as long as these edges have no cycle. S need
+// not agree with the order in which the checker runs the steps, nor with happens-before (P0668).
+//
+// Operations of one thread have the same order in S as in the thread. So the operations before a
+// given one are, for each thread, its first k operations. The operations after it are, for each
+// thread, those from some operation on. So both are stored as clocks, as for happens-before.
+class seq_cst_order {
+public:
+    struct node {
+        event_id id;
+        bool fence = false;
+        bool leads = false; // a node that was added earlier comes after it
+        clock until;        // for each thread, how many nodes come before it; includes itself
+
+        // Returns the number of the node within its thread, counted from 1.
+        step_count number() const noexcept { return until.seen[id.thread]; }
+    };
+
+    // The first node of each thread.
+    class firsts {
+    public:
+        void add(const node& n) noexcept {
+            step_count& first = numbers_[n.id.thread];
+            first = std::min(first, n.number());
+            any_ = true;
+        }
+        bool any() const noexcept { return any_; }
+        bool meets(const clock& until) const noexcept {
+            bool met = false;
+            for (std::size_t t = 0; t < max_threads; ++t) {
+                met = met || numbers_[t] <= until.seen[t];
+            }
+            return met;
+        }
+
+    private:
+        static constexpr step_count none = std::numeric_limits<step_count>::max();
+        std::array<step_count, max_threads> numbers_{none, none, none, none,
+                                                     none, none, none, none};
+        bool any_ = false;
+    };
+
+    // The edges that an operation adds to S. All nodes up to `before` come before `node`. `node`,
+    // and all nodes up to `fences`, come before all nodes from `after` on.
+    struct edges {
+        int node = -1; // of the operation; -1: it has none, and `before` is unused
+        clock before;
+        clock fences;
+        firsts after;
+    };
+
+    void clear() noexcept {
+        nodes_.clear();
+        for (auto& mine : of_thread_) {
+            mine.clear();
+        }
+        has_fences_ = false;
+    }
+    bool empty() const noexcept { return nodes_.empty(); }
+    bool has_fences() const noexcept { return has_fences_; }
+    const std::vector<node>& nodes() const noexcept { return nodes_; }
+    const clock& until(int n) const noexcept { return nodes_[index(n)].until; }
+    // Returns the nodes of a thread, in the order of the thread.
+    const std::vector<int>& of_thread(int t) const noexcept { return of_thread_[index(t)]; }
+
+    int add(event_id id, bool fence) {
+        auto& mine = of_thread_[id.thread];
+        node& n = nodes_.emplace_back();
+        n.id = id;
+        n.fence = fence;
+        if (!mine.empty()) {
+            n.until = nodes_[index(mine.back())].until;
+        }
+        mine.push_back(static_cast<int>(nodes_.size()) - 1);
+        n.until.seen[id.thread] = static_cast<step_count>(mine.size());
+        has_fences_ = has_fences_ || fence;
+        return mine.back();
+    }
+    // A read-modify-write is one operation. Its place in its thread is that of its second half.
+    void move(int n, event_id to) { nodes_[index(n)].id = to; }
+    // Takes back the last add().
+    void drop_last() {
+        of_thread_[nodes_.back().id.thread].pop_back();
+        nodes_.pop_back();
+    }
+
+    // Returns true if the new edges make no cycle. Each new edge leads to `node` or to a node of
+    // `after`. So a cycle would need an old path from `node` to a node of `before`, or from a node
+    // of `after` to the beginning of a new edge.
+    bool allows(const edges& e) const {
+        clock begins = e.fences;
+        if (e.node >= 0) {
+            const node& x = nodes_[index(e.node)];
+            if (e.before.seen[x.id.thread] >= x.number()) {
+                return false;
+            }
+            begins.join(e.before);
+            begins.join(x.until);
+        }
+        return !e.after.meets(begins);
+    }
+
+    // Requires: allows(e).
+    void commit(const edges& e) {
+        clock earlier = e.fences;
+        if (e.node >= 0) {
+            node& x = nodes_[index(e.node)];
+            if (x.leads || e.node + 1 != static_cast<int>(nodes_.size())) {
+                for (node& n : nodes_) {
+                    if (n.until.seen[x.id.thread] >= x.number()) {
+                        n.until.join(e.before);
+                    }
+                }
+            }
+            x.until.join(e.before);
+            x.leads = x.leads || e.after.any();
+            earlier.join(x.until);
+        }
+        if (e.after.any()) {
+            for (node& n : nodes_) {
+                if (e.after.meets(n.until)) {
+                    n.until.join(earlier);
+                }
+            }
+        }
+    }
+
+private:
+    std::vector<node> nodes_;
+    std::array<std::vector<int>, max_threads> of_thread_;
+    bool has_fences_ = false;
+};
+
+// ---- The memory
 
 // The events that a thread knows.
 struct view {
@@ -105,6 +338,11 @@ public:
         const auto& all = at(o).messages;
         return {std::find(all.begin(), all.end(), m) + 1, all.end()};
     }
+    // Returns the write behind which the write `e` was placed.
+    event_id placed_behind(const event& e) const {
+        const auto& all = at(e.object).messages;
+        return msg(*(std::find(all.begin(), all.end(), e.message) - 1)).writer;
+    }
     int index_of(event_id id) const { return by_thread_[id.thread][id.index - 1]; }
     // Returns the message of object `o` that the event has written; -1 if the event is not a write
     // of `o`, or does not exist.
@@ -171,6 +409,7 @@ private:
 
     event& add(event::kind what, view& v, site s);
     int make_message();
+    std::string access_plain(clash::access how, int p, const view& v);
     std::size_t position(int o, int m) const;
 
     void before(const event& e, clock& out) const;

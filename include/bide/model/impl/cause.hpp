@@ -11,7 +11,8 @@
 // path is named.
 
 #include <bide/core/config.hpp>
-#include <bide/model/detail/report.hpp>
+#include <bide/model/impl/interleaving.hpp>
+#include <bide/model/impl/report.hpp>
 
 #include <algorithm>
 #include <array>
@@ -26,7 +27,26 @@ public:
     causes(execution& x, const step_order& steps, const object_names& names)
         : x_(x), memory_(x.mem()), order_(steps), names_(names) {}
 
-    std::string print();
+    std::string print() {
+        if (const clash* const c = clash_of(x_)) {
+            return clash_text(*c) + (orders_matter(x_) ? "" : no_order);
+        }
+        if (order_.sequentially_consistent()) {
+            return no_order;
+        }
+        std::string out;
+        int said = 0;
+        const auto& all = order_.events();
+        for (auto at = all.rbegin(); at != all.rend() && said < 2; ++at) {
+            const event& e = memory_.events[index(*at)];
+            if (e.what == event::kind::read && !memory_.at(e.object).queue &&
+                order_.newer_than(*at) >= 0) {
+                out = old_read(*at) + out;
+                ++said;
+            }
+        }
+        return out;
+    }
 
 private:
     // A reads-from edge of the path from one step to another.
@@ -39,22 +59,226 @@ private:
     static constexpr const char* no_order =
         "Each read of these steps reads the newest value: no stronger order excludes them.\n";
 
-    std::string thread(int t) const { return "T" + std::to_string(t); }
     std::string step(int event) const { return "#" + std::to_string(order_.number(event)); }
-    std::string called(int event) const;
-    std::string clash_text() const;
-    std::string missing(event_id from, event_id to) const;
-    std::vector<edge> way(event_id from, int to) const;
-    int predecessor(const event& e) const;
+
+    // Describes a step: `the store of 2 to tail_ (#11, relaxed, ring.hpp:20)`, and its thread.
+    std::string called(int number) const {
+        const event& e = memory_.events[index(number)];
+        std::string what = thread_text(e.id.thread) + "'s ";
+        if (memory_.at(e.object).queue) {
+            what += e.what == event::kind::write ? "futex_wake of " : "futex_wait on ";
+            what += names_[e.object];
+        } else if (e.exclusive) {
+            what += "read-modify-write of " + names_[e.object];
+        } else if (e.what == event::kind::write) {
+            what += "store of " + text(e.value) + " to " + names_[e.object];
+        } else {
+            what += "load of " + names_[e.object];
+        }
+        what += " (" + step(number) + ", " + text(e.with);
+        return what + (e.where.file == nullptr ? ")" : ", " + text(e.where) + ")");
+    }
+
+    std::string clash_text(const clash& c) const {
+        constexpr std::array<const char*, 5> nouns = {"read", "write", "construction",
+                                                      "destruction", "access"};
+        const std::string what = names_.of(c);
+        const auto said = [&](clash::access a, event_id e) {
+            std::string out =
+                thread_text(e.thread) + "'s " + nouns[static_cast<std::size_t>(a)] + " of " + what;
+            // The access is a step, or is between two steps, or is after the last step.
+            const int next = event_at(e);
+            const int shown = next >= 0 ? next : event_at(before(e));
+            if (shown >= 0) {
+                out += a == clash::access::use ? " (" : next >= 0 ? " (before " : " (after ";
+                out += step(shown) + ", " + text(memory_.events[index(shown)].where) + ")";
+            }
+            return out;
+        };
+        if (c.first.is_initial() || c.first.thread == c.second.thread) {
+            return said(c.later, c.second) + " follows its destruction by the same thread.\n";
+        }
+        return said(c.earlier, c.first) + " does not happen before " + said(c.later, c.second) +
+               ".\n" + missing(c.first, c.second) + "\n";
+    }
+
+    // Explains why `from` does not happen before `to`. `to` is a step, or the next step of its
+    // thread.
+    std::string missing(event_id from, event_id to) const {
+        if (to.is_initial() || from.is_initial()) {
+            return {};
+        }
+        int end = -1; // the last step before `to`
+        for (const event& e : memory_.events) {
+            if (e.id.thread == to.thread && e.id.index < to.index) {
+                end = memory_.index_of(e.id);
+            }
+        }
+        if (end < 0) {
+            event first;
+            first.id = {to.thread, 1};
+            end = predecessor(first);
+        }
+        for (const edge& e : way(from, end)) {
+            const event& write = memory_.events[index(e.write)];
+            const bool carried = memory_.msg(write.message).sync.covers(from);
+            const event& read = memory_.events[index(e.read)];
+            if (memory_.at(read.object).queue || !carried ||
+                !memory_.events[index(e.leaves)].hb.covers(from)) {
+                return "Missing edge: " + unsynchronised(e, carried);
+            }
+        }
+        return "Missing edge: before it, " + thread_text(to.thread) + " read nothing that " +
+               thread_text(from.thread) + " wrote later, directly or through other threads.";
+    }
+
+    // Returns the path with the fewest reads from `from`, or from a later step of its thread, to
+    // the step `to`. If there is no path with a read, returns an empty one.
+    std::vector<edge> way(event_id from, int to) const {
+        constexpr int far = std::numeric_limits<int>::max();
+        constexpr int wake = 1'000; // the cost of a wake, which synchronises nothing
+        std::vector<int> cost(memory_.events.size(), far);
+        std::vector<int> next(memory_.events.size(), -1);
+        if (to < 0) {
+            return {};
+        }
+        cost[index(to)] = 0;
+        std::array<int, max_threads> last{};
+        last.fill(-1);
+        const auto offer = [&](int before, int by, int more) {
+            if (before >= 0 && cost[index(by)] + more < cost[index(before)]) {
+                cost[index(before)] = cost[index(by)] + more;
+                next[index(before)] = by;
+            }
+        };
+        int best = -1;
+        for (int n = to; n >= 0; --n) {
+            if (cost[index(n)] == far) {
+                continue;
+            }
+            const event& e = memory_.events[index(n)];
+            offer(predecessor(e), n, 0);
+            if (e.what == event::kind::read) {
+                offer(memory_.msg(e.message).event, n, memory_.at(e.object).queue ? wake : 1);
+            } else if (is_join(e)) {
+                const std::size_t other = e.value;
+                for (int i = n; i >= 0 && last[other] < 0; --i) {
+                    last[other] = memory_.events[index(i)].id.thread == other ? i : -1;
+                }
+                offer(last[other], n, 0);
+            }
+            if (e.id.thread == from.thread && e.id.index >= from.index &&
+                (best < 0 || cost[index(n)] < cost[index(best)])) {
+                best = n;
+            }
+        }
+        std::vector<edge> out;
+        for (int n = best; n >= 0 && n != to; n = next[index(n)]) {
+            const int by = next[index(n)];
+            const event& a = memory_.events[index(n)];
+            const event& b = memory_.events[index(by)];
+            const bool same_thread = a.id.thread == b.id.thread;
+            if (b.what == event::kind::read && memory_.msg(b.message).event == n && !same_thread) {
+                out.push_back({n, by, by});
+            } else if (same_thread && !out.empty() && out.back().leaves == n) {
+                out.back().leaves = by;
+            }
+        }
+        return out;
+    }
+
+    // Returns the previous step of the thread. For the first step, returns the step that started
+    // the thread; -1 if there is none.
+    int predecessor(const event& e) const {
+        if (e.id.index > 1) {
+            return memory_.index_of(before(e.id));
+        }
+        for (const event& other : memory_.events) {
+            if (is_start(other) && other.value == e.id.thread) {
+                return memory_.index_of(other.id);
+            }
+        }
+        return -1;
+    }
+
     static event_id before(event_id id) {
         --id.index;
         return id;
     }
-    int event_at(event_id id) const; // -1: none
-    bool fenced(const edge& e) const;
-    std::string unsynchronised(const edge& e, bool carried) const;
-    std::string old_read(int event) const;
-    std::string store_buffer(int read, int newer) const;
+
+    // Returns the number of the event, or -1 if it does not exist.
+    int event_at(event_id id) const {
+        const auto found = std::find_if(memory_.events.begin(), memory_.events.end(),
+                                        [&](const event& e) { return e.id == id; });
+        return found == memory_.events.end() ? -1
+                                             : static_cast<int>(found - memory_.events.begin());
+    }
+
+    // Returns true if the path has an acquire fence after the read.
+    bool fenced(const edge& e) const {
+        const event_id first = memory_.events[index(e.read)].id;
+        const event_id last = memory_.events[index(e.leaves)].id;
+        return std::any_of(memory_.events.begin(), memory_.events.end(), [&](const event& f) {
+            return f.what == event::kind::fence && is_acquire(f.with) &&
+                   f.id.thread == first.thread && f.id.index > first.index &&
+                   f.id.index <= last.index;
+        });
+    }
+
+    // `carried` is true if the write passes the needed knowledge on, so that the read is at fault.
+    std::string unsynchronised(const edge& e, bool carried) const {
+        const event& read = memory_.events[index(e.read)];
+        const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
+        if (memory_.at(read.object).queue) {
+            return out + "a futex orders nothing.";
+        }
+        if (carried) {
+            return out + "the read is no acquire.";
+        }
+        return out + (is_acquire(read.with) || fenced(e)
+                          ? "the write is no release."
+                          : "the write is no release and the read is no acquire.");
+    }
+
+    std::string old_read(int number) const {
+        const event& e = memory_.events[index(number)];
+        const int newer = order_.newer_than(number);
+        const event& write = memory_.events[index(newer)];
+        const int from = memory_.msg(e.message).event;
+        std::string out = called(number) + " reads the older value " + text(e.value) +
+                          (from < 0 ? ", the initial one" : " of " + step(from)) + ": " +
+                          called(newer) + " does not happen before it.\n";
+        const std::string both = store_buffer(number, newer);
+        return out + (both.empty() ? missing(write.id, e.id) : both) + "\n";
+    }
+
+    // Each of two threads writes, then reads the object that the other one wrote, and misses that
+    // write.
+    std::string store_buffer(int read, int newer) const {
+        const event& r = memory_.events[index(read)];
+        const event& w = memory_.events[index(newer)];
+        for (const event& other : memory_.events) {
+            if (other.what != event::kind::read || other.id.thread != w.id.thread ||
+                other.id.index <= w.id.index || memory_.at(other.object).queue ||
+                other.object == r.object) {
+                continue;
+            }
+            for (const int m : memory_.behind(other.object, other.message)) {
+                const int mine = memory_.msg(m).event;
+                const event& write = memory_.events[index(mine)];
+                if (write.id.thread == r.id.thread && write.id.index < r.id.index) {
+                    return "Both threads write, then read what the other one wrote, and miss it:\n"
+                           "    " +
+                           called(mine) + ", " + called(read) + "\n    " + called(newer) + ", " +
+                           called(memory_.index_of(other.id)) +
+                           "\nOrders below seq_cst allow that. It is forbidden if all four are "
+                           "seq_cst, or if each of the threads has a seq_cst fence between its "
+                           "write and its read.";
+                }
+            }
+        }
+        return {};
+    }
 
     execution& x_;
     const memory& memory_;
@@ -62,260 +286,12 @@ private:
     const object_names& names_;
 };
 
-// Describes a step: `the store of 2 to tail_ (#11, relaxed, ring.hpp:20)`, and its thread.
-inline std::string causes::called(int number) const {
-    const event& e = memory_.events[index(number)];
-    std::string what = thread(e.id.thread) + "'s ";
-    if (memory_.at(e.object).queue) {
-        what += e.what == event::kind::write ? "futex_wake of " : "futex_wait on ";
-        what += names_[e.object];
-    } else if (e.exclusive) {
-        what += "read-modify-write of " + names_[e.object];
-    } else if (e.what == event::kind::write) {
-        what += "store of " + text(e.value) + " to " + names_[e.object];
-    } else {
-        what += "load of " + names_[e.object];
-    }
-    what += " (" + step(number) + ", " + text(e.with);
-    return what + (e.where.file == nullptr ? ")" : ", " + text(e.where) + ")");
-}
-
-// Returns the previous step of the thread. For the first step, returns the step that started the
-// thread; -1 if there is none.
-inline int causes::predecessor(const event& e) const {
-    if (e.id.index > 1) {
-        return memory_.index_of(before(e.id));
-    }
-    for (const event& other : memory_.events) {
-        if (is_start(other) && other.value == e.id.thread) {
-            return memory_.index_of(other.id);
-        }
-    }
-    return -1;
-}
-
-// Returns the path with the fewest reads from `from`, or from a later step of its thread, to the
-// step `to`. If there is no path with a read, returns an empty one.
-inline std::vector<causes::edge> causes::way(event_id from, int to) const {
-    constexpr int far = std::numeric_limits<int>::max();
-    constexpr int wake = 1'000; // the cost of a wake, which synchronises nothing
-    std::vector<int> cost(memory_.events.size(), far);
-    std::vector<int> next(memory_.events.size(), -1);
-    if (to < 0) {
-        return {};
-    }
-    cost[index(to)] = 0;
-    std::array<int, max_threads> last{};
-    last.fill(-1);
-    const auto offer = [&](int before, int by, int more) {
-        if (before >= 0 && cost[index(by)] + more < cost[index(before)]) {
-            cost[index(before)] = cost[index(by)] + more;
-            next[index(before)] = by;
-        }
-    };
-    int best = -1;
-    for (int n = to; n >= 0; --n) {
-        if (cost[index(n)] == far) {
-            continue;
-        }
-        const event& e = memory_.events[index(n)];
-        offer(predecessor(e), n, 0);
-        if (e.what == event::kind::read) {
-            offer(memory_.msg(e.message).event, n, memory_.at(e.object).queue ? wake : 1);
-        } else if (is_join(e)) {
-            const std::size_t other = e.value;
-            for (int i = n; i >= 0 && last[other] < 0; --i) {
-                last[other] = memory_.events[index(i)].id.thread == other ? i : -1;
-            }
-            offer(last[other], n, 0);
-        }
-        if (e.id.thread == from.thread && e.id.index >= from.index &&
-            (best < 0 || cost[index(n)] < cost[index(best)])) {
-            best = n;
-        }
-    }
-    std::vector<edge> out;
-    for (int n = best; n >= 0 && n != to; n = next[index(n)]) {
-        const int by = next[index(n)];
-        const event& a = memory_.events[index(n)];
-        const event& b = memory_.events[index(by)];
-        const bool same_thread = a.id.thread == b.id.thread;
-        if (b.what == event::kind::read && memory_.msg(b.message).event == n && !same_thread) {
-            out.push_back({n, by, by});
-        } else if (same_thread && !out.empty() && out.back().leaves == n) {
-            out.back().leaves = by;
-        }
-    }
-    return out;
-}
-
-// Returns true if the path has an acquire fence after the read.
-inline bool causes::fenced(const edge& e) const {
-    const event_id first = memory_.events[index(e.read)].id;
-    const event_id last = memory_.events[index(e.leaves)].id;
-    return std::any_of(memory_.events.begin(), memory_.events.end(), [&](const event& f) {
-        return f.what == event::kind::fence && is_acquire(f.with) && f.id.thread == first.thread &&
-               f.id.index > first.index && f.id.index <= last.index;
-    });
-}
-
-// `carried` is true if the write passes the needed knowledge on, so that the read is at fault.
-inline std::string causes::unsynchronised(const edge& e, bool carried) const {
-    const event& read = memory_.events[index(e.read)];
-    const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
-    if (memory_.at(read.object).queue) {
-        return out + "a futex orders nothing.";
-    }
-    if (carried) {
-        return out + "the read is no acquire.";
-    }
-    return out + (is_acquire(read.with) || fenced(e)
-                      ? "the write is no release."
-                      : "the write is no release and the read is no acquire.");
-}
-
-// Explains why `from` does not happen before `to`. `to` is a step, or the next step of its thread.
-inline std::string causes::missing(event_id from, event_id to) const {
-    if (to.is_initial() || from.is_initial()) {
-        return {};
-    }
-    int end = -1; // the last step before `to`
-    for (const event& e : memory_.events) {
-        if (e.id.thread == to.thread && e.id.index < to.index) {
-            end = memory_.index_of(e.id);
-        }
-    }
-    if (end < 0) {
-        event first;
-        first.id = {to.thread, 1};
-        end = predecessor(first);
-    }
-    for (const edge& e : way(from, end)) {
-        const event& write = memory_.events[index(e.write)];
-        const bool carried = memory_.msg(write.message).sync.covers(from);
-        const event& read = memory_.events[index(e.read)];
-        if (memory_.at(read.object).queue || !carried ||
-            !memory_.events[index(e.leaves)].hb.covers(from)) {
-            return "Missing edge: " + unsynchronised(e, carried);
-        }
-    }
-    return "Missing edge: before it, " + thread(to.thread) + " read nothing that " +
-           thread(from.thread) + " wrote later, directly or through other threads.";
-}
-
-inline std::string causes::clash_text() const {
-    constexpr std::array<const char*, 5> nouns = {"read", "write", "construction", "destruction",
-                                                  "access"};
-    const clash& c = memory_.found();
-    const std::string what = c.plain ? "var " + std::to_string(c.object) : names_[c.object];
-    const auto said = [&](clash::access a, event_id e) {
-        std::string out =
-            thread(e.thread) + "'s " + nouns[static_cast<std::size_t>(a)] + " of " + what;
-        // The access is a step, or is between two steps, or is after the last step.
-        const int next = event_at(e);
-        const int shown = next >= 0 ? next : event_at(before(e));
-        if (shown >= 0) {
-            out += a == clash::access::use ? " (" : next >= 0 ? " (before " : " (after ";
-            out += step(shown) + ", " + text(memory_.events[index(shown)].where) + ")";
-        }
-        return out;
-    };
-    if (c.first.is_initial() || c.first.thread == c.second.thread) {
-        return said(c.later, c.second) + " follows its destruction by the same thread.\n";
-    }
-    return said(c.earlier, c.first) + " does not happen before " + said(c.later, c.second) + ".\n" +
-           missing(c.first, c.second) + "\n";
-}
-
-inline int causes::event_at(event_id id) const {
-    for (std::size_t i = 0; i < memory_.events.size(); ++i) {
-        if (memory_.events[i].id == id) {
-            return static_cast<int>(i);
-        }
-    }
-    return -1;
-}
-
-// Each of two threads writes, then reads the object that the other one wrote, and misses that
-// write.
-inline std::string causes::store_buffer(int read, int newer) const {
-    const event& r = memory_.events[index(read)];
-    const event& w = memory_.events[index(newer)];
-    for (const event& other : memory_.events) {
-        if (other.what != event::kind::read || other.id.thread != w.id.thread ||
-            other.id.index <= w.id.index || memory_.at(other.object).queue ||
-            other.object == r.object) {
-            continue;
-        }
-        const auto& all = memory_.at(other.object).messages;
-        for (auto m = std::find(all.begin(), all.end(), other.message) + 1; m < all.end(); ++m) {
-            const int mine = memory_.msg(*m).event;
-            const event& write = memory_.events[index(mine)];
-            if (write.id.thread != r.id.thread || write.id.index >= r.id.index) {
-                continue;
-            }
-            const int reader = memory_.index_of(other.id);
-            return "Both threads write, then read what the other one wrote, and miss it:\n    " +
-                   called(mine) + ", " + called(read) + "\n    " + called(newer) + ", " +
-                   called(reader) +
-                   "\nOrders below seq_cst allow that. It is forbidden if all four are seq_cst, or "
-                   "if "
-                   "each of the threads has a seq_cst fence between its write and its read.";
-        }
-    }
-    return {};
-}
-
-inline std::string causes::old_read(int number) const {
-    const event& e = memory_.events[index(number)];
-    const int newer = order_.newer_than(number);
-    const event& write = memory_.events[index(newer)];
-    const int from = memory_.msg(e.message).event;
-    std::string out = called(number) + " reads the older value " + text(e.value) +
-                      (from < 0 ? ", the initial one" : " of " + step(from)) + ": " +
-                      called(newer) + " does not happen before it.\n";
-    const std::string both = store_buffer(number, newer);
-    return out + (both.empty() ? missing(write.id, e.id) : both) + "\n";
-}
-
-inline std::string causes::print() {
-    const bool is_clash = x_.what() == failure::race || x_.what() == failure::lifetime;
-    if (is_clash && memory_.found().object >= 0) {
-        const bool fixed = !orders_matter(x_);
-        return clash_text() + (fixed ? no_order : "");
-    }
-    if (order_.sequentially_consistent()) {
-        return no_order;
-    }
-    std::string out;
-    int said = 0;
-    const auto& all = order_.events();
-    for (auto at = all.rbegin(); at != all.rend() && said < 2; ++at) {
-        const event& e = memory_.events[index(*at)];
-        if (e.what == event::kind::read && !memory_.at(e.object).queue &&
-            order_.newer_than(*at) >= 0) {
-            out = old_read(*at) + out;
-            ++said;
-        }
-    }
-    return out;
-}
-
-std::string cause(execution& x, const step_order& steps, const object_names& names) {
-    return wrapped(causes(x, steps, names).print(), 110, 4);
-}
-
-bool orders_matter(execution& x) {
-    const clash& c = x.mem().found();
-    const bool is_clash = (x.what() == failure::race || x.what() == failure::lifetime) &&
-                          c.object >= 0 && c.earlier != clash::access::destroy;
-    return is_clash || !step_order(x).sequentially_consistent();
-}
-
+// Returns the whole report of an execution.
 std::string report_of(execution& x) {
     const step_order steps(x);
     const object_names names(x);
-    return interleaving(x, steps, names) + "\n" + cause(x, steps, names);
+    return columns(x, steps, names).print() + "\n" +
+           wrapped(causes(x, steps, names).print(), 110, 4);
 }
 
 }}} // namespace bide::BIDE_ABI::model::detail

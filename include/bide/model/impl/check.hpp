@@ -5,18 +5,20 @@
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
 #include <bide/model/detail/execution.hpp>
-#include <bide/model/detail/exhaustive.hpp>
-#include <bide/model/detail/report.hpp>
-#include <bide/model/detail/schedules.hpp>
+#include <bide/model/impl/cause.hpp>
 #include <bide/model/impl/crash.hpp>
+#include <bide/model/impl/exhaustive.hpp>
 #include <bide/model/impl/jobs.hpp>
-#include <bide/model/impl/progress.hpp>
+#include <bide/model/impl/path.hpp>
+#include <bide/model/impl/report.hpp>
 #include <bide/model/impl/saved_state.hpp>
+#include <bide/model/impl/schedules.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <functional>
@@ -87,6 +89,55 @@ double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
 
 constexpr double forever = std::numeric_limits<double>::infinity();
 constexpr const char* too_long = "more than most_seconds";
+
+// Reports the progress of a long exploration on stderr. BIDE_MODEL_PROGRESS is the number of
+// seconds between two lines. If it is not set, nothing is written.
+class progress {
+    using clock = std::chrono::steady_clock;
+    using seconds = std::chrono::duration<double>;
+
+public:
+    // Called after each execution.
+    void count(const search& s) {
+        if (every_ > 0 && ++executions_ % 256 == 0) {
+            say(executions_, s);
+        }
+    }
+
+    // Writes a line. `executions` is the number of executions so far.
+    void say(std::uint64_t executions, const search& s) {
+        if (every_ <= 0) {
+            return;
+        }
+        const auto now = clock::now();
+        if (seconds(now - last_).count() < every_) {
+            return;
+        }
+        last_ = now;
+        const double took = seconds(now - begin_).count();
+        const double part = s.explored();
+        std::fprintf(stderr, "%llu executions, %.0f a second, %.1f MB of branches",
+                     static_cast<unsigned long long>(executions),
+                     static_cast<double>(executions) / took,
+                     static_cast<double>(s.branch_bytes()) / 1e6);
+        if (part > 0 && s.branch_bytes() > 0) {
+            std::fprintf(stderr, ", about %.3g %% done, %.0f s left", 100 * part,
+                         took * (1 - part) / part);
+        }
+        std::fputs("\n", stderr);
+    }
+
+private:
+    static double wanted() {
+        const char* const text = std::getenv("BIDE_MODEL_PROGRESS");
+        return text == nullptr ? 0 : std::atof(text);
+    }
+
+    const double every_ = wanted();
+    const clock::time_point begin_ = clock::now();
+    clock::time_point last_ = begin_;
+    std::uint64_t executions_ = 0;
+};
 
 // The whole of an exploration.
 struct exploration {

@@ -2,323 +2,466 @@
 #ifndef BIDE_MODEL_IMPL_EXHAUSTIVE_HPP
 #define BIDE_MODEL_IMPL_EXHAUSTIVE_HPP
 
+// Explores every execution graph once (Kokologiannakis, Marmanis, Gladstein, Vafeiadis, "Truly
+// Stateless, Optimal Dynamic Partial Order Reduction", POPL 2022).
+//
+// Executions that differ only in the order of independent steps have the same graph. The graph says
+// from which store each read reads, and contains the modification orders. A graph is built step by
+// step, always by the first thread that can continue. A read may read any store that is in the
+// graph already; each choice is a branch. If a store is added later, it *revisits* the earlier
+// reads that could read from it. The new branch keeps the events that were added before the read,
+// and the events that the store depends on. It drops all other events, lets the read read from the
+// store, and continues. So that no graph is reached in two ways, a revisit is made only if the read
+// and all dropped events are "maximally added": each of the reads read the newest store, and each
+// of the stores was placed at the end, as in the first graph that the search builds.
+//
+// Only the unexplored branches are stored, each as a list of steps. A branch is run from the
+// beginning of the body, because stacks cannot be copied.
+
 #include <bide/core/config.hpp>
-#include <bide/model/detail/exhaustive.hpp>
+#include <bide/model/detail/execution.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-bool exhaustive::begin() {
-    if (first_) {
+namespace {
+
+template <class T> void append(std::string& out, const T& value) {
+    char bytes[sizeof value];
+    std::memcpy(bytes, &value, sizeof value);
+    out.append(bytes, sizeof value);
+}
+
+// Takes a T from the front of `from`. If there is none, returns false.
+template <class T> bool extract(std::string_view& from, T& to) {
+    if (from.size() < sizeof to) {
+        return false;
+    }
+    std::memcpy(&to, from.data(), sizeof to);
+    from.remove_prefix(sizeof to);
+    return true;
+}
+
+} // namespace
+
+class exhaustive final : public search {
+public:
+    explicit exhaustive(bool count_duplicates) : count_duplicates_(count_duplicates) {}
+
+    // Begins a search of only those branches that add_branches() adds.
+    void begin_empty() noexcept {
         first_ = false;
-    } else {
-        explored_ += now_.weight;
-        if (work_.empty()) {
+        now_.weight = 0;
+        explored_ = 1;
+    }
+    std::size_t branches() const noexcept { return work_.size(); }
+
+    // Returns the unexplored branches as text, for add_branches() of another search of the same
+    // body. Those that probably lead to more branches come first. There are at most `most`.
+    std::string branch_text(std::size_t most) const {
+        std::string out;
+        for (std::size_t i = 0; i < most && i < work_.size(); ++i) {
+            const script& s = work_[i]; // the oldest branched off first
+            append(out, s.weight);
+            append(out, static_cast<std::uint32_t>(s.known));
+            append(out, static_cast<std::uint32_t>(s.steps.size()));
+            for (const step& one : s.steps) {
+                append(out, one);
+            }
+        }
+        return out;
+    }
+
+    // As branch_text(), and removes these branches from this search.
+    std::string take_branches(std::size_t most) {
+        std::string out = branch_text(most);
+        most = std::min(most, work_.size());
+        for (std::size_t i = 0; i < most; ++i) {
+            bytes_ -= bytes_of(work_[i]);
+        }
+        work_.erase(work_.begin(), work_.begin() + static_cast<std::ptrdiff_t>(most));
+        return out;
+    }
+
+    // Returns false if branch_text() cannot have returned the text.
+    bool add_branches(std::string_view text) {
+        while (!text.empty()) {
+            script s;
+            std::uint32_t known = 0;
+            std::uint32_t steps = 0;
+            if (!extract(text, s.weight) || !extract(text, known) || !extract(text, steps) ||
+                known > steps || steps > text.size() / sizeof(step)) {
+                return false;
+            }
+            s.known = known;
+            s.steps.resize(steps);
+            for (step& one : s.steps) {
+                extract(text, one);
+            }
+            bytes_ += bytes_of(s);
+            explored_ -= s.weight;
+            work_.push_back(std::move(s));
+        }
+        return true;
+    }
+
+    bool begin() override {
+        if (first_) {
+            first_ = false;
+        } else {
+            explored_ += now_.weight;
+            if (work_.empty()) {
+                return false;
+            }
+            bytes_ -= bytes_of(work_.back());
+            now_ = std::move(work_.back());
+            work_.pop_back();
+        }
+        taken_.clear();
+        at_ = 0;
+        last_stamp_ = 0;
+        for (const step& s : now_.steps) {
+            last_stamp_ = std::max(last_stamp_, s.stamp);
+        }
+        return true;
+    }
+
+    int thread(execution& x) override {
+        if (is_scripted()) {
+            const int t = now_.steps[at_].thread;
+            if (t < x.threads()) {
+                x.undo_pause(t);
+            }
+            if (t >= x.threads() || !x.enabled(t)) {
+                x.fail(failure::not_repeated, "the body does not repeat itself");
+                return -1;
+            }
+            return t;
+        }
+        int first = -1;
+        for (int t = x.threads() - 1; t >= 0; --t) {
+            if (x.thread(t).wants.what == request::kind::pause && waits_in_vain(x, t)) {
+                return -1;
+            }
+            if (x.enabled(t)) {
+                if (x.thread(t).wants.inside) {
+                    return t;
+                }
+                first = t;
+            }
+        }
+        return first;
+    }
+
+    // An earlier execution has made the first `known` steps of the script. Their recorded outcomes
+    // are still possible, so they are taken without a look at the other outcomes.
+    bool knows(execution& x, int t, outcome& to) override {
+        if (at_ >= now_.known || now_.steps[at_].any) {
             return false;
         }
-        bytes_ -= bytes_of(work_.back());
-        now_ = std::move(work_.back());
-        work_.pop_back();
-    }
-    taken_.clear();
-    at_ = 0;
-    last_stamp_ = 0;
-    for (const step& s : now_.steps) {
-        last_stamp_ = std::max(last_stamp_, s.stamp);
-    }
-    return true;
-}
-
-int exhaustive::thread(execution& x) {
-    if (is_scripted()) {
-        const int t = now_.steps[at_].thread;
-        if (t < x.threads()) {
-            x.undo_pause(t);
-        }
-        if (t >= x.threads() || !x.enabled(t)) {
-            x.fail(failure::not_repeated, "the body does not repeat itself");
-            return -1;
-        }
-        return t;
-    }
-    int first = -1;
-    for (int t = x.threads() - 1; t >= 0; --t) {
-        if (x.thread(t).wants.what == request::kind::pause && waits_in_vain(x, t)) {
-            return -1;
-        }
-        if (x.enabled(t)) {
-            if (x.thread(t).wants.inside) {
-                return t;
-            }
-            first = t;
-        }
-    }
-    return first;
-}
-
-// Returns true if thread `t` pauses, and its last read read an old value at that time. That read is
-// not maximally added. So no later write can revisit it, nor revisit an earlier read, because that
-// would drop it. So the thread would never continue.
-bool exhaustive::waits_in_vain(execution& x, int t) const {
-    const auto& looked = x.thread(t).looked;
-    if (!x.thread(t).started || looked.empty()) {
-        return false;
-    }
-    const memory& m = x.mem();
-    const auto [object, message] = looked.back();
-    const auto& readers = m.msg(message).readers;
-    const auto read = std::find_if(readers.rbegin(), readers.rend(),
-                                   [&](int r) { return m.events[index(r)].id.thread == t; });
-    if (read == readers.rend()) {
-        return false;
-    }
-    const auto newer_ones = m.behind(object, message);
-    return std::any_of(newer_ones.begin(), newer_ones.end(), [&](int later) {
-        const detail::message& newer = m.msg(later);
-        return !newer.repeats && m.events[index(newer.event)].stamp < m.events[index(*read)].stamp;
-    });
-}
-
-// In a part of the script that was executed before with more events around it, the recorded outcome
-// is still possible.
-bool exhaustive::knows(execution& x, int t, outcome& to) {
-    if (at_ >= now_.known || now_.steps[at_].any) {
-        return false;
-    }
-    const request& r = x.thread(t).wants;
-    const step& s = now_.steps[at_];
-    const memory& m = x.mem();
-    to.pick = s.pick;
-    behind_ = s.from;
-    if (r.what != request::kind::read && r.what != request::kind::write) {
-        return true;
-    }
-    to.message = m.written_by(s.from, r.object);
-    if (to.message < 0) {
-        x.fail(failure::not_repeated, "the body does not repeat itself");
-        return true;
-    }
-    const bool matches = !r.compare || m.msg(to.message).value == r.expected;
-    to.exclusive = r.exclusive && matches;
-    to.with = matches ? r.with : r.with_failure;
-    return true;
-}
-
-int exhaustive::choose(execution& x, int t, const std::vector<outcome>& all) {
-    const request& wants = x.thread(t).wants;
-    const memory& m = x.mem();
-    const auto from = [&](const outcome& o) {
-        return o.message < 0 ? event_id{} : m.msg(o.message).writer;
-    };
-    const auto as_step = [&](const outcome& o) {
-        step s;
-        s.thread = static_cast<std::uint8_t>(t);
-        s.pick = o.pick;
-        s.from = from(o);
-        s.stamp = is_scripted() ? now_.steps[at_].stamp : last_stamp_ + 1;
-        return s;
-    };
-    std::size_t pick = 0;
-    if (is_scripted() && !now_.steps[at_].any) {
+        const request& r = x.thread(t).wants;
         const step& s = now_.steps[at_];
-        const auto same = [&](const outcome& o) { return o.pick == s.pick && from(o) == s.from; };
-        const auto found = std::find_if(all.begin(), all.end(), same);
-        if (found == all.end()) {
-            return -1; // a revisit that the memory model does not allow
+        const memory& m = x.mem();
+        to.pick = s.pick;
+        behind_ = s.from;
+        if (r.what != request::kind::read && r.what != request::kind::write) {
+            return true;
         }
-        pick = static_cast<std::size_t>(found - all.begin());
-    } else {
-        if (!is_scripted() && wants.what == request::kind::write) {
-            revisit(x, t);
+        to.message = m.written_by(s.from, r.object);
+        if (to.message < 0) {
+            x.fail(failure::not_repeated, "the body does not repeat itself");
+            return true;
         }
-        for (std::size_t i = all.size(); i-- > 1;) {
-            push(as_step(all[i]), is_scripted());
+        const bool matches = !r.compare || m.msg(to.message).value == r.expected;
+        to.exclusive = r.exclusive && matches;
+        to.with = matches ? r.with : r.with_failure;
+        return true;
+    }
+
+    int choose(execution& x, int t, const std::vector<outcome>& all) override {
+        const request& wants = x.thread(t).wants;
+        const memory& m = x.mem();
+        const auto from = [&](const outcome& o) {
+            return o.message < 0 ? event_id{} : m.msg(o.message).writer;
+        };
+        const auto as_step = [&](const outcome& o) {
+            return step{.thread = static_cast<std::uint8_t>(t),
+                        .pick = o.pick,
+                        .from = from(o),
+                        .stamp = is_scripted() ? now_.steps[at_].stamp : last_stamp_ + 1};
+        };
+        std::size_t pick = 0;
+        if (is_scripted() && !now_.steps[at_].any) {
+            const step& s = now_.steps[at_];
+            const auto same = [&](const outcome& o) {
+                return o.pick == s.pick && from(o) == s.from;
+            };
+            const auto found = std::find_if(all.begin(), all.end(), same);
+            if (found == all.end()) {
+                return -1; // a revisit that the memory model does not allow
+            }
+            pick = static_cast<std::size_t>(found - all.begin());
+        } else {
+            if (!is_scripted() && wants.what == request::kind::write) {
+                revisit(x, t);
+            }
+            for (std::size_t i = all.size(); i-- > 1;) {
+                push(as_step(all[i]), is_scripted());
+            }
+        }
+        behind_ = from(all[pick]);
+        return static_cast<int>(pick);
+    }
+
+    void done(execution& x, int number) override {
+        event& e = x.mem().events[index(number)];
+        e.stamp = is_scripted() ? now_.steps[at_].stamp : ++last_stamp_;
+        taken_.push_back(
+            {.thread = e.id.thread, .pick = e.pick, .from = behind_, .stamp = e.stamp});
+        ++at_;
+    }
+
+    // Called for the write of a read-modify-write if the write of another one already stands behind
+    // the store that both have read. Adds the branches in which this write comes first. Returns
+    // true if the other threads continue: they do if this thread has read another object between
+    // the two halves (a futex call reads its word there), because that read may read a store that
+    // is added later.
+    bool stuck(execution& x, int t) override {
+        if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
+            return false;
+        }
+        revisit(x, t);
+        const view& knows = x.thread(t).knows;
+        return !x.mem().of({static_cast<std::uint8_t>(t), knows.steps}).exclusive;
+    }
+
+    void end(execution& x, bool complete) override {
+        if (!count_duplicates_ || !complete) {
+            return;
+        }
+        const memory& m = x.mem();
+        const auto mix = [](std::uint64_t h, std::uint64_t v) {
+            h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+            h ^= h >> 31;
+            return h * 0xbf58476d1ce4e5b9u;
+        };
+        const auto number = [](event_id e) { return (std::uint64_t{e.thread} << 32) | e.index; };
+        std::uint64_t sum = 0; // over the events: their order does not matter
+        for (const event& e : m.events) {
+            std::uint64_t h = mix(number(e.id), static_cast<std::uint64_t>(e.what));
+            h = mix(h, static_cast<std::uint64_t>(e.pick));
+            if (e.what == event::kind::read) {
+                h = mix(h, number(m.msg(e.message).writer));
+            } else if (e.what == event::kind::write) {
+                h = mix(h, number(m.placed_behind(e)));
+            }
+            sum += mix(h, 0x94d049bb133111ebu);
+        }
+        duplicates_ += seen_.insert(sum).second ? 0 : 1;
+    }
+
+    bool is_graph_search() const override { return true; }
+
+    std::uint64_t duplicates() const override { return duplicates_; }
+    double explored() const override { return explored_; }
+    std::size_t branch_bytes() const override { return bytes_; }
+
+private:
+    struct step {
+        std::uint8_t thread = 0;
+        bool any = false;        // of a write: all of its places are explored
+        int pick = 0;            // of a choice
+        event_id from;           // a read reads from it; a write is placed behind it
+        std::uint32_t stamp = 0; // as event::stamp
+    };
+    // The steps of a branch. An earlier execution has made the first `known` ones. The memory model
+    // may not allow the others.
+    struct script {
+        std::vector<step> steps;
+        std::size_t known = 0;
+        double weight = 1; // its part of the exploration; a new branch takes half of its parent's
+    };
+
+    bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
+
+    // Stores a branch: the steps so far, then `last`, and then the rest of the script if
+    // `with_rest` is true.
+    void push(const step& last, bool with_rest) {
+        script s;
+        s.steps.reserve(with_rest ? now_.steps.size() : taken_.size() + 1);
+        s.steps = taken_;
+        s.steps.push_back(last);
+        s.known = s.steps.size();
+        if (with_rest) {
+            s.steps.insert(s.steps.end(), now_.steps.begin() + static_cast<std::ptrdiff_t>(at_) + 1,
+                           now_.steps.end());
+        }
+        add(std::move(s));
+    }
+
+    void add(script&& branch) {
+        now_.weight /= 2;
+        branch.weight = now_.weight;
+        bytes_ += bytes_of(branch);
+        work_.push_back(std::move(branch));
+    }
+
+    static std::size_t bytes_of(const script& s) noexcept {
+        return sizeof s + s.steps.capacity() * sizeof(step);
+    }
+
+    // Thread `t` is about to add a write. Finds the reads that may read from it, and stores a
+    // branch for each.
+    void revisit(execution& x, int t) {
+        memory& m = x.mem();
+        const model_thread& writer = x.thread(t);
+        const request& wants = writer.wants;
+        const event_id id = writer.knows.next();
+        clock kept = writer.knows.causes; // what the write depends on
+        kept.seen[id.thread] = id.index;
+        const int taken_by = wants.exclusive ? m.msg(wants.from).taken_by : -1;
+
+        const step write{.thread = id.thread,
+                         .any = !wants.exclusive,
+                         .from = wants.exclusive ? m.msg(wants.from).writer : event_id{},
+                         .stamp = last_stamp_ + 1};
+        for (const int message : m.at(wants.object).messages) {
+            for (const int r : m.msg(message).readers) {
+                const event& read = m.events[index(r)];
+                if (kept.covers(read.id)) {
+                    continue;
+                }
+                dropped_.assign(m.events.size(), 0);
+                bool maximal = is_maximal(m, read, kept);
+                for (std::size_t i = 0; i < m.events.size() && maximal; ++i) {
+                    const event& e = m.events[i];
+                    if (e.stamp > read.stamp && !kept.covers(e.id)) {
+                        dropped_[i] = 1;
+                        maximal = is_maximal(m, e, kept);
+                    }
+                }
+                if (maximal && (taken_by < 0 || dropped_[index(taken_by)] != 0)) {
+                    dropped_[index(r)] = 1; // the branch adds the read again at its end
+                    push_revisit(m, read, write);
+                }
+            }
         }
     }
-    behind_ = from(all[pick]);
-    return static_cast<int>(pick);
-}
 
-// Stores a branch: the steps so far, then `last`, and then the rest of the script if `with_rest` is
-// true.
-void exhaustive::push(const step& last, bool with_rest) {
-    script s;
-    s.steps.reserve(with_rest ? now_.steps.size() : taken_.size() + 1);
-    s.steps = taken_;
-    s.steps.push_back(last);
-    s.known = s.steps.size();
-    if (with_rest) {
-        s.steps.insert(s.steps.end(), now_.steps.begin() + static_cast<std::ptrdiff_t>(at_) + 1,
-                       now_.steps.end());
+    // Returns true if thread `t` pauses, and its last read read a value that was not the newest
+    // one. That read is not maximally added (see the head of this file), so no later write revisits
+    // it, or an earlier read. So the thread would never continue.
+    bool waits_in_vain(execution& x, int t) const {
+        const auto& looked = x.thread(t).looked;
+        if (!x.thread(t).started || looked.empty()) {
+            return false;
+        }
+        const memory& m = x.mem();
+        const auto [object, message] = looked.back();
+        const auto& readers = m.msg(message).readers;
+        const auto read = std::find_if(readers.rbegin(), readers.rend(),
+                                       [&](int r) { return m.events[index(r)].id.thread == t; });
+        if (read == readers.rend()) {
+            return false;
+        }
+        const auto newer_ones = m.behind(object, message);
+        return std::any_of(newer_ones.begin(), newer_ones.end(), [&](int later) {
+            const detail::message& newer = m.msg(later);
+            return !newer.repeats &&
+                   m.events[index(newer.event)].stamp < m.events[index(*read)].stamp;
+        });
     }
-    add(std::move(s));
-}
 
-void exhaustive::add(script&& branch) {
-    now_.weight /= 2;
-    branch.weight = now_.weight;
-    bytes_ += bytes_of(branch);
-    work_.push_back(std::move(branch));
-}
-
-void exhaustive::done(execution& x, int number) {
-    event& e = x.mem().events[index(number)];
-    e.stamp = is_scripted() ? now_.steps[at_].stamp : ++last_stamp_;
-    step& s = taken_.emplace_back();
-    s.thread = e.id.thread;
-    s.pick = e.pick;
-    s.from = behind_;
-    s.stamp = e.stamp;
-    ++at_;
-}
-
-// Called for the write half of a read-modify-write if another exclusive write already stands behind
-// the same store. This write may still revisit the read of the other one, and then comes first.
-// Between the two halves, the thread may have read another object (the word that it would sleep
-// on). In this case the other threads continue, because that read may read a store that is added
-// later.
-bool exhaustive::stuck(execution& x, int t) {
-    if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
-        return false;
+    // Returns true if `e` is maximally added: as the search would add it first to the events before
+    // it and those of `kept`.
+    bool is_maximal(const memory& m, const event& e, const clock& kept) const {
+        if (e.what == event::kind::choice) {
+            return e.pick == 0;
+        }
+        if (e.what != event::kind::read && e.what != event::kind::write) {
+            return true;
+        }
+        const auto previous = [&](const event& other) {
+            return other.stamp <= e.stamp || kept.covers(other.id);
+        };
+        const detail::message& mine = m.msg(e.message);
+        if (e.what == event::kind::write) {
+            for (const int r : mine.readers) {
+                if (previous(m.events[index(r)])) {
+                    return false; // that read was revisited, and it stays
+                }
+            }
+        }
+        if (mine.event >= 0 && !previous(m.events[index(mine.event)])) {
+            return false;
+        }
+        const auto later_ones = m.behind(e.object, e.message);
+        return std::none_of(later_ones.begin(), later_ones.end(), [&](int later) {
+            return previous(m.events[index(m.msg(later).event)]);
+        });
     }
-    revisit(x, t);
-    const view& knows = x.thread(t).knows;
-    return !x.mem().of({static_cast<std::uint8_t>(t), knows.steps}).exclusive;
-}
 
-// Thread `t` is about to add a write. Finds the reads that may read from it, and stores a branch
-// for each.
-void exhaustive::revisit(execution& x, int t) {
-    memory& m = x.mem();
-    const model_thread& writer = x.thread(t);
-    const request& wants = writer.wants;
-    const event_id id = writer.knows.next();
-    clock kept = writer.knows.causes; // what the write depends on
-    kept.seen[id.thread] = id.index;
-    const int taken_by = wants.exclusive ? m.msg(wants.from).taken_by : -1;
-
-    step write;
-    write.thread = id.thread;
-    write.any = !wants.exclusive;
-    write.from = wants.exclusive ? m.msg(wants.from).writer : event_id{};
-    write.stamp = last_stamp_ + 1;
-
-    for (const int message : m.at(wants.object).messages) {
-        for (const int r : m.msg(message).readers) {
-            const event& read = m.events[index(r)];
-            if (kept.covers(read.id)) {
+    // Stores a branch with the kept events in their order, then the write, then the read of the
+    // write.
+    void push_revisit(const memory& m, const event& read, const step& write) {
+        script branch;
+        auto& s = branch.steps;
+        s.reserve(m.events.size() + 2);
+        for (std::size_t i = 0; i < m.events.size(); ++i) {
+            if (dropped_[i] != 0) {
                 continue;
             }
-            dropped_.assign(m.events.size(), 0);
-            bool maximal = is_maximal(m, read, kept);
-            for (std::size_t i = 0; i < m.events.size() && maximal; ++i) {
-                const event& e = m.events[i];
-                if (e.stamp > read.stamp && !kept.covers(e.id)) {
-                    dropped_[i] = 1;
-                    maximal = is_maximal(m, e, kept);
+            const event& e = m.events[i];
+            step kept = taken_[i];
+            if (e.what == event::kind::write) {
+                // The nearest earlier store that is kept and was added before.
+                const auto& all = m.at(e.object).messages;
+                auto at = std::find(all.begin(), all.end(), e.message);
+                while (at != all.begin()) {
+                    --at;
+                    const int other = m.msg(*at).event;
+                    if (other < 0 ||
+                        (static_cast<std::size_t>(other) < i && dropped_[index(other)] == 0)) {
+                        break;
+                    }
                 }
+                kept.from = m.msg(*at).writer;
             }
-            if (maximal && (taken_by < 0 || dropped_[index(taken_by)] != 0)) {
-                dropped_[index(r)] = 1; // the branch adds the read again at its end
-                push_revisit(m, read, write);
-            }
+            s.push_back(kept);
         }
+        branch.known = s.size();
+        s.push_back(write);
+        const auto writes = std::count_if(s.begin(), s.end(),
+                                          [&](const step& k) { return k.thread == write.thread; });
+        s.push_back({.thread = read.id.thread,
+                     .from = {write.thread, static_cast<step_count>(writes)},
+                     .stamp = read.stamp});
+        add(std::move(branch));
     }
-}
 
-// Returns true if `e` is maximally added: as the search would add it first to the events before it
-// and those of `kept`.
-bool exhaustive::is_maximal(const memory& m, const event& e, const clock& kept) const {
-    if (e.what == event::kind::choice) {
-        return e.pick == 0;
-    }
-    if (e.what != event::kind::read && e.what != event::kind::write) {
-        return true;
-    }
-    const auto previous = [&](const event& other) {
-        return other.stamp <= e.stamp || kept.covers(other.id);
-    };
-    const detail::message& mine = m.msg(e.message);
-    if (e.what == event::kind::write) {
-        for (const int r : mine.readers) {
-            if (previous(m.events[index(r)])) {
-                return false; // that read was revisited, and it stays
-            }
-        }
-    }
-    if (mine.event >= 0 && !previous(m.events[index(mine.event)])) {
-        return false;
-    }
-    const auto later_ones = m.behind(e.object, e.message);
-    return std::none_of(later_ones.begin(), later_ones.end(),
-                        [&](int later) { return previous(m.events[index(m.msg(later).event)]); });
-}
-
-// Stores a branch with the kept events in their order, then the write, then the read of the write.
-void exhaustive::push_revisit(const memory& m, const event& read, const step& write) {
-    script branch;
-    auto& s = branch.steps;
-    s.reserve(m.events.size() + 2);
-    for (std::size_t i = 0; i < m.events.size(); ++i) {
-        if (dropped_[i] != 0) {
-            continue;
-        }
-        const event& e = m.events[i];
-        step kept = taken_[i];
-        if (e.what == event::kind::write) {
-            // The nearest earlier store that is kept and was added before.
-            const auto& all = m.at(e.object).messages;
-            auto at = std::find(all.begin(), all.end(), e.message);
-            while (at != all.begin()) {
-                --at;
-                const int other = m.msg(*at).event;
-                if (other < 0 ||
-                    (static_cast<std::size_t>(other) < i && dropped_[index(other)] == 0)) {
-                    break;
-                }
-            }
-            kept.from = m.msg(*at).writer;
-        }
-        s.push_back(kept);
-    }
-    branch.known = s.size();
-    s.push_back(write);
-    step again;
-    again.thread = read.id.thread;
-    again.stamp = read.stamp;
-    again.from.thread = write.thread;
-    again.from.index = static_cast<step_count>(
-        std::count_if(s.begin(), s.end(), [&](const step& k) { return k.thread == write.thread; }));
-    s.push_back(again);
-    add(std::move(branch));
-}
-
-void exhaustive::end(execution& x, bool complete) {
-    if (!count_duplicates_ || !complete) {
-        return;
-    }
-    const memory& m = x.mem();
-    const auto mix = [](std::uint64_t h, std::uint64_t v) {
-        h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
-        h ^= h >> 31;
-        return h * 0xbf58476d1ce4e5b9u;
-    };
-    const auto number = [](event_id e) { return (std::uint64_t{e.thread} << 32) | e.index; };
-    std::uint64_t sum = 0; // over the events: their order does not matter
-    for (const event& e : m.events) {
-        std::uint64_t h = mix(number(e.id), static_cast<std::uint64_t>(e.what));
-        h = mix(h, static_cast<std::uint64_t>(e.pick));
-        if (e.what == event::kind::read) {
-            h = mix(h, number(m.msg(e.message).writer));
-        } else if (e.what == event::kind::write) {
-            const auto& all = m.at(e.object).messages;
-            h = mix(h, number(m.msg(*(std::find(all.begin(), all.end(), e.message) - 1)).writer));
-        }
-        sum += mix(h, 0x94d049bb133111ebu);
-    }
-    duplicates_ += seen_.insert(sum).second ? 0 : 1;
-}
+    bool count_duplicates_;
+    bool first_ = true;
+    std::vector<script> work_;
+    std::size_t bytes_ = 0; // of work_
+    double explored_ = 0;
+    script now_;              // the steps with which this execution begins
+    std::vector<step> taken_; // the steps of this execution so far
+    std::size_t at_ = 0;
+    std::uint32_t last_stamp_ = 0;
+    event_id behind_; // step::from of the step that is being made
+    std::vector<char> dropped_;
+    std::uint64_t duplicates_ = 0;
+    std::unordered_set<std::uint64_t> seen_;
+};
 
 }}} // namespace bide::BIDE_ABI::model::detail
 

@@ -4,9 +4,9 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/model/detail/digest.hpp>
 #include <bide/model/detail/fiber.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -114,7 +114,33 @@ void bide_model_start();
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-#if defined(__x86_64__) || defined(__aarch64__)
+// A 64-bit hash of bytes. Never returns 0. The four sums are independent, so the processor computes
+// them in parallel.
+inline std::uint64_t digest(const std::byte* from, std::size_t size) noexcept {
+    constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
+    std::uint64_t sums[4] = {1, 2, 3, size};
+    const auto add = [&](std::uint64_t& sum, std::size_t bytes) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, from, bytes);
+        sum = (sum ^ word) * odd;
+        sum ^= sum >> 29;
+        from += bytes;
+        size -= bytes;
+    };
+    while (size >= sizeof sums) {
+        for (std::uint64_t& sum : sums) {
+            add(sum, sizeof sum);
+        }
+    }
+    while (size != 0) {
+        add(sums[0], size < sizeof sums[0] ? size : sizeof sums[0]);
+    }
+    std::uint64_t all = 0;
+    for (const std::uint64_t sum : sums) {
+        all = (all ^ sum) * odd;
+    }
+    return all | 1;
+}
 
 void fiber::restart(function run, void* context) {
     if (!stack_) {
@@ -123,6 +149,7 @@ void fiber::restart(function run, void* context) {
     run_ = run;
     context_ = context;
     exceptions_ = {};
+#if defined(__x86_64__) || defined(__aarch64__)
     auto end = reinterpret_cast<std::uintptr_t>(stack_.get()) + stack_size;
     end &= ~std::uintptr_t{15};
 #if defined(__x86_64__)
@@ -139,17 +166,7 @@ void fiber::restart(function run, void* context) {
     frame[argument] = reinterpret_cast<std::uintptr_t>(this);
     frame[target] = reinterpret_cast<std::uintptr_t>(&bide_model_start);
     top_ = frame;
-}
-
 #else
-
-void fiber::restart(function run, void* context) {
-    if (!stack_) {
-        stack_.reset(map());
-    }
-    run_ = run;
-    context_ = context;
-    exceptions_ = {};
     ::getcontext(&registers_);
     registers_.uc_stack.ss_sp = stack_.get();
     registers_.uc_stack.ss_size = stack_size;
@@ -160,9 +177,8 @@ void fiber::restart(function run, void* context) {
         reinterpret_cast<fiber*>(static_cast<std::uintptr_t>(address))->enter();
     }),
                   2, static_cast<unsigned>(std::uint64_t{self} >> 32), static_cast<unsigned>(self));
-}
-
 #endif
+}
 
 void fiber::switch_to(fiber& other) noexcept {
 #if BIDE_EXCEPTIONS

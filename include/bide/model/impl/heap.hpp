@@ -5,13 +5,12 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/model/detail/execution.hpp>
-#include <bide/model/detail/graph.hpp>
 #include <bide/model/detail/heap.hpp>
+#include <bide/model/detail/memory.hpp>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <new>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail::heap {

@@ -7,6 +7,7 @@
 #include <bide/model/detail/memory.hpp>
 
 #include <algorithm>
+#include <cstddef>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
@@ -112,12 +113,8 @@ std::string memory::touch(int o, const view& v) {
 std::string memory::drop(int o, const view& v) {
     object& x = at(o);
     if (const int t = unknown(x.touched, v); t >= 0) {
-        clash_ = {false,
-                  o,
-                  clash::access::use,
-                  clash::access::destroy,
-                  {static_cast<std::uint8_t>(t), x.touched[index(t)]},
-                  v.next()};
+        const event_id use{static_cast<std::uint8_t>(t), x.touched[index(t)]};
+        clash_ = {false, o, clash::access::use, clash::access::destroy, use, v.next()};
         return "an atomic is destroyed, but an access by " + by(t) + " does not happen before";
     }
     x.alive = false;
@@ -125,55 +122,43 @@ std::string memory::drop(int o, const view& v) {
     return {};
 }
 
-std::string memory::read_plain(int p, const view& v) {
+// Checks an access to a plain object by happens-before, and notes it.
+std::string memory::access_plain(clash::access how, int p, const view& v) {
+    const bool writes = how == clash::access::write;
     if (p == outside) {
         return "a var that was not made by the body";
     }
     if (!is_plain(p)) {
         if (p >= 0 && p < plains()) {
-            clash_ = {
-                true,    p, clash::access::destroy, clash::access::read, plains_[index(p)].written,
-                v.next()};
+            clash_ = {true, p, clash::access::destroy, how, plains_[index(p)].written, v.next()};
         }
-        return "read of a destroyed var";
+        return writes ? "write to a destroyed var" : "read of a destroyed var";
     }
     plain& x = plains_[index(p)];
     if (!known(x.written, v)) {
-        clash_ = {true, p, clash::access::write, clash::access::read, x.written, v.next()};
-        return race("a read by ", v.thread, " and a write by ", x.written.thread);
+        clash_ = {true, p, clash::access::write, how, x.written, v.next()};
+        return race(writes ? "writes by " : "a read by ", v.thread,
+                    writes ? " and " : " and a write by ", x.written.thread);
     }
-    x.read[index(v.thread)] = v.next().index;
-    return {};
-}
-
-std::string memory::write_plain(int p, const view& v) {
-    if (p == outside) {
-        return "a var that was not made by the body";
-    }
-    if (!is_plain(p)) {
-        if (p >= 0 && p < plains()) {
-            clash_ = {
-                true,    p, clash::access::destroy, clash::access::write, plains_[index(p)].written,
-                v.next()};
-        }
-        return "write to a destroyed var";
-    }
-    plain& x = plains_[index(p)];
-    if (!known(x.written, v)) {
-        clash_ = {true, p, clash::access::write, clash::access::write, x.written, v.next()};
-        return race("writes by ", v.thread, " and ", x.written.thread);
+    if (!writes) {
+        x.read[index(v.thread)] = v.next().index;
+        return {};
     }
     if (const int t = unknown(x.read, v); t >= 0) {
-        clash_ = {true,
-                  p,
-                  clash::access::read,
-                  clash::access::write,
-                  {static_cast<std::uint8_t>(t), x.read[index(t)]},
-                  v.next()};
+        const event_id read{static_cast<std::uint8_t>(t), x.read[index(t)]};
+        clash_ = {true, p, clash::access::read, how, read, v.next()};
         return race("a write by ", v.thread, " and a read by ", t);
     }
     x.written = v.next();
     return {};
+}
+
+std::string memory::read_plain(int p, const view& v) {
+    return access_plain(clash::access::read, p, v);
+}
+
+std::string memory::write_plain(int p, const view& v) {
+    return access_plain(clash::access::write, p, v);
 }
 
 std::string memory::drop_plain(int p, const view& v) {
@@ -340,6 +325,145 @@ event& memory::other(event::kind what, view& v, site s, const char* text) {
     e.hb = v.hb;
     e.causes = v.causes;
     return e;
+}
+
+// ---- The order S
+
+void memory::fences_before(const clock& hb, clock& out) const {
+    if (!seq_cst_.has_fences()) {
+        return;
+    }
+    for (const seq_cst_order::node& n : seq_cst_.nodes()) {
+        if (n.fence && hb.covers(n.id)) {
+            out.join(n.until);
+        }
+    }
+}
+
+// If the operation `e` is coherence-ordered before another one, these nodes come before the other
+// one in S: `e` itself, and the fences that happen before `e`. Adds them to `out`.
+void memory::before(const event& e, clock& out) const {
+    if (e.node >= 0) {
+        out.join(seq_cst_.until(e.node));
+    }
+    fences_before(e.hb, out);
+}
+
+// If an operation is coherence-ordered before the operation `e`, it comes before these nodes in S:
+// before `e` itself, and before the fences that `e` happens before. Adds these nodes to `out`.
+void memory::after(const event& e, seq_cst_order::firsts& out) const {
+    if (e.node >= 0) {
+        out.add(seq_cst_.nodes()[index(e.node)]);
+    }
+    if (!seq_cst_.has_fences()) {
+        return;
+    }
+    for (const seq_cst_order::node& n : seq_cst_.nodes()) {
+        if (n.fence && !(n.id == e.id) && of(n.id).hb.covers(e.id)) {
+            out.add(n);
+        }
+    }
+}
+
+// `hb` is the clock of the thread before the synchronisation of the operation itself. It contains
+// the steps that happen before a step which is sequenced before the operation. The path must also
+// begin with program order, so the comparison is strict.
+void memory::strongly_before(int thread, const clock& hb, edges& out) const {
+    for (int t = 0; t < max_threads; ++t) {
+        if (t == thread) {
+            continue; // add() orders the nodes of one thread
+        }
+        const auto& theirs = seq_cst_.of_thread(t);
+        for (std::size_t n = theirs.size(); n-- > 0;) {
+            if (hb.seen[index(t)] > seq_cst_.nodes()[index(theirs[n])].id.index) {
+                out.before.join(seq_cst_.until(theirs[n]));
+                break;
+            }
+        }
+    }
+}
+
+// The edges of an access. A read of the message at `position` is coherence-ordered after the stores
+// up to this position and after the reads of older stores. It is coherence-ordered before the later
+// stores and before the reads of these. A write behind that message has the same edges, and is also
+// ordered after the reads of the message.
+void memory::access_edges(access kind, int o, std::size_t position, const clock& hb,
+                          edges& out) const {
+    const auto& mo = at(o).messages;
+    for (std::size_t i = out.node < 0 ? position + 1 : 0; i < mo.size(); ++i) {
+        const message& m = msg(mo[i]);
+        const auto add = [&](int number) {
+            const event& e = events[index(number)];
+            if (i > position) {
+                after(e, out.after);
+            } else if (e.node < 0 ||
+                       e.node != out.node) { // it is not the first half of the same operation
+                before(e, out.before);
+            }
+        };
+        if (m.event >= 0) {
+            add(m.event);
+        }
+        if (i != position || kind == access::write) {
+            for (const int r : m.readers) {
+                add(r);
+            }
+        }
+    }
+    fences_before(hb, out.fences);
+}
+
+// A new fence comes after each operation that is coherence-ordered before an operation which
+// happens before the fence.
+void memory::fence_edges(const clock& hb, edges& out) const {
+    for (std::size_t o = 0; o < object_count_; ++o) {
+        const auto& mo = objects_[o].messages;
+        std::size_t writes = 0; // stores before this position precede a known operation
+        std::size_t reads = 0;  // reads of messages before this position do so, too
+        for (std::size_t i = 0; i < mo.size(); ++i) {
+            const message& m = msg(mo[i]);
+            if (m.event >= 0 && hb.covers(m.writer)) {
+                writes = std::max(writes, i);
+                reads = std::max(reads, i);
+            }
+            for (std::size_t t = 0; t < max_threads; ++t) {
+                if (m.first_read[t] != 0 && hb.seen[t] >= m.first_read[t]) {
+                    writes = std::max(writes, i + 1);
+                    reads = std::max(reads, i);
+                }
+            }
+        }
+        for (std::size_t i = 0; i < mo.size(); ++i) {
+            const message& m = msg(mo[i]);
+            if (i < writes && m.event >= 0) {
+                before(events[index(m.event)], out.before);
+            }
+            if (i < reads) {
+                for (const int r : m.readers) {
+                    before(events[index(r)], out.before);
+                }
+            }
+        }
+    }
+}
+
+bool memory::may(access kind, int o, int m, order with, const view& v, const clock& hb, int node) {
+    if (seq_cst_.empty() || at(o).queue) {
+        return true;
+    }
+    edges added;
+    added.node = node;
+    const bool temporary = with == order::seq_cst && node < 0;
+    if (temporary) {
+        added.node = seq_cst_.add(v.next(), false);
+        strongly_before(v.thread, v.hb, added);
+    }
+    access_edges(kind, o, position(o, m), hb, added);
+    const bool allowed = seq_cst_.allows(added);
+    if (temporary) {
+        seq_cst_.drop_last();
+    }
+    return allowed;
 }
 
 }}} // namespace bide::BIDE_ABI::model::detail

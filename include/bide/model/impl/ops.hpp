@@ -3,17 +3,19 @@
 #define BIDE_MODEL_IMPL_OPS_HPP
 
 #include <bide/core/config.hpp>
+#include <bide/model/check.hpp>
 #include <bide/model/detail/execution.hpp>
 #include <bide/model/detail/heap.hpp>
-#include <bide/model/detail/line.hpp>
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
-#include <cstdlib>
+#include <functional>
 #include <limits>
+#include <string>
+#include <utility>
 
-namespace bide { inline namespace BIDE_ABI { namespace model::detail {
+namespace bide { inline namespace BIDE_ABI { namespace model {
+namespace detail {
 
 namespace {
 
@@ -45,25 +47,18 @@ bits combine(ops::rmw what, bits a, bits b, unsigned width) {
     return b;
 }
 
-request request_of(request::kind what, site s) {
-    request r;
-    r.what = what;
-    r.where = s;
-    return r;
-}
-
 void write_half(execution& x, int object, bits value, order o, bool quiet, site s,
                 const char* text) {
-    request r = request_of(request::kind::write, s);
-    r.object = object;
-    r.value = value;
-    r.with = o;
-    r.exclusive = true;
-    r.inside = true;
-    r.quiet = quiet;
-    r.from = x.self().message;
-    r.text = text;
-    x.step(r);
+    x.step({.what = request::kind::write,
+            .object = object,
+            .with = o,
+            .exclusive = true,
+            .quiet = quiet,
+            .inside = true,
+            .value = value,
+            .from = x.self().message,
+            .where = s,
+            .text = text});
 }
 
 void wrong(execution& x, failure what, const std::string& message, site s = {}) {
@@ -113,29 +108,27 @@ execution& need(int object, site s) {
 
 bits load(int object, order o, site s) noexcept {
     execution& x = need(object, s);
-    request r = request_of(request::kind::read, s);
-    r.object = object;
-    r.with = x.weakened(o, 0, s);
-    return x.step(r);
+    return x.step(
+        {.what = request::kind::read, .object = object, .with = x.weakened(o, 0, s), .where = s});
 }
 
 void store(int object, bits value, order o, site s) noexcept {
     execution& x = need(object, s);
-    request r = request_of(request::kind::write, s);
-    r.object = object;
-    r.value = value;
-    r.with = x.weakened(o, 0, s);
-    x.step(r);
+    x.step({.what = request::kind::write,
+            .object = object,
+            .with = x.weakened(o, 0, s),
+            .value = value,
+            .where = s});
 }
 
 bits modify(int object, rmw what, bits operand, unsigned width, order o, site s) noexcept {
     execution& x = need(object, s);
-    request r = request_of(request::kind::read, s);
-    r.object = object;
-    r.with = x.weakened(o, 0, s);
-    r.exclusive = true;
-    const order with = r.with;
-    const bits seen = x.step(r);
+    const order with = x.weakened(o, 0, s);
+    const bits seen = x.step({.what = request::kind::read,
+                              .object = object,
+                              .with = with,
+                              .exclusive = true,
+                              .where = s});
     write_half(x, object, combine(what, seen, operand, width) & mask(width), with, false, s, "");
     return seen;
 }
@@ -143,13 +136,14 @@ bits modify(int object, rmw what, bits operand, unsigned width, order o, site s)
 bool compare_exchange(int object, bits& expected, bits desired, order success, order failure,
                       bool weak, site s) noexcept {
     execution& x = need(object, s);
-    request r = request_of(request::kind::read, s);
-    r.object = object;
-    r.with = x.weakened(success, 0, s);
-    r.with_failure = x.weakened(failure, 1, s);
-    r.compare = true;
-    r.exclusive = true;
-    r.expected = expected;
+    request r{.what = request::kind::read,
+              .object = object,
+              .with = x.weakened(success, 0, s),
+              .with_failure = x.weakened(failure, 1, s),
+              .exclusive = true,
+              .compare = true,
+              .expected = expected,
+              .where = s};
     if (weak && x.self().weak_failures_left > 0 && x.choose(2, s, "fails for no reason?") == 1) {
         --x.self().weak_failures_left;
         r.compare = r.exclusive = false;
@@ -171,10 +165,8 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
 
 void fence(order o, site s) noexcept {
     execution& x = execution::needed();
-    request r = request_of(request::kind::fence, s);
-    r.with = x.weakened(o, 0, s);
-    if (r.with != order::relaxed) {
-        x.step(r);
+    if (const order with = x.weakened(o, 0, s); with != order::relaxed) {
+        x.step({.what = request::kind::fence, .with = with, .where = s});
     }
 }
 
@@ -210,21 +202,21 @@ void plain_write(int object) noexcept {
 
 // ---- Futex
 //
-// The kernel's queue for an address is modelled as an object. Waits and wakes modify it in one
-// order. A wait reads the word while it holds the queue. It may read an old value, but not a value
-// that is older than one known to a waker before it in that order. Waits and wakes do not
+// The kernel's queue for an address is modelled as an object, which waits and wakes modify in one
+// order. A wait reads the word while it holds the queue. It may read an old value, but no value
+// that is older than those which the wakers before it in that order knew. Waits and wakes do not
 // synchronise with each other.
 
 namespace {
 
 // The first half of an operation that modifies the queue of an address.
 request to_enter(execution& x, const void* address, site s, const char* text) {
-    request r = request_of(request::kind::read, s);
-    r.object = x.queue_of(address);
-    r.exclusive = true;
-    r.quiet = true;
-    r.text = text;
-    return r;
+    return {.what = request::kind::read,
+            .object = x.queue_of(address),
+            .exclusive = true,
+            .quiet = true,
+            .where = s,
+            .text = text};
 }
 
 } // namespace
@@ -242,13 +234,14 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     const bits line = x.step(enter);
     const int entered = t.message;
     const clock known = x.mem().msg(entered).sync;
-    request look = request_of(request::kind::read, s);
-    look.object = object;
-    look.quiet = true;
-    look.inside = true;
-    look.known = &known;
-    look.text = "futex_wait: the word";
-    const bool sleeps = ((x.step(look) ^ expected) & mask(width)) == 0;
+    const bits word = x.step({.what = request::kind::read,
+                              .object = object,
+                              .quiet = true,
+                              .inside = true,
+                              .known = &known,
+                              .where = s,
+                              .text = "futex_wait: the word"});
+    const bool sleeps = ((word ^ expected) & mask(width)) == 0;
     t.message = entered;
     if (!sleeps) {
         // The queue is unchanged, but this operation still has its place in the order of the
@@ -269,12 +262,12 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
         early = early == 1 && !may_time_out ? 2 : early; // 1: time-out, 2: for no reason
     }
     if (early == 0) {
-        request sleep = request_of(request::kind::sleep, s);
-        sleep.object = queue;
-        sleep.from = mine;
-        sleep.text = "futex_wait: woken";
         t.timed = timed;
-        x.step(sleep);
+        x.step({.what = request::kind::sleep,
+                .object = queue,
+                .from = mine,
+                .where = s,
+                .text = "futex_wait: woken"});
         return true;
     }
     --(early == 1 ? t.timeouts_left : t.spurious_left);
@@ -308,7 +301,7 @@ void futex_wake(const void* address, int count, site s) noexcept {
 
 // ---- The rest
 
-void pause() noexcept { execution::needed().step(request_of(request::kind::pause, {})); }
+void pause() noexcept { execution::needed().step({.what = request::kind::pause}); }
 
 std::int64_t now() noexcept {
     execution& x = execution::needed();
@@ -347,6 +340,53 @@ void name(int object, const char* text) noexcept {
 
 } // namespace ops
 
-}}} // namespace bide::BIDE_ABI::model::detail
+} // namespace detail
+
+// ---- The functions that a body calls: threads, requirements, choices.
+
+thread::thread(std::function<void()> run)
+    : id_(detail::execution::needed().spawn(std::move(run), false)) {}
+
+void thread::join() noexcept {
+    if (std::exchange(joined_, true)) {
+        return;
+    }
+    detail::execution::needed().step(
+        {.what = detail::request::kind::join, .other = id_, .text = "joins"});
+}
+
+void daemon(std::function<void()> run) { detail::execution::needed().spawn(std::move(run), true); }
+
+void require(bool holds, const char* what, int line, const char* file) noexcept {
+    if (!holds) {
+        detail::execution::needed().fail_now(failure::assertion, what, {file, line});
+    }
+}
+
+int choose(int n) noexcept {
+    detail::execution& x = detail::execution::needed();
+    if (n < 1) {
+        x.fail_now(failure::assertion, "choose() among no values");
+    }
+    return x.choose(n, {}, "choose");
+}
+
+void assume(bool holds) noexcept {
+    if (!holds) {
+        detail::execution::needed().leave_out();
+    }
+}
+
+void record(std::string outcome) {
+    detail::execution& x = detail::execution::needed();
+    const detail::heap::leave guard;
+    x.outcomes.emplace_back(outcome.c_str());
+}
+
+void use_service(void* timer_service) noexcept {
+    detail::execution::needed().service = timer_service;
+}
+
+}}} // namespace bide::BIDE_ABI::model
 
 #endif

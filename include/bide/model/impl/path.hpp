@@ -15,7 +15,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
-#include <bide/model/detail/schedules.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -24,6 +23,8 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
@@ -37,15 +38,14 @@ std::vector<std::string> steps_of(const memory& m) {
         std::string step = std::to_string(e.id.thread);
         if (e.what == event::kind::choice && e.pick != 0) {
             step += ":" + std::to_string(e.pick);
-        } else if (e.what == event::kind::read || e.what == event::kind::write) {
-            const auto& all = m.at(e.object).messages;
-            const auto mine = std::find(all.begin(), all.end(), e.message);
-            const bool first = std::none_of(mine + 1, all.end(), [&](int later) {
+        } else if (e.what == event::kind::read || (e.what == event::kind::write && !e.exclusive)) {
+            const auto newer = m.behind(e.object, e.message);
+            const bool is_first = std::none_of(newer.begin(), newer.end(), [&](int later) {
                 return static_cast<std::size_t>(m.msg(later).event) < i;
             });
-            if (!first && !(e.what == event::kind::write && e.exclusive)) {
-                const int from = e.what == event::kind::read ? e.message : *(mine - 1);
-                const event_id writer = m.msg(from).writer;
+            if (!is_first) {
+                const event_id writer =
+                    e.what == event::kind::read ? m.msg(e.message).writer : m.placed_behind(e);
                 step += writer.is_initial() ? "<i"
                                             : "<" + std::to_string(writer.thread) + "." +
                                                   std::to_string(writer.index);
@@ -136,75 +136,98 @@ std::string execution::path() const {
     return out;
 }
 
-one_path::one_path(const std::string& path) {
-    const char* at = path.c_str();
-    graph_ = *at == 'g';
-    at += *at != '\0' ? 1 : 0;
-    if (const char* const end = std::strchr(at, ';'); end != nullptr) {
-        names.read({at, static_cast<std::size_t>(end + 1 - at)});
-        at = end + 1;
-    }
-    while (*at != '\0') {
-        char* end = nullptr;
-        const auto number = [&](const char* text) {
-            return static_cast<int>(std::strtol(text, &end, 10));
-        };
-        step s;
-        s.thread = number(at);
-        int times = 1;
-        if (*end == ':') {
-            s.pick = number(end + 1);
-        } else if (*end == '*') {
-            times = number(end + 1);
-        } else if (*end == '<') {
-            s.pick = from_writer;
-            if (end[1] == 'i') {
-                end += 2;
-            } else {
-                s.from.thread = static_cast<std::uint8_t>(number(end + 1));
-                s.from.index = static_cast<step_count>(*end == '.' ? number(end + 1) : 0);
+// One execution, by its path.
+class one_path final : public search {
+public:
+    explicit one_path(const std::string& path) {
+        const char* at = path.c_str();
+        graph_ = *at == 'g';
+        at += *at != '\0' ? 1 : 0;
+        if (const char* const end = std::strchr(at, ';'); end != nullptr) {
+            names.read({at, static_cast<std::size_t>(end + 1 - at)});
+            at = end + 1;
+        }
+        while (*at != '\0') {
+            char* end = nullptr;
+            const auto number = [&](const char* text) {
+                return static_cast<int>(std::strtol(text, &end, 10));
+            };
+            step s;
+            s.thread = number(at);
+            int times = 1;
+            if (*end == ':') {
+                s.pick = number(end + 1);
+            } else if (*end == '*') {
+                times = number(end + 1);
+            } else if (*end == '<') {
+                s.pick = from_writer;
+                if (end[1] == 'i') {
+                    end += 2;
+                } else {
+                    s.from.thread = static_cast<std::uint8_t>(number(end + 1));
+                    s.from.index = static_cast<step_count>(*end == '.' ? number(end + 1) : 0);
+                }
             }
+            for (; times > 0 && end != at; --times) {
+                steps_.push_back(s);
+            }
+            at = *end == ',' && end != at ? end + 1 : "";
         }
-        for (; times > 0 && end != at; --times) {
-            steps_.push_back(s);
+    }
+
+    bool begin() override { return !std::exchange(begun_, true); }
+
+    int thread(execution& x) override {
+        int ready = 0;
+        for (int t = 0; t < x.threads(); ++t) {
+            ready += x.enabled(t) ? 1 : 0;
         }
-        at = *end == ',' && end != at ? end + 1 : "";
+        if (at_ == steps_.size() && ready == 0) {
+            return -1;
+        }
+        const int t = at_ == steps_.size() ? -1 : steps_[at_].thread;
+        if (graph_ && t >= 0 && t < x.threads()) {
+            x.undo_pause(t);
+        }
+        if (t < 0 || t >= x.threads() || !x.enabled(t)) {
+            x.fail(failure::not_repeated, "the path is not one of this body");
+            return -1;
+        }
+        return t;
     }
-}
 
-int one_path::thread(execution& x) {
-    int ready = 0;
-    for (int t = 0; t < x.threads(); ++t) {
-        ready += x.enabled(t) ? 1 : 0;
+    int choose(execution& x, int, const std::vector<outcome>& all) override {
+        const step& s = steps_[at_++];
+        const auto is_no_outcome = [&] {
+            x.fail(failure::not_repeated, "the path is not one of this body");
+            return -1;
+        };
+        if (s.pick != from_writer) {
+            return s.pick >= 0 && s.pick < static_cast<int>(all.size()) ? s.pick : is_no_outcome();
+        }
+        const auto found = std::find_if(all.begin(), all.end(), [&](const outcome& o) {
+            return o.message >= 0 && x.mem().msg(o.message).writer == s.from;
+        });
+        return found == all.end() ? is_no_outcome() : static_cast<int>(found - all.begin());
     }
-    if (at_ == steps_.size() && ready == 0) {
-        return -1;
-    }
-    const int t = at_ == steps_.size() ? -1 : steps_[at_].thread;
-    if (graph_ && t >= 0 && t < x.threads()) {
-        x.undo_pause(t);
-    }
-    if (t < 0 || t >= x.threads() || !x.enabled(t)) {
-        x.fail(failure::not_repeated, "the path is not one of this body");
-        return -1;
-    }
-    return t;
-}
 
-int one_path::choose(execution& x, int, const std::vector<outcome>& all) {
-    const step& s = steps_[at_++];
-    const auto is_no_outcome = [&] {
-        x.fail(failure::not_repeated, "the path is not one of this body");
-        return -1;
+    bool is_graph_search() const override { return graph_; }
+
+    thread_names names; // the names in the path
+
+private:
+    static constexpr int from_writer = -1;
+    struct step {
+        int thread = 0;
+        int pick = 0; // from_writer: `from` selects the outcome
+        event_id from;
     };
-    if (s.pick != from_writer) {
-        return s.pick >= 0 && s.pick < static_cast<int>(all.size()) ? s.pick : is_no_outcome();
-    }
-    const auto found = std::find_if(all.begin(), all.end(), [&](const outcome& o) {
-        return o.message >= 0 && x.mem().msg(o.message).writer == s.from;
-    });
-    return found == all.end() ? is_no_outcome() : static_cast<int>(found - all.begin());
-}
+
+    bool graph_ = false;
+    bool begun_ = false;
+    std::size_t at_ = 0;
+    std::vector<step> steps_;
+};
 
 }}} // namespace bide::BIDE_ABI::model::detail
 

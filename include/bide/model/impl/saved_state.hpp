@@ -8,7 +8,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
-#include <bide/model/impl/branches.hpp>
+#include <bide/model/impl/exhaustive.hpp>
 
 #include <cctype>
 #include <chrono>

@@ -7,9 +7,11 @@
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
 #include <bide/model/detail/execution.hpp>
-#include <bide/model/detail/report.hpp>
-#include <bide/model/detail/schedules.hpp>
 #include <bide/model/impl/check.hpp>
+#include <bide/model/impl/drawing.hpp>
+#include <bide/model/impl/path.hpp>
+#include <bide/model/impl/report.hpp>
+#include <bide/model/impl/stronger.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -119,7 +121,7 @@ std::string to_dot(const verdict& found, const options& o, const body& run) {
     std::string out;
     exploration e{o, run};
     e.report = false;
-    e.failed = [&](execution& x) { out = drawing(x, step_order(x), object_names(x)); };
+    e.failed = [&](execution& x) { out = graph_text(x, step_order(x), object_names(x)).print(); };
     one_path s(found.path);
     e.with(s);
     return out;
@@ -135,7 +137,7 @@ std::string stronger_orders(const verdict& found, const options& o, const body& 
     options whole = o;
     whole.how = options::method::exhaustive;
     const double end = cpu_seconds() + seconds;
-    const exploring again = [&](const weakening* changed) {
+    const order_search::exploring again = [&](const weakening* changed) {
         exploration e{whole, run};
         e.mutant = changed;
         e.report = false;
@@ -147,7 +149,7 @@ std::string stronger_orders(const verdict& found, const options& o, const body& 
     e.seen = &seen;
     e.failed = [&](execution& x) {
         if (x.what() == found.what && orders_matter(x)) {
-            out = detail::stronger_orders(x, seen, again);
+            out = order_search(x, seen, again).print();
         }
     };
     one_path s(found.path);

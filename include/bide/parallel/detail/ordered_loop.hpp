@@ -18,17 +18,19 @@
 //     run(from, to)                goes on; the elements before `from` are in the front
 //     part                         the result of a thief that worked ahead
 //     ahead(loop, from, to, done)  called by a thief, while another thread calls run(); stores the
-//                                  part in `done`, an empty optional, if that can be done without the front
+//                                  part in `done`, an empty optional, if that needs no front
 //     join(loop, part)             takes the part into the front
-// Parts begin at multiples of the unit, and have at least that many elements.
+// If a part is a Front itself, there is no ahead(). The part is Front(front, range), and then goes
+// on as any front. Parts begin at multiples of the unit, and have at least that many elements.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
@@ -113,20 +115,13 @@ private:
 
     // Takes all elements into the front. A brief loop does so without a fork-join.
     template <class Front> void enter(Front& front, range part) {
-        const auto run_rest = [this, &front, &part] { advance(front, part); };
-        if constexpr (forks_brief_loops<Forker>) {
-            const std::uint64_t size = part.size();
-            const auto run_pieces = [this, &front, &part](std::uint64_t n) -> std::uint64_t {
-                const range now{part.first, part.first + rounded(part, n)};
-                part.first = now.last;
-                return run_piece(front, now) ? part.size() : 0;
-            };
-            forks_.enter_loop(
-                size, [&](std::int64_t now) { return chunks::run_briefly(size, now, run_pieces); },
-                run_rest);
-        } else {
-            forks_.enter(run_rest);
-        }
+        const auto run_pieces = [this, &front, &part](std::uint64_t n) -> std::uint64_t {
+            const range now{part.first, part.first + rounded(part, n)};
+            part.first = now.last;
+            return run_piece(front, now) ? part.size() : 0;
+        };
+        detail::enter_loop<longest_brief_ns>(forks_, part.size(), run_pieces,
+                                             [this, &front, &part] { advance(front, part); });
     }
 
     // Runs `first` on the first n elements, rounded, while the rest of the part is an arm. Returns
@@ -148,7 +143,7 @@ private:
             forks_.both([&] { goes_on = first(begin); },
                         [&] {
                             if (forks_.lane() != here) {
-                                front.ahead(*this, rest.first, rest.last, ahead);
+                                run_ahead(front, rest, ahead);
                             }
                         });
         });
@@ -160,6 +155,16 @@ private:
             part.first = part.last;
         }
         return true;
+    }
+
+    template <class Front>
+    void run_ahead(Front& front, range rest, std::optional<typename Front::part>& done) {
+        if constexpr (std::is_same_v<typename Front::part, Front>) {
+            done.emplace(front, rest);
+            advance(*done, rest);
+        } else {
+            front.ahead(*this, rest.first, rest.last, done);
+        }
     }
 
     // Visits up to n elements in pieces. If thieves want work, visits fewer. Returns false if the
@@ -217,8 +222,8 @@ private:
     chunks sizes_;
 };
 
-// Takes all elements into the front. Parts begin at multiples of the grain, and have at least `least`
-// elements.
+// Takes all elements into the front. Parts begin at multiples of the grain, and have at least
+// `least` elements.
 template <class On, class Front>
 void run_in_order(const On& on, std::uint64_t size, Front& front, std::uint64_t least = 1) {
     ordered_loop<decltype(on.forks())>(on.forks(), on.options(), size, on.options().grain, least)

@@ -37,11 +37,13 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <stop_token>
 #include <type_traits>
@@ -174,9 +176,9 @@ public:
     }
 
     // Returns the size of the next chunk, if the last chunk had `iterations` iterations and took
-    // `ns`.
-    static std::uint64_t next(std::uint64_t iterations, std::int64_t took) noexcept {
-        const auto nanoseconds = static_cast<std::uint64_t>(took > 1 ? took : 1);
+    // `took_ns` nanoseconds.
+    static std::uint64_t next(std::uint64_t iterations, std::int64_t took_ns) noexcept {
+        const auto nanoseconds = static_cast<std::uint64_t>(took_ns > 1 ? took_ns : 1);
         const std::uint64_t fitting = greater_of(iterations * chunk_time / nanoseconds, 1);
         return lesser_of(fitting, lesser_of(iterations * growth, longest));
     }
@@ -229,6 +231,25 @@ concept forks_brief_loops =
         f.enter_loop(std::uint64_t{}, *brief, *call);
     };
 
+// Calls run_rest() in a fork-join. If the loop of `size` iterations may be brief, it begins outside
+// of the fork-join, as basic_chunk_sizes::run_briefly() describes: run(n) runs about n iterations,
+// and returns how many iterations are left. If none is left, run_rest() is not called.
+template <std::int64_t LongestNs, class Forker, class Run, class RunRest>
+void enter_loop(const Forker& forks, std::uint64_t size, const Run& run, const RunRest& run_rest) {
+    if constexpr (forks_brief_loops<Forker>) {
+        const auto run_briefly = [size, &run](std::int64_t now) {
+            return basic_chunk_sizes<typename Forker::platform>::run_briefly(size, now, run);
+        };
+        forks.template enter_loop<LongestNs>(size, run_briefly, run_rest);
+    } else {
+        forks.enter(run_rest);
+    }
+}
+
+// If a loop is expected to take at most this time, in nanoseconds, it is first tried without a
+// fork-join. It is about ten times as long as the entry of a fork-join takes.
+inline constexpr std::int64_t longest_brief_ns = 2'000;
+
 // Calls leaf(first, last) for parts that together are the range. The loop decides how large each
 // part is. A leaf may return the number of an iteration. Then leaves that begin after that
 // iteration are left out.
@@ -251,20 +272,14 @@ public:
     void run_leaves(range all) {
         range rest = all; // a brief loop has run the iterations before it
         const auto run_rest = [this, &rest] { run_part(rest, first_chunk()); };
-        if constexpr (forks_brief_loops<Forker>) {
-            if (grain_ == 0) {
-                const auto run_leaves = [this, &rest](std::uint64_t leaves) {
-                    return run_leaf(rest, leaves) ? rest.size() : 0;
-                };
-                return forks_.enter_loop(
-                    all.size(),
-                    [&](std::int64_t now) {
-                        return chunks::run_briefly(all.size(), now, run_leaves);
-                    },
-                    run_rest);
-            }
+        const auto run_leaves = [this, &rest](std::uint64_t leaves) {
+            return run_leaf(rest, leaves) ? rest.size() : 0;
+        };
+        if (grain_ == 0) {
+            detail::enter_loop<longest_brief_ns>(forks_, all.size(), run_leaves, run_rest);
+        } else {
+            forks_.enter(run_rest);
         }
-        forks_.enter(run_rest);
     }
     basic_loop_state<platform>& state() noexcept { return state_; }
 
@@ -485,6 +500,18 @@ void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
         parallel_loop<decltype(on.forks()), Index, Leaf>(on.forks(), all, on.options(), leaf)
             .run(all);
     }
+}
+
+// Calls body(element) for all elements.
+template <class On, class It, class Body>
+void for_elements(const On& on, const elements<It>& all, Body& body) {
+    detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
+        detail::run_with_callee<std::iter_reference_t<It>>(body, [&](auto& callee) {
+            detail::each_element(all.at(from), all.at(to), [&callee](auto&& element) {
+                static_cast<void>(std::invoke(callee, static_cast<decltype(element)>(element)));
+            });
+        });
+    });
 }
 
 }}} // namespace bide::BIDE_ABI::detail

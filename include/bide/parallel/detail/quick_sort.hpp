@@ -181,14 +181,16 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
     return all;
 }
 
-// Ranges from this size on are partitioned in parallel by a sort.
-inline constexpr std::ptrdiff_t parallel_divide_size = 262'144;
-
-// Partitions as divide() does, in parallel. Calls leaves_out(first) before each chunk. If it
-// returns true, the chunk is not partitioned, and the result of this function is meaningless.
+// Partitions as divide() does, in parallel if the part is large. Calls leaves_out(first) before
+// each chunk. If it returns true, the chunk is not partitioned, and the result of this function is
+// meaningless.
 template <class Forker, class It, class Pred, class LeavesOut>
 division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pred& goes_left,
                                 const LeavesOut& leaves_out) {
+    constexpr std::ptrdiff_t least = 262'144;
+    if (last - first < least) {
+        return detail::divide(first, last, goes_left);
+    }
     return detail::divide_by_chunks(forks, first, last, 16'384, [&](It begin, It end) {
         return leaves_out(begin) ? division<It>{begin, false}
                                  : detail::divide(begin, end, goes_left);
@@ -197,59 +199,37 @@ division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pr
 
 // ---- Partitions
 
-// Moves the pivot from the front to its place, the last one of the left part. Returns the place.
-template <class It> It place_pivot(It begin, It middle) {
-    if (--middle != begin) {
-        std::ranges::iter_swap(begin, middle);
-    }
-    return middle;
-}
-
 // Partitions by the pivot *begin, which moves between the parts. The elements of [begin, middle)
 // are less than the pivot, those of (middle, end) are not. `middle` of the result is the place of
-// the pivot. Calls divide(first, last, goes_left).
-template <class It, class Compare, class Divide>
-division<It> partition_less(It begin, It end, Compare& less, const Divide& divide) {
+// the pivot. If `WithEqual` is true, no element is less than the pivot, and the left part gets the
+// elements that are equal to it. Calls divide(first, last, goes_left).
+template <bool WithEqual, class It, class Compare, class Divide>
+division<It> partition_by(It begin, It end, Compare& less, const Divide& divide) {
+    const auto goes_left = [&less](auto&& element, auto&& pivot) -> bool {
+        if constexpr (WithEqual) {
+            return !less(std::forward<decltype(pivot)>(pivot),
+                         std::forward<decltype(element)>(element));
+        } else {
+            return less(std::forward<decltype(element)>(element),
+                        std::forward<decltype(pivot)>(pivot));
+        }
+    };
     division<It> parts{};
     if constexpr (sorts_branchless<It>) {
         // Passes the pivot by value: stores during the partition do not change the copy.
         parts = divide(begin + 1, end,
-                       [&less, pivot = std::iter_value_t<It>(*begin)](
-                           auto&& element) mutable -> bool { return less(element, pivot); });
+                       [goes_left, pivot = std::iter_value_t<It>(*begin)](
+                           auto&& element) mutable -> bool { return goes_left(element, pivot); });
     } else {
-        parts = divide(begin + 1, end, [&](auto&& e) -> bool {
-            return less(std::forward<decltype(e)>(e), *begin);
+        parts = divide(begin + 1, end, [&](auto&& element) -> bool {
+            return goes_left(std::forward<decltype(element)>(element), *begin);
         });
     }
-    parts.middle = detail::place_pivot(begin, parts.middle);
+    if (--parts.middle != begin) {
+        std::ranges::iter_swap(begin, parts.middle);
+    }
     return parts;
 }
-
-// Partitions by the pivot *begin if no element is less than the pivot. The elements of [begin,
-// middle] are equal to the pivot, those of (middle, end) are greater. Returns `middle`, the place
-// of the pivot.
-template <class It, class Compare, class Divide>
-It partition_equal(It begin, It end, Compare& less, const Divide& divide) {
-    It middle{};
-    if constexpr (sorts_branchless<It>) {
-        middle = divide(begin + 1, end,
-                        [&less, pivot = std::iter_value_t<It>(*begin)](
-                            auto&& element) mutable -> bool { return !less(pivot, element); })
-                     .middle;
-    } else {
-        middle = divide(begin + 1, end, [&](auto&& e) -> bool {
-                     return !less(*begin, std::forward<decltype(e)>(e));
-                 }).middle;
-    }
-    return detail::place_pivot(begin, middle);
-}
-
-// Divides a part on one thread.
-struct divide_serially {
-    template <class It, class Pred> division<It> operator()(It first, It last, Pred pred) const {
-        return detail::divide(first, last, pred);
-    }
-};
 
 // For parts of this size and more, the pivot is a median of medians.
 inline constexpr std::ptrdiff_t many_for_pivot = 128;
@@ -320,7 +300,7 @@ private:
             if constexpr (large) {
                 if (size < fork_size) {
                     sort<false>(begin, end, bad_ones, leftmost);
-                    return settle(size);
+                    return settle<large>(size);
                 }
                 if (leaves_out(begin)) {
                     return;
@@ -330,21 +310,18 @@ private:
             }
             detail::choose_pivot(begin, end, less_);
             if (!leftmost && !less_(*(begin - 1), *begin)) {
-                const It next = detail::partition_equal(begin, end, less_, how<large>()) + 1;
-                if constexpr (large) {
-                    if (leaves_out(begin)) {
-                        return;
-                    }
-                    settle(next - begin);
+                const It next =
+                    detail::partition_by<true>(begin, end, less_, how<large>()).middle + 1;
+                if (large && leaves_out(begin)) {
+                    return;
                 }
+                settle<large>(next - begin);
                 begin = next;
                 continue;
             }
-            const division<It> parts = detail::partition_less(begin, end, less_, how<large>());
-            if constexpr (large) {
-                if (leaves_out(begin)) {
-                    return;
-                }
+            const division<It> parts = detail::partition_by<false>(begin, end, less_, how<large>());
+            if (large && leaves_out(begin)) {
+                return;
             }
             const It pivot = parts.middle;
             const It right = pivot + 1;
@@ -352,22 +329,16 @@ private:
             if (smaller < size / 8) {
                 if (--bad_ones == 0) {
                     detail::heap_sort(begin, end, less_);
-                    if constexpr (large) {
-                        settle(size);
-                    }
-                    return;
+                    return settle<large>(size);
                 }
                 detail::break_patterns(begin, pivot);
                 detail::break_patterns(right, end);
             } else if (parts.was_divided && detail::sort_if_nearly(begin, pivot, less_) &&
                        detail::sort_if_nearly(right, end, less_)) {
-                if constexpr (large) {
-                    settle(size);
-                }
-                return;
+                return settle<large>(size);
             }
             if constexpr (large) {
-                settle(1);
+                settle<large>(1);
                 if (smaller >= fork_size) {
                     return forks_.both([=, this] { sort_arm(begin, pivot, bad_ones, leftmost); },
                                        [=, this] { sort_arm(right, end, bad_ones, false); });
@@ -384,25 +355,28 @@ private:
         state_.run(number_of(begin), 0, [&] { sort<true>(begin, end, bad_ones, leftmost); });
     }
 
-    // Returns how a part is divided: in parallel if it is large.
+    // Returns how a part is divided.
     template <bool large> auto how() const {
         if constexpr (large) {
             return [this](It first, It last, const auto& pred) {
-                if (last - first < parallel_divide_size) {
-                    return detail::divide(first, last, pred);
-                }
                 return detail::divide_in_parallel(forks_, first, last, pred,
                                                   [this](It at) { return leaves_out(at); });
             };
         } else {
-            return divide_serially();
+            return [](It first, It last, const auto& pred) {
+                return detail::divide(first, last, pred);
+            };
         }
     }
 
     std::uint64_t number_of(It at) const { return static_cast<std::uint64_t>(at - origin_); }
     // Returns true if a part before `at` has thrown, or if a stop was requested.
     bool leaves_out(It at) const { return state_.leaves_out(number_of(at)); }
-    void settle(difference elements) const { state_.count(static_cast<std::uint64_t>(elements)); }
+    template <bool large> void settle(difference elements) const {
+        if constexpr (large) {
+            state_.count(static_cast<std::uint64_t>(elements));
+        }
+    }
 
     const Forker forks_;
     const It origin_;

@@ -10,9 +10,9 @@
 // same names.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/elements.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -84,6 +84,10 @@ template <class From, class To> To move_elements(From first, From last, To to) {
         return to;
     }
 }
+
+// As std::sortable, for the arguments of a sort, of which the last ones may be missing.
+template <class It, class Compare = std::less<>, class Projection = std::identity>
+inline constexpr bool sortable_by = std::sortable<It, Compare, Projection>;
 
 // Returns a function that compares by less(projection(a), projection(b)).
 template <class Compare, class Projection>

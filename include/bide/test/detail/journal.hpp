@@ -9,7 +9,6 @@
 #include <charconv>
 #include <concepts>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,15 +44,6 @@ public:
         if (std::string* const to = native_platform::local<sink>().to) {
             *to = std::move(text_);
         }
-    }
-
-    // Returns the hash of the text: FNV-1a with 64 bits.
-    std::uint64_t hash() const noexcept {
-        std::uint64_t h = 0xcbf29ce484222325U;
-        for (const char c : text_) {
-            h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-        }
-        return h;
     }
 
 private:

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_PARALLEL_DETAIL_ELEMENTS_HPP
-#define BIDE_PARALLEL_DETAIL_ELEMENTS_HPP
+#ifndef BIDE_PARALLEL_PARALLEL_RANGE_HPP
+#define BIDE_PARALLEL_PARALLEL_RANGE_HPP
 
-// The ranges of the parallel algorithms: ranges of indices, and ranges whose elements are numbered.
-// The plain loops inside the leaves run in blocks of a constant number of iterations. Some
-// compilers, such as g++ 12 with -O2, use vector instructions only if this number is a constant.
-// Most leaves end at multiples of it.
+/// \file
+/// The ranges that the parallel algorithms take: parallel_range, parallel_bounds, parallel_output.
+//
+// The algorithms number the iterations of a loop, and the elements of a range. The plain loops in
+// them run in blocks of a constant number of iterations, because some compilers, such as g++ 12
+// with -O2, use vector instructions only if this number is a constant.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -163,6 +165,17 @@ concept plain_numbers =
     std::contiguous_iterator<It> && std::is_arithmetic_v<std::iter_value_t<It>> &&
     std::is_same_v<std::remove_cvref_t<std::iter_reference_t<It>>, std::iter_value_t<It>> &&
     !std::is_volatile_v<std::remove_reference_t<std::iter_reference_t<It>>>;
+
+// True if an element can be copied as bytes. Then filters copy each element, even if it is not
+// kept, so that no branch depends on whether it is kept.
+template <class It, class Out>
+concept copies_bytes =
+    std::contiguous_iterator<It> && std::contiguous_iterator<Out> &&
+    std::same_as<std::iter_value_t<It>, std::iter_value_t<Out>> &&
+    std::is_trivially_copyable_v<std::iter_value_t<It>> &&
+    std::is_trivially_assignable_v<std::iter_reference_t<Out>, std::iter_reference_t<It>> &&
+    std::is_same_v<std::iter_reference_t<Out>, std::iter_value_t<Out>&> &&
+    sizeof(std::iter_value_t<It>) <= 32;
 
 inline constexpr int plain_block = 64;
 
