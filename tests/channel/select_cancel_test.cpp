@@ -7,7 +7,7 @@
 #include "support/test.hpp"
 
 #include <bide/channel/broadcast.hpp>
-#include <bide/channel/handles.hpp>
+#include <bide/channel/unbounded_channel.hpp>
 #include <bide/channel/oneshot.hpp>
 
 namespace {
