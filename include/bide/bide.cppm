@@ -6,10 +6,16 @@
 module;
 
 #include <bide/bide.hpp>
+#include <bide/core/callback_wait.hpp>
+#include <bide/core/deadlock_check.hpp>
+#include <bide/core/event_count.hpp>
 #include <bide/io.hpp>
 #include <bide/parallel.hpp>
 #include <bide/sched/chrome_trace.hpp>
+#include <bide/sched/executor_runner.hpp>
+#include <bide/sched/for_each_worker.hpp>
 #include <bide/stream.hpp>
+#include <bide/sync/biased_shared_mutex.hpp>
 
 export module bide;
 
