@@ -1,6 +1,6 @@
 # cmake -DOUTPUT=<file> -P amalgamate.cmake
 #
-# Writes the library as one header: bide.hpp, io.hpp, parallel.hpp, stream.hpp and chrome_trace.hpp with every
+# Writes the library as one header: the umbrellas and what they leave out, but durable, with every
 # `#include <bide/...>` replaced by what it includes. The include guards stay, so that the one file and
 # the many may meet in one translation unit. Standard and system headers are included where they were.
 
@@ -56,7 +56,21 @@ string(REPLACE "\n// \n" "\n//\n" licence "${licence}")
 
 set(seen "")
 set(all "")
-foreach(umbrella IN ITEMS bide io parallel sched/chrome_trace stream)
+foreach(
+    umbrella
+    IN ITEMS
+        bide
+        core/callback_wait
+        core/deadlock_check
+        core/event_count
+        io
+        parallel
+        sched/chrome_trace
+        sched/executor_runner
+        sched/for_each_worker
+        stream
+        sync/biased_shared_mutex
+)
     expand(bide/${umbrella}.hpp)
     string(APPEND all "${text}")
 endforeach()

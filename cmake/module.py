@@ -15,7 +15,19 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include" / "bide"
 MODULE = INCLUDE / "bide.cppm"
-UMBRELLAS = ["bide.hpp", "io.hpp", "parallel.hpp", "sched/chrome_trace.hpp", "stream.hpp"]
+UMBRELLAS = [
+    "bide.hpp",
+    "core/callback_wait.hpp",
+    "core/deadlock_check.hpp",
+    "core/event_count.hpp",
+    "io.hpp",
+    "parallel.hpp",
+    "sched/chrome_trace.hpp",
+    "sched/executor_runner.hpp",
+    "sched/for_each_worker.hpp",
+    "stream.hpp",
+    "sync/biased_shared_mutex.hpp",
+]
 
 INCLUDES = re.compile(r"^\s*#\s*include <bide/([^>]+)>", re.MULTILINE)
 OPENS = re.compile(r"(inline )?namespace ([\w:]*) ?\{")

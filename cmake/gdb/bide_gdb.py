@@ -665,7 +665,7 @@ def ring_text(core):
 
 
 def unbounded_text(core):
-    """channel/detail/unbounded_core.hpp"""
+    """channel/unbounded_channel.hpp"""
     sending, receiving = core["sending_"], core["receiving_"]
     bits = 8 * pointer_size()
     size = (number(sending["count"]) - number(receiving["count"])) & ((1 << bits) - 1)

@@ -6,10 +6,16 @@
 module;
 
 #include <bide/bide.hpp>
+#include <bide/core/callback_wait.hpp>
+#include <bide/core/deadlock_check.hpp>
+#include <bide/core/event_count.hpp>
 #include <bide/io.hpp>
 #include <bide/parallel.hpp>
 #include <bide/sched/chrome_trace.hpp>
+#include <bide/sched/executor_runner.hpp>
+#include <bide/sched/for_each_worker.hpp>
 #include <bide/stream.hpp>
+#include <bide/sync/biased_shared_mutex.hpp>
 
 export module bide;
 
@@ -103,6 +109,7 @@ using bide::cancel_reason;
 using bide::cancel_timer;
 using bide::channel;
 using bide::channel_handle;
+using bide::channel_operations;
 using bide::chrome_trace;
 using bide::chunk_of_t;
 using bide::chunks;
@@ -285,6 +292,7 @@ using bide::sliding_sender;
 using bide::spawn;
 using bide::spawn_options;
 using bide::spawn_scope;
+using bide::state_operations;
 using bide::stats_of;
 using bide::stopped_error;
 using bide::strand;

@@ -4,7 +4,10 @@
 
 /// \file
 /// Includes the locks, the channels, the tasks and the scheduler. The other rooms have umbrellas of
-/// their own: io.hpp, parallel.hpp, stream.hpp and durable.hpp. sched/chrome_trace.hpp is included by itself.
+/// their own: io.hpp, parallel.hpp, stream.hpp and durable.hpp. What few programs need is included by
+/// itself: core/callback_wait.hpp, core/deadlock_check.hpp, sched/chrome_trace.hpp,
+/// sched/executor_runner.hpp, sched/for_each_worker.hpp, sync/biased_shared_mutex.hpp, and the headers of
+/// core for primitives of one's own, such as core/event_count.hpp and core/parker.hpp.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
@@ -17,23 +20,14 @@
 #include <bide/channel/unbounded_channel.hpp>
 #include <bide/channel/watch.hpp>
 #include <bide/core/async_op.hpp>
-#include <bide/core/callback_wait.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/deadlock_check.hpp>
 #include <bide/core/errc.hpp>
-#include <bide/core/event_count.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/futex.hpp>
-#include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/executor_runner.hpp>
-#include <bide/sched/for_each_worker.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/report.hpp>
 #include <bide/sched/run_loop.hpp>
@@ -43,7 +37,6 @@
 #include <bide/sched/task_runner.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
-#include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/condition_variable.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/keyed_mutex.hpp>

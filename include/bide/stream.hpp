@@ -6,9 +6,7 @@
 /// Includes all of stream/.
 
 #include <bide/stream/buffered.hpp>
-#include <bide/stream/chunks.hpp>
 #include <bide/stream/merge.hpp>
 #include <bide/stream/stream.hpp>
-#include <bide/stream/timing.hpp>
 
 #endif

@@ -1,8 +1,6 @@
 #include "support/channel_forms.hpp"
 #include "support/text.hpp"
 
-#include <bide/channel/oneshot.hpp>
-
 namespace {
 
 using bide::errc;
@@ -126,13 +124,7 @@ private:
 };
 
 template <class Sender, class... Args>
-concept can_emplace = requires(Sender& to, Args... args) {
-    to.emplace(args...);
-    to.try_emplace(args...);
-    to.try_emplace_for(1s, args...);
-    to.try_emplace_until(std::chrono::steady_clock::now(), args...);
-    to.async_emplace(args...);
-};
+concept can_emplace = requires(Sender& to, Args... args) { to.async_emplace(args...); };
 
 static_assert(can_emplace<channel<item>, int, const char*>);
 static_assert(!can_emplace<channel<item>, const char*, int>);
@@ -283,19 +275,11 @@ TEST_CASE("async_send: takes of an aggregate what a parameter by value takes, an
     }
 }
 
-TEMPLATE_TEST_CASE("emplace: every form makes the item of its arguments and sends it", "",
-                   bounded<item>, unbounded<item>, handles<item>) {
+TEMPLATE_TEST_CASE("async_emplace: makes the item of its arguments and sends it", "", bounded<item>,
+                   unbounded<item>, handles<item>) {
     const lives texts;
     {
         TestType end(1);
-        CHECK(end.tx().emplace(1, "x"));
-        CHECK(receives(end.rx(), item{1, "x"}));
-        CHECK(end.tx().try_emplace(2, "x"));
-        CHECK(receives(end.rx(), item{2, "x"}));
-        CHECK(end.tx().try_emplace_for(1h, 3, "x"));
-        CHECK(receives(end.rx(), item{3, "x"}));
-        CHECK(end.tx().try_emplace_until(std::chrono::steady_clock::now() + 1h, 4, "x"));
-        CHECK(receives(end.rx(), item{4, "x"}));
         const auto send = [](TestType& through) -> test::held {
             static_cast<void>(co_await through.tx().async_emplace(5, "x"));
         };
@@ -304,9 +288,6 @@ TEMPLATE_TEST_CASE("emplace: every form makes the item of its arguments and send
         CHECK(texts.copies() == 0);
 
         end.tx().close();
-        CHECK(end.tx().emplace(6, "x").error().value == item{6, "x"});
-        CHECK(end.tx().try_emplace(6, "x").error().code == errc::closed);
-        CHECK(end.tx().try_emplace_for(1h, 6, "x").error().value == item{6, "x"});
         const auto in_vain = [](TestType& through, std::optional<item>& back) -> test::held {
             auto sent = co_await through.tx().async_emplace(7, "x");
             if (!sent) {
@@ -320,47 +301,13 @@ TEMPLATE_TEST_CASE("emplace: every form makes the item of its arguments and send
     CHECK(texts.are_over());
 }
 
-TEST_CASE("emplace: an item for which there is no room comes back, at once or in time") {
-    channel<item> full(0);
-    CHECK(full.try_emplace(1, "x").error().code == errc::full);
-    CHECK(full.try_emplace_for(1ms, 1, "x").error().code == errc::timeout);
-    const auto late = full.try_emplace_until(std::chrono::steady_clock::now() + 1ms, 2, "x");
-    REQUIRE_FALSE(late);
-    CHECK(late.error().code == errc::timeout);
-    CHECK(late.error().value == item{2, "x"});
-}
-
-TEMPLATE_TEST_CASE("emplace: a constructor that throws leaves the channel as it was", "",
+TEMPLATE_TEST_CASE("async_emplace: a constructor that throws leaves the channel as it was", "",
                    bounded<picky>, unbounded<picky>, handles<picky>) {
     TestType end(1);
-    CHECK_THROWS_AS(static_cast<void>(end.tx().emplace(0)), std::invalid_argument);
-    CHECK_THROWS_AS(static_cast<void>(end.tx().try_emplace(0)), std::invalid_argument);
-    CHECK_THROWS_AS(static_cast<void>(end.tx().try_emplace_for(1h, 0)), std::invalid_argument);
     CHECK_THROWS_AS(static_cast<void>(end.tx().async_emplace(0)), std::invalid_argument);
     CHECK(end.rx().empty());
-    CHECK(end.tx().try_emplace(1)); // of one place, none is taken
+    CHECK(end.tx().try_send(picky(1))); // of one place, none is taken
     auto got = end.rx().try_recv();
     REQUIRE(got);
     CHECK(got->number() == 1);
-}
-
-TEST_CASE("emplace: of a oneshot sends the value, and one that cannot be made may be sent again") {
-    const lives texts;
-    {
-        auto [to, from] = bide::oneshot<item>();
-        CHECK(std::move(to).emplace(1, "x"));
-        CHECK(receives(from, item{1, "x"}));
-
-        auto [late, gone] = bide::oneshot<item>();
-        gone.close();
-        CHECK(std::move(late).emplace(2, "x").error().value == item{2, "x"});
-
-        auto [again, other] = bide::oneshot<picky>();
-        CHECK_THROWS_AS(static_cast<void>(std::move(again).emplace(0)), std::invalid_argument);
-        CHECK(std::move(again).emplace(3));
-        auto got = other.try_recv();
-        REQUIRE(got);
-        CHECK(got->number() == 3);
-    }
-    CHECK(texts.are_over());
 }

@@ -80,20 +80,6 @@ TEST_CASE("oneshot: a value is received once, whether the sender or the receiver
     CHECK(is(from.try_recv_for(1h), bide::errc::closed));
 }
 
-TEST_CASE("oneshot: try_iter() gives the value if it is there, once") {
-    auto [to, from] = oneshot<std::unique_ptr<int>>();
-    int values = 0;
-    for ([[maybe_unused]] auto& value : from.try_iter()) {
-        ++values;
-    }
-    CHECK(values == 0);
-    CHECK(std::move(to).send(std::make_unique<int>(7)));
-    for (auto& value : from.try_iter()) {
-        values += *value;
-    }
-    CHECK(values == 7);
-}
-
 TEST_CASE("oneshot: every kind of wait ends with the value, and with the sender") {
     const bool sends = GENERATE(true, false);
     const int kind = GENERATE(0, 1, 2, 3);

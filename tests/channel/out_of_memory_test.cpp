@@ -205,13 +205,6 @@ const scenario unbounded_channels[] = {
      [](trial& t) {
          sends_or_leaves(t, [](unbounded& c, item& mine) { bide::sync_wait(send_from(c, mine)); });
      }},
-    {"unbounded_channel: emplace",
-     [](trial& t) {
-         tally all;
-         unbounded c;
-         const bool done = t.attempt([&] { static_cast<void>(c.emplace(all, 0)); });
-         t.expect(holds(c, done) && all.alive() == 0);
-     }},
     {"unbounded_channel: on_send of a select",
      [](trial& t) {
          bounded never(1);

@@ -7,8 +7,8 @@
 #include "support/test.hpp"
 
 #include <bide/channel/broadcast.hpp>
-#include <bide/channel/handles.hpp>
 #include <bide/channel/oneshot.hpp>
+#include <bide/channel/unbounded_channel.hpp>
 
 namespace {
 

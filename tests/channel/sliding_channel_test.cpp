@@ -13,7 +13,6 @@ namespace {
 using sliding = bide::sliding_channel<int>;
 static_assert(!std::is_copy_constructible_v<sliding> && !std::is_move_constructible_v<sliding>);
 static_assert(noexcept(std::declval<sliding&>().replace(1)));
-static_assert(!sliding::is_full());
 
 } // namespace
 

@@ -76,17 +76,11 @@ TEST_CASE("unbounded_channel: first in, first out, over many segments and again"
 
 TEST_CASE("unbounded_channel: its capacity is the largest, and it is never full") {
     channel ch;
-    static_assert(channel::capacity() == channel::unbounded);
     static_assert(channel::unbounded == std::numeric_limits<std::size_t>::max());
-    static_assert(!channel::is_full());
+    CHECK(ch.capacity() == channel::unbounded);
+    CHECK_FALSE(ch.is_full());
     REQUIRE(ch.send(1));
-    REQUIRE(ch.send(2));
-    int sum = 0;
-    for (const int i : ch.try_iter()) {
-        sum += i;
-    }
-    CHECK(sum == 3);
-    CHECK(ch.empty());
+    CHECK_FALSE(ch.is_full());
 }
 
 TEST_CASE("unbounded_channel: an item larger than the stack does not go over the stack") {

@@ -3,6 +3,8 @@
 #define BIDE_DEADLOCK_CHECK
 
 #include <bide/bide.hpp>
+#include <bide/core/deadlock_check.hpp>
+#include <bide/sync/biased_shared_mutex.hpp>
 #include <support/coroutines.hpp>
 #include <support/death.hpp>
 #include <support/dumps.hpp>

@@ -66,10 +66,13 @@ using waits = bide::async_op<void>(const bide::closed_error&, const bide::stoppe
 #include "support/test.hpp"
 
 #include <bide/bide.hpp>
+#include <bide/core/event_count.hpp>
+#include <bide/core/parker.hpp>
 #include <bide/io.hpp>
 #include <bide/parallel.hpp>
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/stream.hpp>
+#include <bide/sync/biased_shared_mutex.hpp>
 
 #include <cstdint>
 #include <type_traits>

@@ -1,4 +1,4 @@
-#include <bide/stream/chunks.hpp>
+#include <bide/stream/stream.hpp>
 
 #include <support/simulated_streams.hpp>
 #include <support/streaming.hpp>

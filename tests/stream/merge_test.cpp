@@ -2,7 +2,7 @@
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/select.hpp>
-#include <bide/stream/chunks.hpp>
+#include <bide/stream/stream.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/task/this_task.hpp>
 #include <support/counted.hpp>

@@ -1,8 +1,7 @@
 // Streams whose consumers are stopped, cancelled, timed out and destroyed at any time.
 
 #include <bide/stream/buffered.hpp>
-#include <bide/stream/chunks.hpp>
-#include <bide/stream/timing.hpp>
+#include <bide/stream/stream.hpp>
 #include <support/sched.hpp>
 #include <support/streaming.hpp>
 

@@ -163,7 +163,7 @@ bool comes_back(int form, S& to, int n, errc why, std::stop_token stop = std::st
 }
 
 inline constexpr int waiting_takes = 8; // those of a thread that waits; all others come after them
-inline constexpr int all_takes = 17;
+inline constexpr int all_takes = 16;
 
 // The first of what a form gave, or why there is none.
 template <class T> bide::result<T> first_of(std::optional<T> got, errc why) {
@@ -215,23 +215,18 @@ bide::result<typename R::value_type> take_by(int form, R& from, std::stop_token 
     case 9: return from.try_recv_for(-1h);
     case 10: return from.try_recv_until(steady_clock::time_point::min());
     case 11: from.try_recv_n(some, 1); return first_of(some, errc::empty);
-    case 12:
-        for (auto& item : from.try_iter()) {
-            return bide::result<T>(std::in_place, std::move(item));
-        }
-        return bide::unexpected{errc::empty};
-    case 13: {
+    case 12: {
         auto chosen = bide::try_select(bide::on_recv(from));
         return chosen ? first_of<T>(std::move(chosen->template get<0>()), errc::closed)
                       : bide::result<T>(bide::unexpected{errc::empty});
     }
-    case 14: {
+    case 13: {
         ending<std::optional<T>> end;
         const held frame = start(from.async_recv(), end);
         return end.done ? first_of<T>(std::move(*end.out), errc::closed)
                         : bide::result<T>(bide::unexpected{errc::empty});
     }
-    case 15: {
+    case 14: {
         ending<std::size_t> end;
         const held frame = start(from.async_recv_n(some, 1), end);
         return first_of(some, end.done ? errc::closed : errc::empty);
@@ -246,7 +241,7 @@ bide::result<typename R::value_type> take_by(int form, R& from, std::stop_token 
     }
 }
 // What says neither that it is closed nor that it is empty, but gives nothing.
-constexpr bool tells_nothing(int form) { return form == 11 || form == 12; }
+constexpr bool tells_nothing(int form) { return form == 11; }
 
 template <class P, class R>
 bool takes(int form, R& from, int n, std::stop_token stop = std::stop_token()) {

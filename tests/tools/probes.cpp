@@ -5,6 +5,7 @@
 #include "../support/standard.hpp"
 
 #include <bide/bide.hpp>
+#include <bide/core/callback_wait.hpp>
 
 bide::semaphore permits(0);
 bide::adaptive_mutex adaptive;

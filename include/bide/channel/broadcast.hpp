@@ -16,7 +16,6 @@
 ///
 /// In a coroutine: `co_await values.async_recv()`.
 
-#include <bide/channel/detail/try_range.hpp>
 #include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -116,14 +115,6 @@ public:
     /// Receives as recv() does if there is a value. Never blocks.
     /// Returns: as recv(), or errc::empty.
     result_type try_recv() { return at_.state().receive(at_.reader(), errc::empty); }
-
-    /// Returns an input range that receives without waiting until there is no value:
-    /// for (T& v : subscriber.try_iter()). A copy is valid until the next increment. Missed values
-    /// are passed over.
-    /// Throws: as recv(), while the range is used.
-    detail::try_range<basic_broadcast_subscriber> try_iter() noexcept {
-        return detail::try_range<basic_broadcast_subscriber>(*this);
-    }
 
     /// Receives as recv() does, but waits at most `rest`.
     /// Returns: as recv(), or errc::timeout.

@@ -26,7 +26,6 @@
 
 #include <bide/channel/detail/channel_core.hpp>
 #include <bide/channel/detail/item_wait.hpp>
-#include <bide/channel/detail/try_range.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
@@ -142,34 +141,8 @@ public:
     }
 
     /// Constructs an item from arguments, T(args...) or T{args...} of an aggregate, and sends it as
-    /// send() does.
+    /// async_send() does. The item is constructed in this call, not by co_await.
     /// Throws: what the constructor of T throws; nothing was sent then.
-    template <class... Args>
-        requires detail::element_of<T, Args...>
-    sent emplace(Args&&... args) {
-        return send(detail::make_element<T>(std::forward<Args>(args)...));
-    }
-    /// Constructs an item as emplace() does and sends it as try_send() does.
-    template <class... Args>
-        requires detail::element_of<T, Args...>
-    sent try_emplace(Args&&... args) {
-        return try_send(detail::make_element<T>(std::forward<Args>(args)...));
-    }
-    /// Constructs an item as emplace() does and sends it as try_send_for() does.
-    template <class R, class P, class... Args>
-        requires detail::element_of<T, Args...>
-    sent try_emplace_for(const std::chrono::duration<R, P>& rest, Args&&... args) {
-        return try_send_for(detail::make_element<T>(std::forward<Args>(args)...), rest);
-    }
-    /// Constructs an item as emplace() does and sends it as try_send_until() does.
-    template <class C, class D, class... Args>
-        requires detail::element_of<T, Args...>
-    sent try_emplace_until(const std::chrono::time_point<C, D>& when, Args&&... args) {
-        return try_send_until(detail::make_element<T>(std::forward<Args>(args)...), when);
-    }
-
-    /// Sends as emplace() does, for a coroutine. The item is constructed in this call, not by
-    /// co_await.
     template <class... Args>
         requires detail::element_of<T, Args...>
     basic_async_op<sent, Platform> async_emplace(Args&&... args) {
@@ -311,10 +284,6 @@ public:
     /// Returns the end of the range.
     std::default_sentinel_t end() noexcept { return {}; }
 
-    /// Returns an input range that receives without waiting until there is no item:
-    /// for (T& v : channel.try_iter()). An item is valid until the next increment.
-    detail::try_range<Self> try_iter() noexcept { return detail::try_range<Self>(self()); }
-
 protected:
     receive_operations() = default;                                     ///< For `Self`.
     receive_operations(const receive_operations&) = default;            ///< For `Self`.
@@ -379,6 +348,67 @@ private:
     mutable std::optional<T> item_;
 };
 
+/// What a channel, or a handle of one, can do at any time. `Self` is its class.
+template <class Self> class state_operations {
+public:
+    /// Closes the channel, for both sides and all handles: later sends fail, and waiting senders get
+    /// their items back. Receivers receive the items in the channel, and then learn that it is closed.
+    /// Returns: true if this call closed it; false if it was closed already.
+    bool close() noexcept { return detail::channel_access::core(self()).close(); }
+    /// Returns true if the channel is closed.
+    bool is_closed() const noexcept { return detail::channel_access::core(self()).is_closed(); }
+
+    /// The capacity of an unbounded channel: the largest std::size_t.
+    static constexpr std::size_t unbounded = static_cast<std::size_t>(-1);
+    /// Returns the capacity.
+    std::size_t capacity() const noexcept {
+        return detail::channel_access::core(self()).capacity();
+    }
+    /// Returns how many items were in the channel at one instant; never more than capacity().
+    std::size_t size() const noexcept { return detail::channel_access::core(self()).size(); }
+    /// Returns true if no item was in the channel at one instant.
+    bool empty() const noexcept { return size() == 0; }
+    /// Returns true if a send would have had to wait, or to fail, at one instant. Always true with a
+    /// capacity of 0, never for an unbounded or a sliding channel.
+    bool is_full() const noexcept { return detail::channel_access::core(self()).is_full(); }
+
+protected:
+    state_operations() = default;                                   ///< For `Self`.
+    state_operations(const state_operations&) = default;            ///< For `Self`.
+    state_operations& operator=(const state_operations&) = default; ///< For `Self`.
+    ~state_operations() = default;                                  ///< For `Self`.
+
+private:
+    Self& self() noexcept { return static_cast<Self&>(*this); }
+    const Self& self() const noexcept { return static_cast<const Self&>(*this); }
+};
+
+/// What every kind of channel has. `Self` is its class, and `Core` is its protocol.
+template <class Self, class T, class Platform, class Core>
+class channel_operations : public send_operations<Self, T, Platform>,
+                           public receive_operations<Self, T, Platform>,
+                           public state_operations<Self> {
+public:
+    channel_operations(const channel_operations&) = delete;
+    channel_operations& operator=(const channel_operations&) = delete;
+
+protected:
+    /// Constructs an empty channel; its Core from `args`.
+    template <class... Args>
+    explicit channel_operations(std::in_place_t, Args&&... args)
+        : core_(std::forward<Args>(args)...) {}
+    /// Destroys the items in the channel.
+    /// Requires: there are no waiters; terminates otherwise.
+    ~channel_operations() = default;
+
+    Core core_; ///< The items and the waiters.
+
+private:
+    friend detail::channel_access;
+    Core& core() noexcept { return core_; }
+    const Core& core() const noexcept { return core_; }
+};
+
 /// A bounded first-in-first-out channel for threads and coroutines. The channel never contains more
 /// than `capacity` items. With a capacity of 0, a send lasts until a receiver takes the item. The
 /// waiters of one side are served in the order in which they came. A sender or receiver that can
@@ -407,8 +437,10 @@ private:
 /// of this channel in one select; its wait is ended at that moment by a time-out or a stop; it is a
 /// coroutine that is destroyed before it resumes.
 template <class T, class Platform, class Stamp>
-class basic_channel : public send_operations<basic_channel<T, Platform, Stamp>, T, Platform>,
-                      public receive_operations<basic_channel<T, Platform, Stamp>, T, Platform> {
+class basic_channel : public channel_operations<basic_channel<T, Platform, Stamp>, T, Platform,
+                                                detail::basic_channel_core<T, Platform, Stamp>> {
+    using base = typename basic_channel::channel_operations;
+
 public:
     /// Constructs an empty channel. Allocates here and nowhere else.
     /// Throws: std::length_error if no memory can hold `capacity` items, std::bad_alloc.
@@ -416,45 +448,14 @@ public:
 
     /// Constructs an empty channel, as above, with a name for reports (core/deadlock_check.hpp). The
     /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
-    basic_channel(std::size_t capacity, [[maybe_unused]] const char* its_name) : core_(capacity) {
+    basic_channel(std::size_t capacity, [[maybe_unused]] const char* its_name)
+        : base(std::in_place, capacity) {
         BIDE_CHECKED(detail::note_made<Platform>(this, "channel", its_name);)
     }
 
-    /// Destroys the items in the channel.
-    /// Requires: there are no waiters; terminates otherwise.
 #if defined(BIDE_DEADLOCK_CHECK)
     ~basic_channel() { detail::note_gone<Platform>(this); }
-#else
-    ~basic_channel() = default;
 #endif
-
-    basic_channel(const basic_channel&) = delete;
-    basic_channel& operator=(const basic_channel&) = delete;
-
-    /// Closes the channel: later sends fail, and waiting senders get their items back. Receivers
-    /// receive the items in the channel, and then learn that it is closed.
-    /// Returns: true if this call closed it; false if it was closed already.
-    bool close() noexcept { return core_.close(); }
-    /// Returns true if close() was called.
-    bool is_closed() const noexcept { return core_.is_closed(); }
-
-    /// Returns the capacity.
-    std::size_t capacity() const noexcept { return core_.capacity(); }
-
-    /// Returns how many items were in the channel at one instant; never more than capacity().
-    std::size_t size() const noexcept { return core_.size(); }
-    /// Returns true if no item was in the channel at one instant.
-    bool empty() const noexcept { return size() == 0; }
-
-    /// Returns true if a send would have had to wait, or to fail, at one instant. Always true with
-    /// a capacity of 0.
-    bool is_full() const noexcept { return core_.is_full(); }
-
-private:
-    friend detail::channel_access;
-    auto& core() noexcept { return core_; }
-
-    detail::basic_channel_core<T, Platform, Stamp> core_;
 };
 
 }} // namespace bide::BIDE_ABI

@@ -14,16 +14,13 @@
 // channel before it releases the memory.
 
 #include <bide/channel/channel.hpp>
-#include <bide/channel/detail/channel_core.hpp>
 #include <bide/channel/detail/item_wait.hpp>
-#include <bide/channel/detail/unbounded_core.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
 
 #include <cstddef>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -89,11 +86,7 @@ void shared_core<T, Platform, Core>::leave(side which) noexcept {
     }
     core.close();
     if (which == side::receiving) {
-        // No receiver will ask for the items. Each is destroyed here, under no lock.
-        std::optional<T> item;
-        while (core.recv(detail::into(item)) == wait_status::granted) {
-            item.reset();
-        }
+        detail::destroy_items<T>(core); // no receiver will ask for them
     }
     let_go();
 }
@@ -123,7 +116,8 @@ template <class Sender, class Receiver> struct handle_maker {
 } // namespace detail
 
 /// What senders and receivers have in common.
-template <class T, class Platform, class Core, detail::side Which> class channel_handle {
+template <class T, class Platform, class Core, detail::side Which>
+class channel_handle : public state_operations<channel_handle<T, Platform, Core, Which>> {
 public:
     /// Adds a handle to the same channel.
     channel_handle(const channel_handle& other) noexcept : to_(other.to_) {
@@ -144,26 +138,6 @@ public:
             to_->leave(Which);
         }
     }
-
-    /// Closes the channel for both sides and all handles.
-    /// Returns: true if this call closed it.
-    bool close() noexcept { return core().close(); }
-    /// Returns true if the channel is closed.
-    bool is_closed() const noexcept { return core().is_closed(); }
-
-    /// Returns how many items were in the channel at one instant.
-    std::size_t size() const noexcept { return core().size(); }
-    /// Returns true if no item was in the channel at one instant.
-    bool empty() const noexcept { return size() == 0; }
-
-    /// The capacity of an unbounded channel: the largest std::size_t.
-    static constexpr std::size_t unbounded = static_cast<std::size_t>(-1);
-    /// Returns the capacity.
-    std::size_t capacity() const noexcept { return core().capacity(); }
-
-    /// Returns true if a send would have had to wait, or to fail, at one instant. Always true with
-    /// a capacity of 0, never for an unbounded or a sliding channel.
-    bool is_full() const noexcept { return core().is_full(); }
 
     /// Returns true if both handles belong to one channel, on any side. Returns false if either was
     /// moved from.
@@ -240,16 +214,6 @@ template <class T, class Platform = native_platform>
 make_channel(std::size_t capacity) {
     return detail::handle_maker<basic_sender<T, Platform>, basic_receiver<T, Platform>>::make(
         capacity);
-}
-
-/// Makes an unbounded channel (channel/unbounded_channel.hpp).
-/// Returns: its first sender and its first receiver.
-/// Throws: std::bad_alloc.
-template <class T, class Platform = native_platform>
-[[nodiscard]] std::pair<basic_unbounded_sender<T, Platform>, basic_unbounded_receiver<T, Platform>>
-make_unbounded_channel() {
-    return detail::handle_maker<basic_unbounded_sender<T, Platform>,
-                                basic_unbounded_receiver<T, Platform>>::make();
 }
 
 }} // namespace bide::BIDE_ABI

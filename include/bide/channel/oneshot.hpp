@@ -17,7 +17,6 @@
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/shared_state.hpp>
-#include <bide/channel/detail/try_range.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
@@ -269,16 +268,6 @@ public:
         return detail::to_result(sent ? wait_status::granted : wait_status::closed, value);
     }
 
-    /// Constructs the value from arguments, T(args...) or T{args...} of an aggregate, and sends it
-    /// as send() does.
-    /// Throws: what the constructor of T throws; nothing was sent then, and another send may
-    /// follow.
-    template <class... Args>
-        requires detail::element_of<T, Args...>
-    result<void, send_error<T>> emplace(Args&&... args) && {
-        return std::move(*this).send(detail::make_element<T>(std::forward<Args>(args)...));
-    }
-
     /// Returns true if a send would fail: the receiver was destroyed or closed.
     bool is_closed() const noexcept { return state_->is_closed(); }
 
@@ -354,11 +343,6 @@ public:
     result<T> try_recv() noexcept {
         std::optional<T> value;
         return detail::to_received(state_->recv(detail::into(value)), value);
-    }
-
-    /// Returns the value as a range of at most one: for (T& v : receiver.try_iter()).
-    detail::try_range<basic_oneshot_receiver> try_iter() noexcept {
-        return detail::try_range<basic_oneshot_receiver>(*this);
     }
 
     /// Receives as recv() does, but waits at most `rest`.

@@ -194,8 +194,10 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// coroutine that is destroyed before it resumes.
 template <class T, class Compare, class Platform>
 class basic_priority_channel
-    : public send_operations<basic_priority_channel<T, Compare, Platform>, T, Platform>,
-      public receive_operations<basic_priority_channel<T, Compare, Platform>, T, Platform> {
+    : public channel_operations<basic_priority_channel<T, Compare, Platform>, T, Platform,
+                                detail::basic_priority_core<T, Compare, Platform>> {
+    using base = typename basic_priority_channel::channel_operations;
+
 public:
     /// The type of the comparison.
     using value_compare = Compare;
@@ -205,38 +207,7 @@ public:
     /// std::length_error if no memory can hold `capacity` items, std::bad_alloc, and what the move of
     /// Compare throws.
     explicit basic_priority_channel(std::size_t capacity, Compare compare = Compare())
-        : core_(detail::capacity_to_order(capacity), std::move(compare)) {}
-
-    /// Destroys the items in the channel.
-    /// Requires: there are no waiters; terminates otherwise.
-    ~basic_priority_channel() = default;
-
-    basic_priority_channel(const basic_priority_channel&) = delete;
-    basic_priority_channel& operator=(const basic_priority_channel&) = delete;
-
-    /// Closes the channel: later sends fail, and waiting senders get their items back. Receivers
-    /// receive the items in the channel, and then learn that it is closed.
-    /// Returns: true if this call closed it; false if it was closed already.
-    bool close() noexcept { return core_.close(); }
-    /// Returns true if close() was called.
-    bool is_closed() const noexcept { return core_.is_closed(); }
-
-    /// Returns the capacity.
-    std::size_t capacity() const noexcept { return core_.capacity(); }
-
-    /// Returns how many items were in the channel at one instant; never more than capacity().
-    std::size_t size() const noexcept { return core_.size(); }
-    /// Returns true if no item was in the channel at one instant.
-    bool empty() const noexcept { return size() == 0; }
-
-    /// Returns true if a send would have had to wait, or to fail, at one instant.
-    bool is_full() const noexcept { return core_.is_full(); }
-
-private:
-    friend detail::channel_access;
-    auto& core() noexcept { return core_; }
-
-    detail::basic_priority_core<T, Compare, Platform> core_;
+        : base(std::in_place, detail::capacity_to_order(capacity), std::move(compare)) {}
 };
 
 /// The priority channel of native threads and coroutines.

@@ -112,57 +112,28 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// items in one call.
 template <class T, class Platform>
 class basic_sliding_channel
-    : public send_operations<basic_sliding_channel<T, Platform>, T, Platform>,
-      public receive_operations<basic_sliding_channel<T, Platform>, T, Platform> {
+    : public channel_operations<basic_sliding_channel<T, Platform>, T, Platform,
+                                detail::basic_sliding_core<T, Platform>> {
+    using base = typename basic_sliding_channel::channel_operations;
+
 public:
     /// Constructs an empty channel. Allocates here and nowhere else.
     /// Throws: std::invalid_argument if `capacity` is 0, std::length_error if no memory can hold
     /// `capacity` items, std::bad_alloc.
     explicit basic_sliding_channel(std::size_t capacity = 1)
-        : core_(detail::capacity_to_slide(capacity)) {}
-
-    /// Destroys the items in the channel.
-    /// Requires: there are no waiters; terminates otherwise.
-    ~basic_sliding_channel() = default;
-
-    basic_sliding_channel(const basic_sliding_channel&) = delete;
-    basic_sliding_channel& operator=(const basic_sliding_channel&) = delete;
+        : base(std::in_place, detail::capacity_to_slide(capacity)) {}
 
     /// Sends an item as send() does.
     /// Returns: the oldest item, if it made room, or nothing; errc::closed, with the item, if the
     /// channel is closed.
     result<std::optional<T>, send_error<T>> replace(T&& value) noexcept {
         std::optional<T> oldest;
-        const wait_status what = core_.send(value, oldest);
+        const wait_status what = this->core_.send(value, oldest);
         if (what != wait_status::granted) {
             return unexpected<send_error<T>>{send_error<T>{errc_of(what), T(std::move(value))}};
         }
         return oldest;
     }
-
-    /// Closes the channel: later sends fail. Receivers receive the items in the channel, and then
-    /// learn that it is closed.
-    /// Returns: true if this call closed it; false if it was closed already.
-    bool close() noexcept { return core_.close(); }
-    /// Returns true if close() was called.
-    bool is_closed() const noexcept { return core_.is_closed(); }
-
-    /// Returns the capacity.
-    std::size_t capacity() const noexcept { return core_.capacity(); }
-
-    /// Returns how many items were in the channel at one instant; never more than capacity().
-    std::size_t size() const noexcept { return core_.size(); }
-    /// Returns true if no item was in the channel at one instant.
-    bool empty() const noexcept { return size() == 0; }
-
-    /// Returns false: a send always makes room.
-    static constexpr bool is_full() noexcept { return false; }
-
-private:
-    friend detail::channel_access;
-    auto& core() noexcept { return core_; }
-
-    detail::basic_sliding_core<T, Platform> core_;
 };
 
 /// Makes a sliding channel.

@@ -4,15 +4,646 @@
 
 /// \file
 /// A channel without a capacity.
+//
+// The items of an unbounded channel, in two queues: a send puts its item behind those of the
+// senders, and a receive takes the first of the receivers' items. If the receivers have none, the
+// receive takes all items of the senders at once. Each side has a lock and cache lines of its own, so
+// a sender and a receiver seldom access the same line. The lock of the receivers is acquired first.
+//
+// Each side counts its items. The counts differ if there are items. So a receive that finds none
+// reads the count of the senders, and does not acquire their lock.
+//
+// The counts [unbounded.counts]. A receive counts after the send of its item, so the count of sends
+// that a thread reads after it is not the lower one. size() reads the sends, the receives, and the
+// sends again. If the sends have not changed, the difference is the size at one instant.
+//
+// A send acquires the lock of the senders. It gives its item to the first waiting receiver, or puts
+// it behind the other items. A receive acquires the lock of the receivers, and takes the first item.
+// A receiver that has to wait queues while it holds both locks, so no re-check is needed: whenever
+// the lock of the senders is free, a receiver waits only if neither side has an item. (A select
+// whose choice has selected another case may still be queued; it does not count.)
+//
+// A wait that was decided under a lock is published after it. Segments are allocated before a lock
+// is acquired and freed after it is released. The release of a lock is the last access of each
+// operation to the channel, and the destructor acquires both locks first. So a caller that got the
+// item, or saw the channel closed, may destroy the channel at once.
+
 #include <bide/channel/channel.hpp>
-#include <bide/channel/detail/unbounded_core.hpp>
+#include <bide/channel/detail/brief_lock.hpp>
+#include <bide/channel/detail/item_wait.hpp>
+#include <bide/channel/handles.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/spin.hpp>
+#include <bide/core/waiter.hpp>
+#include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
+namespace detail {
+
+// A queue without a limit, for use under the lock of its owner: items lie in segments, which are
+// linked from the oldest to the youngest.
+//
+// The queue neither allocates nor frees. It takes segments from the caller's `loose` segments,
+// which the caller allocates before it acquires the lock. Segments that the queue no longer needs
+// go to `loose`, and the caller frees them after it has released the lock. The queue keeps one
+// emptied segment as a spare. So if pushes and pops are equally fast, nothing is allocated.
+//
+//   in a segment    [0, begin) are gone, [begin, end) are items, [end, size) are free
+//   several         all but the last have end == size; those in the middle have begin == 0
+//   an empty queue  has no segment, or one with begin == end == 0
+template <class T, class Platform> class basic_segment_queue {
+    static_assert(is_element<T>);
+
+    template <class U> using var = typename Platform::template var<U>;
+    using index = std::uint32_t;
+    struct segment;
+
+public:
+    // How many items a segment holds: one if they are large.
+    static constexpr std::size_t segment_size = Platform::model     ? 2
+                                                : sizeof(T) <= 64   ? 64
+                                                : sizeof(T) <= 4096 ? 4096 / sizeof(T)
+                                                                    : 1;
+
+    // Segments that belong to no queue but to the caller.
+    class segments {
+    public:
+        segments() noexcept = default;
+        segments(const segments&) = delete;
+        segments& operator=(const segments&) = delete;
+        ~segments() {
+            while (first_ != nullptr) {
+                delete pop();
+            }
+        }
+
+        std::size_t size() const noexcept { return size_; }
+
+        // Adds a segment. Returns false if there is no memory.
+        bool allocate() noexcept {
+            segment* const more = new (std::nothrow) segment;
+            if (more != nullptr) {
+                push(*more);
+            }
+            return more != nullptr;
+        }
+
+    private:
+        friend class basic_segment_queue;
+
+        void push(segment& s) noexcept {
+            s.next = first_;
+            first_ = &s;
+            ++size_;
+        }
+        // Returns nullptr if there is no segment.
+        segment* pop() noexcept {
+            segment* const s = first_;
+            if (s != nullptr) {
+                first_ = s->next;
+                --size_;
+            }
+            return s;
+        }
+
+        segment* first_ = nullptr;
+        std::size_t size_ = 0;
+    };
+
+    basic_segment_queue() noexcept = default;
+    basic_segment_queue(const basic_segment_queue&) = delete;
+    basic_segment_queue& operator=(const basic_segment_queue&) = delete;
+
+    // Destroys the items.
+    ~basic_segment_queue();
+
+    void swap(basic_segment_queue& other) noexcept {
+        std::swap(first_, other.first_);
+        std::swap(last_, other.last_);
+        std::swap(spare_, other.spare_);
+    }
+
+    // Takes all items of `from`, and gives it its own segments, which are empty.
+    // Requires: this queue is empty.
+    void take_all(basic_segment_queue& from) noexcept {
+        std::swap(first_, from.first_);
+        std::swap(last_, from.last_);
+        if (from.spare_ == nullptr) {
+            std::swap(spare_, from.spare_);
+        }
+    }
+
+    bool empty() const noexcept {
+        segment* const first = first_;
+        return first == nullptr || first->begin == first->end;
+    }
+
+    // Returns true if push_back() needs no further segment.
+    bool has_room() const noexcept {
+        segment* const last = last_;
+        return (last != nullptr && last->end != segment_size) || spare_ != nullptr;
+    }
+
+    // Returns how many loose segments a push of n items needs.
+    std::size_t lacking(std::size_t n) const noexcept;
+
+    // Moves an item in, behind all items or before them. Returns false if it lacks a segment.
+    bool push_back(T& item, segments& loose) noexcept;
+    bool push_front(T& item, segments& loose) noexcept;
+
+    // Calls put(T&), which moves the first item out.
+    // Requires: not empty.
+    template <class Put> void pop_front(Put& put, segments& loose) noexcept;
+
+private:
+    struct segment {
+        var<segment*> next{nullptr};
+        var<index> begin{0};
+        var<index> end{0};
+        alignas(T) std::byte places[segment_size * sizeof(T)];
+
+        void* place(index i) noexcept { return places + i * sizeof(T); }
+        T& item(index i) noexcept { return *std::launder(static_cast<T*>(place(i))); }
+    };
+
+    // Returns an unused segment, or nullptr.
+    segment* take(segments& loose) noexcept {
+        segment* more = spare_;
+        if (more != nullptr) {
+            spare_ = nullptr;
+        } else {
+            more = loose.pop();
+        }
+        if (more != nullptr) {
+            more->next = nullptr;
+        }
+        return more;
+    }
+
+    var<segment*> first_{nullptr};
+    var<segment*> last_{nullptr};
+    var<segment*> spare_{nullptr};
+};
+
+template <class T, class Platform> basic_segment_queue<T, Platform>::~basic_segment_queue() {
+    segments emptied;
+    while (!empty()) {
+        segment* const first = first_;
+        const index at = first->begin;
+        first->item(at).~T();
+        first->begin = at + 1;
+        if (first->begin == first->end && first != last_) {
+            first_ = first->next;
+            emptied.push(*first);
+        }
+    }
+    for (segment* const left : {static_cast<segment*>(first_), static_cast<segment*>(spare_)}) {
+        if (left != nullptr) {
+            emptied.push(*left);
+        }
+    }
+}
+
+template <class T, class Platform>
+std::size_t basic_segment_queue<T, Platform>::lacking(std::size_t n) const noexcept {
+    segment* const last = last_;
+    const std::size_t room =
+        (last == nullptr ? 0 : segment_size - last->end) + (spare_ == nullptr ? 0 : segment_size);
+    return n <= room ? 0 : (n - room - 1) / segment_size + 1;
+}
+
+template <class T, class Platform>
+bool basic_segment_queue<T, Platform>::push_back(T& item, segments& loose) noexcept {
+    segment* last = last_;
+    if (last == nullptr || last->end == segment_size) {
+        segment* const more = take(loose);
+        if (more == nullptr) {
+            return false;
+        }
+        (last == nullptr ? first_ : last->next) = more;
+        last_ = last = more;
+    }
+    const index at = last->end;
+    ::new (last->place(at)) T(std::move(item));
+    last->end = at + 1;
+    return true;
+}
+
+template <class T, class Platform>
+bool basic_segment_queue<T, Platform>::push_front(T& item, segments& loose) noexcept {
+    if (empty()) {
+        return push_back(item, loose);
+    }
+    segment* first = first_;
+    if (first->begin == 0) {
+        segment* const more = take(loose);
+        if (more == nullptr) {
+            return false;
+        }
+        more->begin = more->end = static_cast<index>(segment_size);
+        more->next = first;
+        first_ = first = more;
+    }
+    const index at = first->begin - 1;
+    ::new (first->place(at)) T(std::move(item));
+    first->begin = at;
+    return true;
+}
+
+template <class T, class Platform>
+template <class Put>
+void basic_segment_queue<T, Platform>::pop_front(Put& put, segments& loose) noexcept {
+    segment* const first = first_;
+    const index at = first->begin;
+    T& item = first->item(at);
+    put(item);
+    item.~T();
+    if (at + 1 != first->end) {
+        first->begin = at + 1;
+        return;
+    }
+    first->begin = first->end = 0;
+    if (first == last_) {
+        return;
+    }
+    first_ = first->next;
+    if (spare_ == nullptr) {
+        spare_ = first;
+    } else {
+        loose.push(*first);
+    }
+}
+
+// A Source of item_wait.hpp.
+template <class T, class Platform> class basic_unbounded_core {
+public:
+    static constexpr const char* waited_for = "unbounded_channel";
+
+    // A node carries the T to send, or the receiver's destination.
+    using node = basic_waiter<Platform>;
+
+    basic_unbounded_core() noexcept = default;
+    ~basic_unbounded_core();
+
+    basic_unbounded_core(const basic_unbounded_core&) = delete;
+    basic_unbounded_core& operator=(const basic_unbounded_core&) = delete;
+
+    // A send may fail because there is no memory.
+    static constexpr bool send_allocates = true;
+
+    // Moves `value` in: granted. Otherwise closed or no_memory, and `value` is untouched.
+    wait_status send(T& value) noexcept;
+
+    // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
+    template <class Put> wait_status recv(Put&& put) noexcept;
+
+    // Send or receive up to `most` items at once, and return the number of items. make(i) makes
+    // item i. send_n() stops early if the channel is closed or memory has run out.
+    template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept;
+    template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
+
+    // Queues a receiver and returns waiting, or settles `w` and returns its status. A sender never
+    // queues.
+    wait_status enqueue(node& w, side which) noexcept;
+
+    // Cancels the wait of `w`. Returns false if it is decided, or if `w` is not queued yet; then a
+    // later enqueue() refuses it with `why`.
+    bool cancel(node& w, side which, wait_status why) noexcept;
+
+    // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else to the
+    // front. If the front lacks memory, the item goes to the back, which may have room. Returns
+    // false if there is no room, or if the channel is closed; the item is untouched then.
+    bool pass_on(T& item) noexcept;
+
+    // Fails every later send. Returns true if this call closed it.
+    bool close() noexcept;
+    // Order: relaxed; a snapshot.
+    bool is_closed() const noexcept {
+        return (sending_.word.load(std::memory_order_relaxed) & closed) != 0;
+    }
+
+    static constexpr std::size_t capacity() noexcept { return static_cast<std::size_t>(-1); }
+
+    std::size_t size() const noexcept;
+    static constexpr bool is_full() noexcept { return false; }
+
+    // Runs before a thread queues: it yields a few times, so that senders supply many items.
+    template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
+        return basic_spin<Platform>::yielding(try_again, yields);
+    }
+    std::int64_t spin_budget_ns() const noexcept { return 0; }
+
+private:
+    using lock = brief_lock<Platform>;
+    using lock_word = typename lock::word;
+    using counter = typename Platform::template atomic<std::size_t>;
+    using queue = basic_segment_queue<T, Platform>;
+    using segments = typename queue::segments;
+    using wake_list = basic_wake_list<Platform>;
+
+    // In the word of the senders: every send fails. Set under the lock, once.
+    static constexpr lock_word closed = 2;
+    static constexpr int yields = 8;
+
+    // Sends one item. If the send is a case of a select, `w` is its node; otherwise nullptr.
+    // Returns waiting if the choice of `w` selected another wait.
+    wait_status send_one(T& value, const node* w) noexcept;
+    template <class Make>
+    wait_status insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
+
+    // Acquires the lock of the senders, and brings segments to push `most` items, or fewer if memory
+    // has run out. Returns the word.
+    lock_word acquire_with(segments& loose, std::size_t most) noexcept;
+
+    // Requires: the lock of the side whose count it is.
+    static void count(counter& c, std::size_t more) noexcept {
+        // Order: relaxed; it changes only under the lock of its side. Release [unbounded.counts]; a
+        // thread that reads the count sees the counts that the caller saw.
+        c.store(c.load(std::memory_order_relaxed) + more, std::memory_order_release);
+    }
+
+    // If the receivers have no item, takes those of the senders. Returns granted if there is an
+    // item; otherwise waiting or closed.
+    // Requires: the lock of the receivers.
+    wait_status look() noexcept {
+        if (!receiving_.items.empty()) {
+            return wait_status::granted;
+        }
+        // Order: acquire [brief_lock.release]; a thread that sees the channel closed sees what was
+        // sent before, and what was done before the close.
+        const lock_word seen = sending_.word.load(std::memory_order_acquire);
+        // Order: relaxed; a send that comes before this receive has counted. The count of receives
+        // changes only under the lock of the caller.
+        if (sending_.count.load(std::memory_order_relaxed) ==
+            receiving_.count.load(std::memory_order_relaxed)) {
+            return (seen & closed) != 0 ? wait_status::closed : wait_status::waiting;
+        }
+        const lock_word now = lock::acquire(sending_.word);
+        receiving_.items.take_all(sending_.items);
+        lock::release(sending_.word, now);
+        return wait_status::granted;
+    }
+
+    // Takes the first item out by put(T&).
+    // Requires: the lock of the receivers; look() has returned granted.
+    template <class Put> void take(Put& put, segments& emptied) noexcept {
+        receiving_.items.pop_front(put, emptied);
+        count(receiving_.count, 1);
+    }
+
+    struct alignas(cache_line_pair) {
+        typename lock::atomic word{0};
+        queue items;                            // under the lock
+        basic_waiter_queue<Platform> receivers; // under the lock
+        counter count{0};                       // of items that were not handed to a receiver
+    } sending_;
+    struct alignas(cache_line_pair) {
+        typename lock::atomic word{0};
+        queue items;      // under the lock
+        counter count{0}; // of items that were taken out, less those that were put back
+    } receiving_;
+};
+
+template <class T, class Platform> basic_unbounded_core<T, Platform>::~basic_unbounded_core() {
+    lock::acquire(receiving_.word); // every operation has released it
+    lock::acquire(sending_.word);
+    if (!sending_.receivers.empty()) {
+        sending_.receivers.fatal_destroyed("unbounded_channel", this);
+    }
+    // The items are destroyed while the channel is empty: their destructors may use it. The items of
+    // the receivers come first.
+    queue younger;
+    queue older;
+    younger.swap(sending_.items);
+    older.swap(receiving_.items);
+    // Order: relaxed; no other thread uses the channel.
+    receiving_.count.store(sending_.count.load(std::memory_order_relaxed),
+                           std::memory_order_relaxed);
+    lock::release(sending_.word, closed);
+    lock::release(receiving_.word, 0);
+}
+
+// ---- Sending
+
+template <class T, class Platform>
+auto basic_unbounded_core<T, Platform>::acquire_with(segments& loose, std::size_t most) noexcept
+    -> lock_word {
+    for (bool memory = true;;) {
+        const lock_word seen = lock::acquire(sending_.word);
+        if (seen == closed || !memory) {
+            return seen;
+        }
+        const std::size_t needed = sending_.items.lacking(most);
+        if (needed <= loose.size()) {
+            return seen;
+        }
+        lock::release(sending_.word, seen);
+        while (memory && loose.size() < needed) {
+            memory = loose.allocate();
+        }
+    }
+}
+
+template <class T, class Platform>
+template <class Make>
+wait_status basic_unbounded_core<T, Platform>::insert(Make& make, std::size_t most,
+                                                      std::size_t& sent, const node* w) noexcept {
+    segments loose;
+    wake_list granted;
+    const lock_word seen = acquire_with(loose, most);
+    if (w != nullptr && !w->claim()) {
+        lock::release(sending_.word, seen);
+        return wait_status::waiting;
+    }
+    if (w != nullptr) {
+        w->commit(); // at once: it does not wait for what follows, and meets no other choice
+    }
+    if (seen == closed) {
+        lock::release(sending_.word, seen);
+        return wait_status::closed;
+    }
+    while (sent < most && detail::hand_over(make(sent), sending_.receivers, granted)) {
+        ++sent;
+    }
+    const std::size_t handed = sent;
+    while (sent < most && sending_.items.push_back(make(sent), loose)) {
+        ++sent;
+    }
+    count(sending_.count, sent - handed);
+    lock::release(sending_.word, seen);
+    granted.publish(wait_status::granted);
+    return wait_status::granted;
+}
+
+template <class T, class Platform>
+wait_status basic_unbounded_core<T, Platform>::send(T& value) noexcept {
+    const lock_word seen = lock::acquire(sending_.word);
+    if (seen != closed && sending_.receivers.empty() && sending_.items.has_room()) {
+        segments none;
+        sending_.items.push_back(value, none);
+        count(sending_.count, 1);
+        lock::release(sending_.word, seen);
+        return wait_status::granted;
+    }
+    lock::release(sending_.word, seen);
+    return send_one(value, nullptr);
+}
+
+template <class T, class Platform>
+BIDE_NOINLINE wait_status basic_unbounded_core<T, Platform>::send_one(T& value,
+                                                                      const node* w) noexcept {
+    std::size_t sent = 0;
+    auto make = [&value](std::size_t) noexcept -> T& { return value; };
+    const wait_status what = insert(make, 1, sent, w);
+    return what == wait_status::granted && sent == 0 ? wait_status::no_memory : what;
+}
+
+template <class T, class Platform>
+template <class Make>
+std::size_t basic_unbounded_core<T, Platform>::send_n(Make&& make, std::size_t most) noexcept {
+    std::size_t sent = 0;
+    if (most != 0) {
+        insert(make, most, sent, nullptr);
+    }
+    return sent;
+}
+
+// ---- Receiving
+
+template <class T, class Platform>
+template <class Put>
+wait_status basic_unbounded_core<T, Platform>::recv(Put&& put) noexcept {
+    segments emptied;
+    lock::acquire(receiving_.word);
+    const wait_status what = look();
+    if (what == wait_status::granted) {
+        take(put, emptied);
+    }
+    lock::release(receiving_.word, 0);
+    return what;
+}
+
+template <class T, class Platform>
+template <class Put>
+std::size_t basic_unbounded_core<T, Platform>::recv_n(Put&& put, std::size_t most) noexcept {
+    segments emptied;
+    std::size_t received = 0;
+    lock::acquire(receiving_.word);
+    for (; received < most && look() == wait_status::granted; ++received) {
+        take(put, emptied);
+    }
+    lock::release(receiving_.word, 0);
+    return received;
+}
+
+template <class T, class Platform>
+std::size_t basic_unbounded_core<T, Platform>::size() const noexcept {
+    // Order: acquire [unbounded.counts]; the receives that the sender saw.
+    std::size_t sent = sending_.count.load(std::memory_order_acquire);
+    for (;;) {
+        // Order: acquire [unbounded.counts]; the sends that the receiver saw.
+        const std::size_t received = receiving_.count.load(std::memory_order_acquire);
+        // Order: acquire [unbounded.counts]; as the first.
+        const std::size_t now = sending_.count.load(std::memory_order_acquire);
+        if (now == sent) {
+            return sent - received;
+        }
+        sent = now;
+    }
+}
+
+// ---- Waiting
+
+template <class T, class Platform>
+wait_status basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
+    if (which == side::sending) {
+        const wait_status what = send_one(detail::item_of<T>(w), &w);
+        if (what != wait_status::waiting) {
+            w.settle(what);
+        }
+        return what;
+    }
+    segments emptied;
+    lock::acquire(receiving_.word);
+    const lock_word seen = lock::acquire(sending_.word);
+    if (receiving_.items.empty() && !sending_.items.empty()) {
+        receiving_.items.take_all(sending_.items);
+    }
+    const bool any = !receiving_.items.empty();
+    const bool decided = any || seen == closed;
+    wait_status what = any ? wait_status::granted : decided ? wait_status::closed : w.forbidden();
+    if (what == wait_status::waiting) {
+        sending_.receivers.push(w);
+    }
+    lock::release(sending_.word, seen);
+    if (decided) {
+        if (w.claim()) {
+            if (any) {
+                auto put = [&w](T& item) noexcept { detail::deliver(item, w); };
+                take(put, emptied);
+            }
+            w.commit();
+        } else {
+            what = wait_status::waiting; // its choice selected another wait: it need not queue
+        }
+    }
+    lock::release(receiving_.word, 0);
+    if (what != wait_status::waiting) {
+        w.settle(what);
+    }
+    return what;
+}
+
+template <class T, class Platform>
+bool basic_unbounded_core<T, Platform>::cancel(node& w, side, wait_status why) noexcept {
+    const lock_word seen = lock::acquire(sending_.word);
+    const bool ended = sending_.receivers.withdraw(w, why);
+    lock::release(sending_.word, seen);
+    return ended;
+}
+
+template <class T, class Platform>
+bool basic_unbounded_core<T, Platform>::pass_on(T& item) noexcept {
+    segments loose;
+    wake_list granted;
+    for (bool memory = true;; memory = loose.allocate()) {
+        lock::acquire(receiving_.word);
+        const lock_word seen = lock::acquire(sending_.word);
+        const bool open = seen != closed;
+        const bool handed = detail::hand_over(item, sending_.receivers, granted);
+        bool put_back = !handed && open && receiving_.items.push_front(item, loose);
+        if (put_back) {
+            count(receiving_.count, static_cast<std::size_t>(-1));
+        } else if (!handed && open && !memory && sending_.items.push_back(item, loose)) {
+            count(sending_.count, 1);
+            put_back = true;
+        }
+        lock::release(sending_.word, seen);
+        lock::release(receiving_.word, 0);
+        if (handed || put_back || !open || !memory) {
+            granted.publish(wait_status::granted);
+            return handed || put_back;
+        }
+    }
+}
+
+template <class T, class Platform> bool basic_unbounded_core<T, Platform>::close() noexcept {
+    wake_list failed;
+    const bool first = lock::acquire(sending_.word) != closed;
+    sending_.receivers.pop_all(failed);
+    lock::release(sending_.word, closed);
+    failed.publish(wait_status::closed);
+    return first;
+}
+
+} // namespace detail
 
 /// A first-in-first-out channel without a capacity, for threads and coroutines. A send never waits.
 /// It never returns errc::full, errc::timeout or errc::stopped. If senders are faster than
@@ -37,45 +668,23 @@ namespace bide { inline namespace BIDE_ABI {
 /// returned.
 template <class T, class Platform>
 class basic_unbounded_channel
-    : public send_operations<basic_unbounded_channel<T, Platform>, T, Platform>,
-      public receive_operations<basic_unbounded_channel<T, Platform>, T, Platform> {
+    : public channel_operations<basic_unbounded_channel<T, Platform>, T, Platform,
+                                detail::basic_unbounded_core<T, Platform>> {
 public:
     /// Constructs an empty channel. The first send allocates.
-    basic_unbounded_channel() noexcept = default;
-
-    /// Destroys the items in the channel.
-    /// Requires: there are no waiters; terminates otherwise.
-    ~basic_unbounded_channel() = default;
-
-    basic_unbounded_channel(const basic_unbounded_channel&) = delete;
-    basic_unbounded_channel& operator=(const basic_unbounded_channel&) = delete;
-
-    /// Closes the channel: later sends fail. Receivers receive the items in the channel, and then
-    /// learn that it is closed.
-    /// Returns: true if this call closed it; false if it was closed already.
-    bool close() noexcept { return core_.close(); }
-    /// Returns true if close() was called.
-    bool is_closed() const noexcept { return core_.is_closed(); }
-
-    /// The capacity of an unbounded channel: the largest std::size_t.
-    static constexpr std::size_t unbounded = detail::basic_unbounded_core<T, Platform>::capacity();
-    /// Returns `unbounded`.
-    static constexpr std::size_t capacity() noexcept { return unbounded; }
-
-    /// Returns how many items were in the channel at one instant.
-    std::size_t size() const noexcept { return core_.size(); }
-    /// Returns true if no item was in the channel at one instant.
-    bool empty() const noexcept { return size() == 0; }
-
-    /// Returns false: a send always has room.
-    static constexpr bool is_full() noexcept { return false; }
-
-private:
-    friend detail::channel_access;
-    auto& core() noexcept { return core_; }
-
-    detail::basic_unbounded_core<T, Platform> core_;
+    basic_unbounded_channel() noexcept
+        : basic_unbounded_channel::channel_operations(std::in_place) {}
 };
+
+/// Makes an unbounded channel.
+/// Returns: its first sender and its first receiver.
+/// Throws: std::bad_alloc.
+template <class T, class Platform = native_platform>
+[[nodiscard]] std::pair<basic_unbounded_sender<T, Platform>, basic_unbounded_receiver<T, Platform>>
+make_unbounded_channel() {
+    return detail::handle_maker<basic_unbounded_sender<T, Platform>,
+                                basic_unbounded_receiver<T, Platform>>::make();
+}
 
 }} // namespace bide::BIDE_ABI
 

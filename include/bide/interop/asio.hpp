@@ -14,8 +14,7 @@
 /// \endcode
 
 #include <bide/core/config.hpp>
-#include <bide/interop/detail/asio_await.hpp>
-#include <bide/interop/detail/asio_executor.hpp>
+#include <bide/interop/detail/asio_operation.hpp>
 #include <bide/interop/detail/asio_wait.hpp>
 
 #include <asio/any_io_executor.hpp>

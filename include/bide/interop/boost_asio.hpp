@@ -7,8 +7,7 @@
 /// namespace bide::with_boost_asio. Cancellation slots need Boost 1.77.
 
 #include <bide/core/config.hpp>
-#include <bide/interop/detail/asio_await.hpp>
-#include <bide/interop/detail/asio_executor.hpp>
+#include <bide/interop/detail/asio_operation.hpp>
 #include <bide/interop/detail/asio_wait.hpp>
 
 #include <boost/asio/any_io_executor.hpp>

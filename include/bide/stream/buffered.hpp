@@ -95,13 +95,14 @@ async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool i
             if (more && (in_order ? unyielded.size() : runs) < n) {
                 std::optional<task<T>> next;
                 if (runs == 0) {
-                    auto item = co_await next_of(source);
+                    auto item = co_await detail::next_of(source);
                     more = item.has_value();
                     next = std::move(item);
                 } else {
-                    auto arrival = on_recv(deref(source));
-                    auto end = on_join_next(running);
-                    auto chosen = co_await async_select_biased(std::move(arrival), std::move(end));
+                    auto arrival = bide::on_recv(detail::deref(source));
+                    auto end = bide::on_join_next(running);
+                    auto chosen =
+                        co_await bide::async_select_biased(std::move(arrival), std::move(end));
                     if (chosen.index() == 1) {
                         ended.emplace(std::move(*chosen.template get<1>()));
                     } else {
@@ -110,7 +111,7 @@ async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool i
                     }
                 }
                 if (next) {
-                    running.spawn(run_numbered(started++, std::move(*next)));
+                    running.spawn(detail::run_numbered(started++, std::move(*next)));
                     ++runs;
                     if (in_order) {
                         unyielded.emplace_back();
@@ -142,7 +143,7 @@ async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool i
         error = std::current_exception();
     }
     if (error) { // of the stream or of a task, or the consumer is cancelled
-        co_await end_all(running);
+        co_await detail::end_all(running);
         std::rethrow_exception(error);
     }
 #endif
@@ -159,9 +160,9 @@ async_generator<task_item_t<S>> make_buffered(task_runner& on, S source, std::si
                   "buffered: the tasks have values, which are no references");
     require_some(n, "bide::buffered of no tasks");
     if constexpr (receivable<S>) {
-        return run_buffered<T>(on, std::move(source), n, in_order);
+        return detail::run_buffered<T>(on, std::move(source), n, in_order);
     } else {
-        return run_buffered<T>(on, merge(on, std::move(source)), n, in_order);
+        return detail::run_buffered<T>(on, bide::merge(on, std::move(source)), n, in_order);
     }
 }
 

@@ -87,7 +87,7 @@ private:
 #endif
     }
     template <stream S> task<> send_all(S& source, sender<T>& to) {
-        while (auto item = co_await next_of(source)) {
+        while (auto item = co_await detail::next_of(source)) {
             const auto sent = co_await to.async_send(static_cast<stream_item_t<S>&&>(*item));
             if (!sent) {
                 co_return; // the pump is cancelled
@@ -160,7 +160,7 @@ private:
 
     // `add` adds the streams to a state.
     template <class Add> merged(task_runner& on, std::size_t streams, Add add) {
-        auto [to, from] = make_channel<T>(streams);
+        auto [to, from] = bide::make_channel<T>(streams);
         state_ = std::make_unique<state>(on, std::move(from), streams);
         add(*state_, to);
     }

@@ -3,7 +3,8 @@
 #define BIDE_STREAM_STREAM_HPP
 
 /// \file
-/// Streams, and the operators map(), filter() and take_until().
+/// Streams, and the operators that start no task: map(), filter(), take_until(), throttle(), debounce(),
+/// timeout() and chunks().
 ///
 /// An operator takes its stream by value and owns it. To use a channel, pass a pointer to it. An
 /// operator runs in the coroutine that awaits its next(), and asks its stream for an item only
@@ -21,8 +22,10 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/errc.hpp>
+#include <bide/core/result.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <chrono>
 #include <concepts>
@@ -35,6 +38,7 @@
 #include <stop_token>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -63,9 +67,9 @@ template <class S>
     requires(has_next<S> || has_async_recv<S>)
 auto next_of(S& s) {
     if constexpr (has_next<S>) {
-        return deref(s).next();
+        return detail::deref(s).next();
     } else {
-        return deref(s).async_recv();
+        return detail::deref(s).async_recv();
     }
 }
 
@@ -73,7 +77,8 @@ auto next_of(S& s) {
 template <class Op> class wrapped_operation {
 public:
     template <class Make>
-    explicit wrapped_operation(Make make) : op_(make()), awaiter_(awaiter_of(std::move(op_))) {}
+    explicit wrapped_operation(Make make)
+        : op_(make()), awaiter_(detail::awaiter_of(std::move(op_))) {}
     wrapped_operation(const wrapped_operation&) = delete;
     wrapped_operation& operator=(const wrapped_operation&) = delete;
 
@@ -88,14 +93,15 @@ protected:
 
 private:
     Op op_;
-    decltype(awaiter_of(std::declval<Op>())) awaiter_;
+    decltype(detail::awaiter_of(std::declval<Op>())) awaiter_;
 };
 
-template <class Op> using awaited_t = decltype(awaiter_of(std::declval<Op>()).await_resume());
+template <class Op>
+using awaited_t = decltype(detail::awaiter_of(std::declval<Op>()).await_resume());
 
 // The result type of next_of(S): an optional or a pointer.
 template <class S>
-using next_t = std::remove_cvref_t<awaited_t<decltype(next_of(std::declval<S&>()))>>;
+using next_t = std::remove_cvref_t<awaited_t<decltype(detail::next_of(std::declval<S&>()))>>;
 
 // The type that `*next` refers to: a reference if the stream yields pointers, otherwise a value.
 template <class Next, class Item = decltype(*std::declval<Next&>())>
@@ -181,12 +187,12 @@ private:
 
 // Waits for the next item. T is the type that stores it.
 template <class T, class S> auto caught_next(S& s) {
-    const auto make = [&s] { return next_of(s); };
+    const auto make = [&s] { return detail::next_of(s); };
     return caught_operation<T, decltype(make())>(make);
 }
 // Waits for the next item until a deadline.
 template <class T, has_async_recv S> auto caught_next(S& s, deadline until) {
-    const auto make = [&s, until] { return deref(s).async_recv().with_deadline(until); };
+    const auto make = [&s, until] { return detail::deref(s).async_recv().with_deadline(until); };
     return caught_operation<T, decltype(make())>(make);
 }
 
@@ -306,10 +312,10 @@ template <class Op> auto limited_by(const deadline& until, Op op) {
 
 template <stream S, class Limit>
 async_generator<stream_item_t<S>> taken_until(S source, Limit limit) {
-    while (!is_over(limit)) {
+    while (!detail::is_over(limit)) {
         if constexpr (receivable<S>) {
-            auto got = co_await limited_by(limit, next_of(source));
-            if (!got && got.error() == errc::stopped && !is_over(limit)) {
+            auto got = co_await detail::limited_by(limit, detail::next_of(source));
+            if (!got && got.error() == errc::stopped && !detail::is_over(limit)) {
                 throw_error(errc::stopped); // the consumer is cancelled
             }
             if (!got || !*got) {
@@ -317,7 +323,7 @@ async_generator<stream_item_t<S>> taken_until(S source, Limit limit) {
             }
             co_yield std::move(**got);
         } else {
-            auto item = co_await next_of(source);
+            auto item = co_await detail::next_of(source);
             if (!item) {
                 break;
             }
@@ -337,6 +343,130 @@ template <stream S> async_generator<stream_item_t<S>> take_until(S source, std::
 template <stream S, class C, class D>
 async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_point<C, D>& when) {
     return detail::taken_until<S, deadline>(std::move(source), deadline::at(when));
+}
+
+// ---- throttle, debounce, timeout
+//
+// The time of an item is the time at which the operator receives it. While no next() is awaited, the
+// operator receives no item, and items wait in their stream.
+
+/// Slows a stream down. It yields an item, and asks the stream for the next item when `period` has
+/// passed since the last one. No item is dropped.
+template <stream S, class R, class P>
+async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P> period) {
+    for (deadline next = deadline::poll();;) {
+        co_await detail::sleep_until(next);
+        auto item = co_await detail::next_of(source);
+        if (!item) {
+            break;
+        }
+        next = deadline::after(period); // the consumer's own time counts
+        co_yield static_cast<stream_item_t<S>&&>(*item);
+    }
+}
+
+/// Yields an item if no other item comes within the time `quiet` after it. If another item comes
+/// within that time, drops the first one. At the end of the stream, yields the last item at once.
+///
+/// If the stream fails, or the consumer is cancelled, next() first returns the last item that it
+/// has received, and then throws.
+template <receivable S, class R, class P>
+async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P> quiet) {
+    using item = stream_item_t<S>;
+    for (bool more = true; more;) {
+        std::optional<item> latest;
+        detail::next_end end;
+        for (deadline until = deadline::never();; until = deadline::after(quiet)) {
+            auto got = co_await detail::caught_next<item>(source, until);
+            if (!got.item) {
+                end = std::move(got.end);
+                break;
+            }
+            latest.emplace(std::move(*got.item));
+        }
+        if (latest) {
+            co_yield std::move(*latest);
+        }
+        more = end.goes_on();
+    }
+}
+
+/// Yields each item. If the stream has no item within `limit` after the call of next(), yields
+/// errc::timeout, and the stream continues. Items are wrapped in a result. If an item is a result
+/// itself, it is wrapped, too, so that its error is not mistaken for a time-out.
+template <receivable S, class R, class P>
+async_generator<result<stream_item_t<S>>> timeout(S source, std::chrono::duration<R, P> limit) {
+    using item = stream_item_t<S>;
+    for (;;) {
+        auto got = co_await detail::caught_next<item>(source, deadline::after(limit));
+        if (!got.end.goes_on()) {
+            break;
+        }
+        result<item> next = unexpected{errc::timeout};
+        if (got.item) {
+            next.emplace(std::move(*got.item));
+        }
+        co_yield std::move(next);
+    }
+}
+
+// ---- chunks
+
+/// The type of a chunk.
+template <stream S> using chunk_of_t = std::vector<std::remove_cvref_t<stream_item_t<S>>>;
+
+namespace detail {
+
+// `next(source, chunk_has_begun)` waits for an item.
+template <class S, class Next>
+async_generator<chunk_of_t<S>> chunked(S source, std::size_t n, Next next) {
+    for (bool more = true; more;) {
+        chunk_of_t<S> chunk;
+        next_end end;
+        while (chunk.size() < n) {
+            auto got = co_await next(source, chunk.size());
+            if (!got.item) {
+                end = std::move(got.end);
+                break;
+            }
+            chunk.push_back(std::move(*got.item));
+        }
+        if (!chunk.empty()) {
+            co_yield std::move(chunk);
+        }
+        more = end.goes_on();
+    }
+}
+
+} // namespace detail
+
+/// Yields vectors of n items. The last one may have fewer, but has at least one.
+///
+/// If the stream fails, or the consumer is cancelled, next() first returns the items that were
+/// collected, and then throws.
+/// Throws: std::invalid_argument if n is 0. next() throws what the stream throws; std::bad_alloc.
+template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t n) {
+    using item = typename chunk_of_t<S>::value_type;
+    detail::require_some(n, "bide::chunks of no items");
+    return detail::chunked(std::move(source), n,
+                           [](S& from, std::size_t) { return detail::caught_next<item>(from); });
+}
+
+/// Yields vectors of n items. A vector has fewer items if less than n came within `limit` after its
+/// first item. While no item comes, yields nothing. The time of an item is defined above.
+/// Throws: as chunks(source, n).
+template <receivable S, class R, class P>
+async_generator<chunk_of_t<S>> chunks(S source, std::size_t n,
+                                      const std::chrono::duration<R, P>& limit) {
+    using item = typename chunk_of_t<S>::value_type;
+    detail::require_some(n, "bide::chunks of no items");
+    return detail::chunked(std::move(source), n,
+                           [limit, until = deadline::never()](S& from, std::size_t has) mutable {
+                               if (has <= 1) { // the first item has just come, or is still awaited
+                                   until = has == 0 ? deadline::never() : deadline::after(limit);
+                               }
+                               return detail::caught_next<item>(from, until);
+                           });
 }
 
 }} // namespace bide::BIDE_ABI

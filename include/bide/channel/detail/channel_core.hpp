@@ -351,10 +351,7 @@ basic_channel_core<T, Platform, Stamp>::~basic_channel_core() {
     }
     unlock(); // the destructors of items may use the channel
     ring_.close();
-    // Each item is destroyed after it was taken out.
-    while (recv([](T& received) noexcept { [[maybe_unused]] const T last(std::move(received)); }) ==
-           wait_status::granted) {
-    }
+    detail::destroy_items<T>(*this);
 }
 
 template <class T, class Platform, class Stamp>

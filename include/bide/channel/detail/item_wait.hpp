@@ -162,6 +162,14 @@ std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     return all;
 }
 
+// Receives each item that is left and destroys it, under no lock: its destructor may use the channel.
+template <class T, class Source> void destroy_items(Source& s) noexcept {
+    std::optional<T> item;
+    while (s.recv(detail::into(item)) == wait_status::granted) {
+        item.reset();
+    }
+}
+
 // Throws: std::bad_alloc if a send found no memory.
 inline void require_memory(wait_status what) {
     if (what == wait_status::no_memory) {
@@ -188,15 +196,12 @@ template <class T> result<T> to_received(wait_status what, std::optional<T>& ite
 template <class T, class Platform, class Source> class item_wait {
     using node = basic_waiter<Platform>;
 
-    // What the waits on a side of a source have in common.
+    // What the operations on a side of a source have in common.
     template <side Which> struct wait {
         Source& source;
 
         wait(Source& on) noexcept : source(on) {}
         const auto& primitive() const noexcept { return source; }
-        template <class Again> bool yield_before_wait(Again&& again) const noexcept {
-            return source.yield_before_wait(again);
-        }
         // `place` is the T to send, or a destination.
         template <class Place> wait_status queue(node& w, Place& place) const noexcept {
             w.carry(place);
@@ -207,14 +212,20 @@ template <class T, class Platform, class Source> class item_wait {
         }
     };
 
-    // The wait of a thread, with the interface that thread_wait needs.
-    template <side Which, class Place> struct thread : wait<Which> {
-        Place& place;
+    // The wait of a thread, with the interface that thread_wait needs. One type for both sides, so that
+    // a program has its code once.
+    struct thread {
+        Source& source;
+        side which;
+        std::byte& place;            // the T to send, or a destination
         std::int64_t spin_budget_ns; // read at the begin: the source may be gone later
 
-        thread(Source& on, Place& its) noexcept
-            : wait<Which>(on), place(its), spin_budget_ns(on.spin_budget_ns()) {}
-        wait_status enqueue(node& w) noexcept { return this->queue(w, place); }
+        const auto& primitive() const noexcept { return source; }
+        wait_status enqueue(node& w) noexcept {
+            w.carry(place);
+            return source.enqueue(w, which);
+        }
+        bool cancel(node& w, wait_status why) noexcept { return source.cancel(w, which, why); }
         bool await(node& w, deadline until) noexcept {
             if (spin_budget_ns == 0) {
                 return w.park(until);
@@ -225,22 +236,25 @@ template <class T, class Platform, class Source> class item_wait {
         }
     };
 
-    // Blocks the thread. again() tries once more. `limit` is a deadline or a stop token.
-    template <side Which, class Place, class Again, class Limit>
-    static wait_status block(Source& s, Place& place, Again&& again, const Limit& limit) noexcept {
+    // Blocks the thread. again() tries once more. `limit` is a deadline or a stop token. `place` is the T
+    // to send, or a destination.
+    template <class Place, class Again, class Limit>
+    static wait_status block(Source& s, side which, Place& place, Again&& again,
+                             const Limit& limit) noexcept {
         constexpr bool may_poll = std::is_same_v<Limit, deadline>;
         if constexpr (may_poll) {
             if (limit.is_poll()) {
                 return wait_status::timed_out;
             }
         }
-        thread<Which, Place> queue(s, place);
+        auto* const at = reinterpret_cast<std::byte*>(__builtin_addressof(place));
+        thread queue{s, which, *at, s.spin_budget_ns()};
         wait_status got = wait_status::waiting;
-        if (queue.yield_before_wait(
+        if (s.yield_before_wait(
                 [&]() noexcept { return (got = again()) != wait_status::waiting; })) {
             return got;
         }
-        using waits = thread_wait<thread<Which, Place>, Platform>;
+        using waits = thread_wait<thread, Platform>;
         if constexpr (may_poll) {
             return waits::until(queue, 1, limit);
         } else {
@@ -255,12 +269,12 @@ public:
     template <class Out, class Limit>
     static wait_status recv(Source& s, Out& out, const Limit& limit) noexcept {
         destination to(out);
-        return block<side::receiving>(
-            s, to, [&]() noexcept { return s.recv(detail::into(out)); }, limit);
+        return block(
+            s, side::receiving, to, [&]() noexcept { return s.recv(detail::into(out)); }, limit);
     }
     template <class Limit>
     static wait_status send(Source& s, T& value, const Limit& limit) noexcept {
-        return block<side::sending>(s, value, [&]() noexcept { return s.send(value); }, limit);
+        return block(s, side::sending, value, [&]() noexcept { return s.send(value); }, limit);
     }
 
     // ---- Operations (core/wait_ops.hpp)

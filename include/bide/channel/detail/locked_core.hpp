@@ -38,7 +38,6 @@
 #include <cstdint>
 #include <limits>
 #include <new>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -206,11 +205,7 @@ template <class Items, class Platform> basic_locked_core<Items, Platform>::~basi
         (senders_.empty() ? receivers_ : senders_).fatal_destroyed(Items::name, this);
     }
     lock::release(word_, closed);
-    // Each item is destroyed without the lock: its destructor may use the channel.
-    std::optional<T> item;
-    while (recv(detail::into(item)) == wait_status::granted) {
-        item.reset();
-    }
+    detail::destroy_items<T>(*this);
 }
 
 template <class Items, class Platform>

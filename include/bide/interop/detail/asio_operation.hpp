@@ -2,24 +2,35 @@
 #ifndef BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
 #define BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
 
-// An asynchronous operation of Asio that awaits something of bide: a job (asio_job.hpp) with a
+// The functions and the executor of interop/asio.hpp and interop/boost_asio.hpp, over the names of one
+// Asio (asio_names.inc).
+//
+// An asynchronous operation of Asio that awaits something of bide is a job (asio_job.hpp) with a
 // handler. It is one allocation, and its coroutine is another one, both by the allocator of the
 // handler. Both are freed before the handler is called.
 
+#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/interop/detail/asio_errors.hpp>
-#include <bide/interop/detail/asio_frame.hpp>
+#include <bide/core/wait_ops.hpp>
+#include <bide/fwd.hpp>
 #include <bide/interop/detail/asio_job.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/task_cell.hpp>
+#include <bide/task/task.hpp>
 
+#include <concepts>
 #include <coroutine>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <tuple>
 #include <type_traits>
@@ -27,7 +38,77 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
+// An executor of Asio, or an execution context, which stands for its executor.
+template <class Asio, class T>
+concept asio_place =
+    Asio::template is_executor<T> || (std::derived_from<T, typename Asio::execution_context> &&
+                                      requires(T& context) { context.get_executor(); });
+
+template <class Asio, class T> auto asio_executor_at(T& place) noexcept {
+    if constexpr (Asio::template is_executor<T>) {
+        return place;
+    } else {
+        return place.get_executor();
+    }
+}
+
+/// An executor of Asio as an executor of bide.
+template <class Asio> class asio_executor : public executor_users {
+public:
+    /// Posts to an executor of Asio, or to that of an execution context.
+    /// Requires: the context outlives this object, and runs what is posted.
+    template <class Place>
+        requires asio_place<Asio, Place>
+    explicit asio_executor(Place& place) : where_(detail::asio_executor_at<Asio>(place)) {}
+    asio_executor(const asio_executor&) = default;
+    asio_executor& operator=(const asio_executor&) = default;
+    /// Requires: the tasks that are to resume on it have ended; otherwise terminates with a message.
+    ~asio_executor() { this->require_none("asio executor"); }
+
+    /// Runs `r` on a thread of the executor, after this call. Terminates if Asio finds no memory.
+    void post(runnable& r) noexcept {
+        Asio::post(where_, [&r] { r.run.wake(); });
+    }
+
+private:
+    typename Asio::any_io_executor where_;
+};
+
+// The category of errc for error codes that are not std::error_code.
+template <class Base> class asio_category final : public Base {
+public:
+    const char* name() const noexcept override { return error_category().name(); }
+    std::string message(int code) const override { return error_category().message(code); }
+};
+
+// Returns the error code of Asio that says the same.
+template <class Asio> typename Asio::error_code asio_code(std::error_code e) noexcept {
+    using code = typename Asio::error_code;
+    if constexpr (std::is_same_v<code, std::error_code>) {
+        return e;
+    } else if (e.category() == error_category()) {
+        using base = std::remove_cvref_t<decltype(code().category())>;
+        static const asio_category<base> category;
+        return code(e.value(), category);
+    } else {
+        return code(e.value(), Asio::system_category());
+    }
+}
+template <class Asio> typename Asio::error_code asio_code(errc e) noexcept {
+    return detail::asio_code<Asio>(make_error_code(e));
+}
+
 // ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
+
+// A signature of one argument, or of two, with those arguments in a tuple.
+template <class First, class Second> struct asio_arguments {
+    using tuple = std::tuple<First, Second>;
+    using type = void(First, Second);
+};
+template <class First> struct asio_arguments<First, void> {
+    using tuple = std::tuple<First>;
+    using type = void(First);
+};
 
 // An operation, whose outcome is an R: void(error_code, value), or void(R) if the error is more
 // than a code, or if there may be no value that goes with an error code.
@@ -40,22 +121,10 @@ template <class Asio, class V, class R> struct asio_operation_signature {
          std::is_same_v<typename R::error_type, std::error_code>) &&
         (std::is_void_v<value> || std::is_default_constructible_v<value>);
 
-    template <bool Plain, class U> struct choose {
-        using arguments = std::tuple<R>;
-        using type = void(R);
-    };
-    template <class U> struct choose<true, U> {
-        using arguments = std::tuple<error_code, U>;
-        using type = void(error_code, U);
-    };
-    template <class U>
-        requires std::is_void_v<U>
-    struct choose<true, U> {
-        using arguments = std::tuple<error_code>;
-        using type = void(error_code);
-    };
-    using arguments = typename choose<is_plain, value>::arguments;
-    using type = typename choose<is_plain, value>::type;
+    using chosen =
+        std::conditional_t<is_plain, asio_arguments<error_code, value>, asio_arguments<R, void>>;
+    using arguments = typename chosen::tuple;
+    using type = typename chosen::type;
 
     // A wait has no effect before it ends, so each request cancels it.
     static constexpr bool has_effects = false;
@@ -69,8 +138,9 @@ template <class Asio, class V, class R> struct asio_operation_signature {
         } else {
             error_code code;
             if (!got.has_value()) {
-                code = aborted && got.error() == errc::stopped ? Asio::aborted()
-                                                               : asio_code<Asio>(got.error());
+                code = aborted && got.error() == errc::stopped
+                           ? Asio::aborted()
+                           : detail::asio_code<Asio>(got.error());
             }
             if constexpr (std::is_void_v<value>) {
                 return arguments(code);
@@ -89,18 +159,8 @@ template <class V> struct asio_task_signature {
     static_assert(!std::is_reference_v<V>, "bide: a task of a reference has no handler of Asio");
     using value = std::conditional_t<std::is_void_v<V> || std::is_default_constructible_v<V>, V,
                                      std::optional<V>>;
-    template <class U> struct choose {
-        using arguments = std::tuple<std::exception_ptr, U>;
-        using type = void(std::exception_ptr, U);
-    };
-    template <class U>
-        requires std::is_void_v<U>
-    struct choose<U> {
-        using arguments = std::tuple<std::exception_ptr>;
-        using type = void(std::exception_ptr);
-    };
-    using arguments = typename choose<value>::arguments;
-    using type = typename choose<value>::type;
+    using arguments = typename asio_arguments<std::exception_ptr, value>::tuple;
+    using type = typename asio_arguments<std::exception_ptr, value>::type;
     static constexpr bool has_effects = true;
 
     static arguments made_of(kept_outcome<V>& outcome, bool) {
@@ -116,6 +176,73 @@ template <class V> struct asio_task_signature {
 };
 
 // ---- The coroutines
+
+// Memory of an allocator, with a copy of the allocator behind it.
+template <class Alloc> class asio_memory {
+    struct alignas(__STDCPP_DEFAULT_NEW_ALIGNMENT__) unit {
+        std::byte bytes[__STDCPP_DEFAULT_NEW_ALIGNMENT__];
+    };
+    using allocator = typename std::allocator_traits<Alloc>::template rebind_alloc<unit>;
+    using traits = std::allocator_traits<allocator>;
+    static_assert(alignof(allocator) <= alignof(unit));
+
+    static constexpr std::size_t units_of(std::size_t bytes) noexcept {
+        return (bytes + sizeof(unit) - 1) / sizeof(unit);
+    }
+
+public:
+    static void* allocate(std::size_t bytes, const Alloc& from) {
+        allocator a(from);
+        unit* const at = std::to_address(traits::allocate(a, units_of(bytes) + units_of(sizeof a)));
+        std::construct_at(reinterpret_cast<allocator*>(at + units_of(bytes)), std::move(a));
+        return at;
+    }
+    static void release(void* memory, std::size_t bytes) noexcept {
+        unit* const at = static_cast<unit*>(memory);
+        auto* const kept = reinterpret_cast<allocator*>(at + units_of(bytes));
+        allocator a(std::move(*kept));
+        std::destroy_at(kept);
+        traits::deallocate(a, std::pointer_traits<typename traits::pointer>::pointer_to(*at),
+                           units_of(bytes) + units_of(sizeof a));
+    }
+};
+
+// Owns the first coroutine of a job, whose frame comes from the allocator of the handler: a
+// function of the allocator and a Source, which returns a V.
+template <class V, class Alloc, class Source> class asio_frame {
+public:
+    struct promise_type : task_promise<V> {
+        static void* operator new(std::size_t size, const Alloc& from, const Source&) {
+            return asio_memory<Alloc>::allocate(size, from);
+        }
+        static void operator delete(void* frame, std::size_t size) noexcept {
+            asio_memory<Alloc>::release(frame, size);
+        }
+        asio_frame get_return_object() noexcept {
+            return asio_frame(std::coroutine_handle<promise_type>::from_promise(*this));
+        }
+    };
+
+    asio_frame(asio_frame&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
+    asio_frame& operator=(asio_frame&&) = delete;
+    ~asio_frame() {
+        if (frame_) {
+            detail::destroy_frame(frame_, frame_.promise().awaited_frames());
+        }
+    }
+
+    promise_type& promise() const noexcept { return frame_.promise(); }
+    std::coroutine_handle<> begin(basic_task_context<native_platform>& of,
+                                  executor_ref where) const noexcept {
+        promise().begin(of, where);
+        return frame_;
+    }
+
+private:
+    explicit asio_frame(std::coroutine_handle<promise_type> frame) noexcept : frame_(frame) {}
+
+    std::coroutine_handle<promise_type> frame_;
+};
 
 template <class R, class Alloc, class Op> asio_frame<R, Alloc, Op> asio_await(const Alloc&, Op op) {
     co_return co_await std::move(op).as_result();
@@ -177,9 +304,9 @@ public:
           handler_where_(std::in_place, handler_where),
           handler_(std::in_place, std::move(handler)) {
         if constexpr (Signature::has_effects) {
-            frame_.emplace(asio_await_task<V>(alloc_of(), std::move(source)));
+            frame_.emplace(detail::asio_await_task<V>(alloc_of(), std::move(source)));
         } else {
-            frame_.emplace(asio_await<V>(alloc_of(), std::move(source)));
+            frame_.emplace(detail::asio_await<V>(alloc_of(), std::move(source)));
         }
     }
 
@@ -303,6 +430,43 @@ private:
     }
 
     Where where_;
+};
+
+// ---- The functions
+
+template <class Asio> struct asio_async_await {
+    template <class T, int Stops, class Token>
+    decltype(auto) operator()(async_op<T, Stops> op, Token&& token) const {
+        return begin<false>(typename Asio::system_executor(), std::move(op), token);
+    }
+    template <class Place, class T, int Stops, class Token>
+        requires asio_place<Asio, std::remove_cvref_t<Place>>
+    decltype(auto) operator()(Place&& place, async_op<T, Stops> op, Token&& token) const {
+        return begin<true>(detail::asio_executor_at<Asio>(place), std::move(op), token);
+    }
+
+private:
+    template <bool Placed, class Ex, class T, int Stops, class Token>
+    static decltype(auto) begin(Ex where, async_op<T, Stops>&& op, Token& token) {
+        using outcome = as_result_t<T>;
+        using signature = asio_operation_signature<Asio, T, outcome>;
+        return Asio::template initiate<typename signature::type>(
+            asio_initiation<Asio, signature, outcome, Ex, Placed>(std::move(where)), token,
+            std::move(op));
+    }
+};
+
+template <class Asio> struct asio_co_spawn {
+    template <class Place, task_source S, class Token>
+        requires asio_place<Asio, std::remove_cvref_t<Place>>
+    decltype(auto) operator()(Place&& place, S source, Token&& token) const {
+        using value = task_value_t<S>;
+        using signature = asio_task_signature<value>;
+        auto where = detail::asio_executor_at<Asio>(place);
+        return Asio::template initiate<typename signature::type>(
+            asio_initiation<Asio, signature, value, decltype(where), true>(where), token,
+            std::move(source));
+    }
 };
 
 }}} // namespace bide::BIDE_ABI::detail

@@ -115,20 +115,6 @@ private:
     std::shared_ptr<reply> reply_;
 };
 
-// The value of a task for these arguments of a handler.
-template <class... Values> struct asio_values {
-    using type = std::tuple<Values...>;
-    static type take(std::tuple<Values...>&& from) { return std::move(from); }
-};
-template <> struct asio_values<> {
-    using type = void;
-    static void take(std::tuple<>&&) noexcept {}
-};
-template <class V> struct asio_values<V> {
-    using type = V;
-    static type take(std::tuple<V>&& from) { return std::get<0>(std::move(from)); }
-};
-
 // Throws the error that is the first argument. `stopped`: the task was cancelled meanwhile.
 template <class Asio> void asio_throw(const typename Asio::error_code& e, bool stopped) {
     if (stopped && e == Asio::aborted()) {
@@ -148,33 +134,36 @@ template <class Asio> void asio_throw(const std::exception_ptr& e, bool) {
 #endif
 }
 
-// All arguments of a handler.
-template <class Asio, class... Args> struct asio_results : asio_values<Args...> {
-    static auto take(std::tuple<Args...>&& all, bool) {
-        return asio_values<Args...>::take(std::move(all));
+// The value of a task for the arguments of a handler: none, the one, or a tuple of them.
+template <class... Values> auto asio_value(Values&&... values) {
+    if constexpr (sizeof...(Values) == 1) {
+        return (std::move(values), ...);
+    } else if constexpr (sizeof...(Values) != 0) {
+        return std::tuple<Values...>(std::move(values)...);
     }
-};
-template <class Asio, class E, class... Values>
-    requires(std::is_same_v<E, typename Asio::error_code> || std::is_same_v<E, std::exception_ptr>)
-struct asio_results<Asio, E, Values...> : asio_values<Values...> {
-    static auto take(std::tuple<E, Values...>&& all, bool stopped) {
-        asio_throw<Asio>(std::get<0>(all), stopped);
-        return std::apply(
-            [](E&, Values&... values) {
-                return asio_values<Values...>::take(std::tuple<Values...>(std::move(values)...));
-            },
-            all);
+}
+// The same, if the first argument may be an error. `stopped`: as asio_throw().
+// Throws: the error.
+template <class Asio, class First, class... Values>
+auto asio_outcome(bool stopped, First&& first, Values&&... values) {
+    if constexpr (std::is_same_v<First, typename Asio::error_code> ||
+                  std::is_same_v<First, std::exception_ptr>) {
+        detail::asio_throw<Asio>(first, stopped);
+        return detail::asio_value(std::move(values)...);
+    } else {
+        return detail::asio_value(std::move(first), std::move(values)...);
     }
-};
+}
+template <class Asio> void asio_outcome(bool) {}
 
 // The token.
 template <class Asio> struct asio_use_bide {};
 
 // What async_result has for it; Args are those of the signature.
 template <class Asio, class... Args> struct asio_await_by_bide {
-    using results = asio_results<Asio, std::decay_t<Args>...>;
     using tuple = std::tuple<std::decay_t<Args>...>;
-    using value = typename results::type;
+    using value =
+        decltype(detail::asio_outcome<Asio>(false, std::declval<std::decay_t<Args>>()...));
     using return_type = task<value>;
 
     template <class Initiation, class Token, class... Given>
@@ -196,12 +185,15 @@ private:
         }
         std::optional<tuple>& all = wait.result().results;
         if (!all.has_value()) {
-            asio_throw<Asio>(Asio::aborted(), !over.has_value());
+            detail::asio_throw<Asio>(Asio::aborted(), !over.has_value());
         }
+        const auto take = [stopped = !over.has_value()](std::decay_t<Args>&... args) {
+            return detail::asio_outcome<Asio>(stopped, std::move(args)...);
+        };
         if constexpr (std::is_void_v<value>) {
-            results::take(std::move(*all), !over.has_value());
+            std::apply(take, *all);
         } else {
-            co_return results::take(std::move(*all), !over.has_value());
+            co_return std::apply(take, *all);
         }
     }
 };
