@@ -26,7 +26,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sync/detail/gate.hpp>
