@@ -161,7 +161,7 @@ struct scene {
     void push_beside() {
         pushing.emplace([this] { woken = push(0); });
     }
-    // The same with a LIFO slot, and sleepers of which one may watch it.
+    // The same with a LIFO slot, and sleepers of which one may be the timed sleeper.
     void push_into_slot_beside() {
         pushing.emplace([this] {
             slot.exchange(1, seq_cst);
@@ -316,7 +316,7 @@ TEST_CASE("idle: at most half of the workers search") {
 
 TEST_CASE(
     "idle: if the timed sleeper leaves, a push that relied on it gets another timed sleeper") {
-    // Worker 0 watches, 1 sleeps, 2 pushes.
+    // Worker 0 is the timed sleeper, 1 sleeps, 2 pushes.
     model::check_weak("a LIFO push, the timed sleeper goes", [] {
         scene s(3);
         MODEL_REQUIRE(s.i.announce(0, false, true));
@@ -418,7 +418,7 @@ TEST_CASE("idle: a job for any worker finds one beside a pinned job") {
         MODEL_REQUIRE(next == (woken == 1 ? none : 1));
         s.require_counts(0, 1);
     });
-    // Worker 0 watches, and a push into a slot relies on that.
+    // Worker 0 is the timed sleeper, and a push into a slot relies on that.
     model::check_weak("a pinned push to the timed sleeper, a LIFO push", [] {
         pinned_scene s(3);
         MODEL_REQUIRE(s.i.announce(0, false, true));

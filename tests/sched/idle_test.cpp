@@ -20,10 +20,10 @@ unsigned searchers(idle& i) {
 
 // Does one step, and says its result: "yes" or "no", a number, or the worker that is woken, "-" for none.
 //   sleep:2     worker 2 goes to sleep. sleep:2* does so after a search
-//   watch:2     the same, and watches if there is something to watch
+//   timed:2     the same, and becomes the timed sleeper if there is none
 //   retract:2   worker 2 finds a job before it sleeps
 //   search      a worker starts a search. end: a worker ends one. more: it has seen more jobs
-//   wake        a push. lifo: a push that a watcher would find. brief: a brief arm
+//   wake        a push. lifo: a push that a timed sleeper would find. brief: a brief arm
 //   blocked:1   so many more workers are blocked
 std::string result_of(idle& i, const std::string& step) {
     const std::size_t colon = step.find(':');
@@ -41,7 +41,7 @@ std::string result_of(idle& i, const std::string& step) {
         i.add_blocked(number);
         return "";
     }
-    return verb == "watch"       ? truth(i.announce(worker, after_search, true))
+    return verb == "timed"       ? truth(i.announce(worker, after_search, true))
            : verb == "retract"   ? truth(i.retract(worker))
            : verb == "search"    ? truth(i.start_search())
            : verb == "end"       ? woken(i.end_search(false))
@@ -82,19 +82,19 @@ const story stories[] = {
     {"a worker that retracts is not woken, and a woken worker does not retract", 2,
      "sleep:0 retract:0=yes sleepers=0 searching=1 sleep:0* searching=0 "
      "wake=0 retract:0=no sleepers=0 searching=1 end=- searching=0"},
-    {"one worker watches while another runs, and LIFO pushes rely on it", 3,
-     "sleep:0 retract:0=yes watch:0*=yes watch:1=no lifo=- " // there is a watcher
-     "wake=1 end=0 end=- " // not the watcher while another sleeps; the LIFO push deferred a wake
-     "watch:1=yes retract:1=yes end=- sleep:0 lifo=0"}, // there was no watcher
-    {"no worker watches if none runs", 3,
-     "watch:0=yes retract:0=yes sleep:1 sleep:2 watch:0*=no " // all sleep
-     "wake=0 end=- wake=1 end=- blocked:1 watch:1=no "        // 0 is blocked
-     "retract:1=yes blocked:-1 watch:1*=yes sleepers=2"},
-    {"a push that relied on the watcher wakes a worker when the watcher leaves", 4,
-     "watch:0=yes watch:1=no watch:2=no lifo=- wake=1 watch:1*=no " // relies on the watcher
-     "retract:0=yes end=1 watch:1*=yes"}, // its time-out is over, and it finds another job
-    {"a brief arm wakes a worker only if none watches and none searches", 4,
-     "brief=- watch:0=yes watch:1=no brief=- search=yes end=- " // and defers no wake
+    {"one worker is the timed sleeper while another runs, and LIFO pushes rely on it", 3,
+     "sleep:0 retract:0=yes timed:0*=yes timed:1=no lifo=- " // there is a timed sleeper
+     "wake=1 end=0 end=- " // not the timed sleeper while another sleeps; the LIFO push deferred a wake
+     "timed:1=yes retract:1=yes end=- sleep:0 lifo=0"}, // there was no timed sleeper
+    {"no worker is the timed sleeper if none runs", 3,
+     "timed:0=yes retract:0=yes sleep:1 sleep:2 timed:0*=no " // all sleep
+     "wake=0 end=- wake=1 end=- blocked:1 timed:1=no "        // 0 is blocked
+     "retract:1=yes blocked:-1 timed:1*=yes sleepers=2"},
+    {"a push that relied on the timed sleeper wakes a worker when that leaves", 4,
+     "timed:0=yes timed:1=no timed:2=no lifo=- wake=1 timed:1*=no " // relies on the timed sleeper
+     "retract:0=yes end=1 timed:1*=yes"}, // its time-out is over, and it finds another job
+    {"a brief arm wakes a worker only if none is the timed sleeper and none searches", 4,
+     "brief=- timed:0=yes timed:1=no brief=- search=yes end=- " // and defers no wake
      "retract:0=yes brief=- end=1 end=- sleep:2 brief=2"},      // a searcher wakes the next one
 };
 

@@ -14,7 +14,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/core/waiter.hpp>
 
 #include <atomic>
 #include <system_error>

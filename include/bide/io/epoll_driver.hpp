@@ -51,7 +51,6 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
-#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <initializer_list>

@@ -22,7 +22,6 @@
 #include <bide/task/strand.hpp>
 
 #include <cstddef>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -15,7 +15,6 @@
 #include <bide/fwd.hpp>
 #include <bide/io/detail/event_fd.hpp>
 
-#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -37,7 +37,6 @@
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/task_control.hpp>

@@ -22,7 +22,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {

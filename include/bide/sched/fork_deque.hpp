@@ -81,7 +81,6 @@
 #include <bide/core/platform.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 

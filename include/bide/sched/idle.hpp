@@ -72,7 +72,6 @@
 #include <bide/core/platform.hpp>
 
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 

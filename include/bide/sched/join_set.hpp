@@ -14,18 +14,15 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/io/driver.hpp>
 #include <bide/sched/detail/group.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
 #include <bide/task/task.hpp>
 
 #include <cstddef>

@@ -10,7 +10,6 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/sync/object_pool.hpp>
 #include <bide/task/task.hpp>
 

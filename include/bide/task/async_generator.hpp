@@ -59,7 +59,6 @@
 #include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 
-#include <concepts>
 #include <coroutine>
 #include <exception>
 #include <memory>

@@ -35,7 +35,6 @@
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/task/compose.hpp>
-#include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>

@@ -12,7 +12,6 @@
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/task/this_task.hpp>
 
 #include <chrono>

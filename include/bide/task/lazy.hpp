@@ -7,14 +7,11 @@
 /// initialisation function, and functions for once_flag and once_cell (sync/once.hpp).
 
 #include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/once.hpp>
-#include <bide/task/detail/task_cell.hpp>
 #include <bide/task/task.hpp>
 
-#include <stop_token>
 #include <type_traits>
 #include <utility>
 

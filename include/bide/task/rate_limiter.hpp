@@ -38,7 +38,6 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>

@@ -18,7 +18,6 @@
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_control.hpp>

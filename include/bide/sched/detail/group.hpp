@@ -34,12 +34,10 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
@@ -442,7 +440,6 @@ void block_until(group::end& until, task_home& home) noexcept;
 
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/sched/detail/worker_threads.hpp>
 
 #include <chrono>
 

@@ -35,7 +35,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <optional>
 #include <stdexcept>
 #include <system_error>

@@ -54,7 +54,6 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
@@ -62,7 +61,6 @@
 
 #include <coroutine>
 #include <cstddef>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
