@@ -1,6 +1,6 @@
 #include <bide/core/executor.hpp>
-#include <bide/core/resume.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/event.hpp>

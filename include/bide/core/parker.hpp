@@ -36,7 +36,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 
-
 namespace bide { inline namespace BIDE_ABI {
 
 /// Holds at most one token for the thread that owns it.

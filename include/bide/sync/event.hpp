@@ -10,7 +10,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/sync/detail/gate.hpp>
 
-
 namespace bide { inline namespace BIDE_ABI {
 
 /// A flag that threads and coroutines wait for. set() lets every waiter through, and every later

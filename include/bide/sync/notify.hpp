@@ -19,7 +19,6 @@
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/gate.hpp>
 
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
