@@ -22,8 +22,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Converts durations of any type to nanoseconds. std::chrono multiplies before it divides, which
-// overflows for a period such as 1/60 of a second. It has no type for a period of 1e18 seconds.
+// Converts durations of any type to nanoseconds. std::chrono would multiply before it divides, which
+// overflows for a period such as 1/60 of a second. The factor of a period of 1e18 seconds fits no
+// type of std::chrono.
 
 // A count of periods P is count * num * ns / den nanoseconds. The fraction num * ns / den is
 // reduced.

@@ -192,10 +192,10 @@ public:
           was_away_(std::exchange(mine_.is_away, true)) {
         mine_.list = &collected_;
     }
-    /// Opens a scope for a caller that knows no executor. It posts its runnables to the executor
-    /// that `if_blocked()` of the last run() on this thread returns. If no run() on this thread had
-    /// that argument, the scope runs its runnables here. Terminates if `if_blocked()` returns no
-    /// executor.
+    /// Opens a scope for a caller that knows no executor. The last run() on this thread that had an
+    /// argument `if_blocked` decides: the scope posts its runnables to the executor that
+    /// `if_blocked()` returns, and terminates if it returns none. If there was no such run(), the
+    /// scope runs its runnables here.
     explicit wake_scope(detail::post_all) noexcept : wake_scope(destination()) {}
 
     wake_scope(const wake_scope&) = delete;
@@ -280,8 +280,8 @@ private:
     detail::resume_state& mine_;
     detail::resumption_list* const outer_;
     const destination elsewhere_ = nullptr;
-    // Posts the runnables of a scope. If it is nullptr, the scope runs them. A pointer, so that a
-    // program without such scopes does not contain the function.
+    // Posts the runnables of the scope; nullptr: the scope runs them. It is a pointer, so that a
+    // program without posting scopes does not contain the function.
     void (*const post_)(wake_scope&) noexcept = nullptr;
     const bool was_away_ = false;
     detail::resumption_list collected_;
