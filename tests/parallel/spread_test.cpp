@@ -79,7 +79,7 @@ template <class Meeting> void invoke_all(Meeting& leaf) {
         bide::parallel_invoke(leaf.on, one, one, one, one);
     } else {
         const std::vector all(static_cast<std::size_t>(Meeting::leaves), std::ref(leaf));
-        bide::parallel_for(leaf.on, all, [](auto& one) { one(); });
+        bide::parallel_for({leaf.on, {.grain = 1}}, all, [](auto& one) { one(); });
     }
 }
 
