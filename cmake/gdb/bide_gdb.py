@@ -648,12 +648,12 @@ def item_type(value):
 def ring_text(core):
     """channel/ring.hpp, channel/detail/channel_core.hpp"""
     ring = core["ring_"]
-    capacity, mark, lap = (int(ring[field]) for field in ("capacity_", "mark_", "lap_"))
+    capacity, closed_bit, lap = (int(ring[field]) for field in ("capacity_", "closed_bit_", "lap_"))
     head, tail = number(ring["head_"]), number(ring["tail_"])
-    if mark == 0 or mark & (mark - 1) or capacity >= mark or lap not in (0, 2 * mark):
+    if closed_bit == 0 or closed_bit & (closed_bit - 1) or capacity >= closed_bit or lap not in (0, 2 * closed_bit):
         raise Broken("no ring of such a capacity")
-    is_closed, end = bool(tail & mark), tail & ~mark
-    first, last = head & (mark - 1), end & (mark - 1)
+    is_closed, end = bool(tail & closed_bit), tail & ~closed_bit
+    first, last = head & (closed_bit - 1), end & (closed_bit - 1)
     size = last - first if first < last else 0 if end == head else capacity - first + last
     if size > capacity:
         raise Broken("more items than room")

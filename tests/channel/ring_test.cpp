@@ -45,11 +45,13 @@ template <class Ring> std::size_t push_n(Ring& r, int first, std::size_t most) {
     if (r.begin_push(c, most) != attempt::done) {
         return 0;
     }
-    for (std::size_t i = 0; i < c.size(); ++i) {
-        ::new (r.place(c, i)) int(first + static_cast<int>(i));
+    auto slot = r.cells(c);
+    for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
+        ::new (slot.place()) int(first + static_cast<int>(i));
     }
-    for (std::size_t i = 0; i < c.size(); ++i) {
-        r.end(c, i);
+    slot = r.cells(c);
+    for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
+        slot.end();
     }
     return c.size();
 }
@@ -59,9 +61,10 @@ template <class Ring> std::size_t pop_n(Ring& r, std::vector<int>& out, std::siz
     if (r.begin_pop(c, most) != attempt::done) {
         return 0;
     }
-    for (std::size_t i = 0; i < c.size(); ++i) {
-        out.push_back(r.item(c, i));
-        r.end(c, i);
+    auto slot = r.cells(c);
+    for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
+        out.push_back(*std::launder(static_cast<int*>(slot.place())));
+        slot.end();
     }
     return c.size();
 }

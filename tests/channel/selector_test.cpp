@@ -396,10 +396,13 @@ TEST_CASE("selector: threads with selectors over many channels take each item on
         all.emplace_back(static_cast<std::size_t>(i % 3));
     }
     std::atomic<int> sending{2};
+    int sent[2] = {};
+    const auto end = std::chrono::steady_clock::now() + 3s; // beside busy processes, fewer are sent
     std::vector<ints> got(2);
     test::run_threads(4, [&](int t) {
         if (t < 2) {
-            for (int n = 0; n < each * inboxes; ++n) {
+            int& n = sent[t];
+            for (; n < each * inboxes && std::chrono::steady_clock::now() < end; ++n) {
                 static_cast<void>(
                     all[static_cast<std::size_t>((n + t) % inboxes)].send(t * each * inboxes + n));
             }
@@ -434,7 +437,12 @@ TEST_CASE("selector: threads with selectors over many channels take each item on
             ++times[static_cast<std::size_t>(item)];
         }
     }
-    CHECK(times == ints(2 * each * inboxes, 1));
+    ints once(2 * each * inboxes);
+    for (const int t : {0, 1}) {
+        CHECK(sent[t] != 0);
+        std::fill_n(once.begin() + t * each * inboxes, sent[t], 1);
+    }
+    CHECK(times == once);
 }
 
 TEST_CASE("selector: a case that is removed lets go of its handle, by itself and by its handler") {

@@ -83,11 +83,13 @@ template <class Stamp> struct basic_tube : bide::basic_ring<item, platform, Stam
         if (this->begin_push(c, most) != attempt::done) {
             return 0;
         }
-        for (std::size_t i = 0; i < c.size(); ++i) {
-            ::new (this->place(c, i)) item(first + static_cast<int>(i));
+        auto slot = this->cells(c);
+        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
+            ::new (slot.place()) item(first + static_cast<int>(i));
         }
-        for (std::size_t i = 0; i < c.size(); ++i) {
-            this->end(c, i);
+        slot = this->cells(c);
+        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
+            slot.end();
         }
         return c.size();
     }
@@ -98,11 +100,12 @@ template <class Stamp> struct basic_tube : bide::basic_ring<item, platform, Stam
             return 0;
         }
         int sum = 0;
-        for (std::size_t i = 0; i < c.size(); ++i) {
-            item& it = this->item(c, i);
+        auto slot = this->cells(c);
+        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
+            item& it = *std::launder(static_cast<item*>(slot.place()));
             sum += it.take();
             it.~item();
-            this->end(c, i);
+            slot.end();
         }
         return sum;
     }

@@ -55,7 +55,7 @@ struct set_back {
     using rep = duration::rep;
     using period = duration::period;
     using time_point = std::chrono::time_point<set_back>;
-    static constexpr bool is_steady = false;
+    [[maybe_unused]] static constexpr bool is_steady = false;
 
     static time_point now() noexcept {
         const int read = ++reads;

@@ -95,8 +95,7 @@ public:
     /// The result of a receive.
     using result_type = result<T, recv_error>;
 
-    // Copies, moves and destruction are those of its member.
-    // Requires: no wait of this subscriber is under way; terminates otherwise.
+    // A subscriber may be copied, moved and destroyed while it does not wait; terminates otherwise.
 
     /// Receives a copy of the oldest value that this subscriber has not received.
     /// Blocks: while there is no such value.

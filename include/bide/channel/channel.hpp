@@ -130,8 +130,8 @@ public:
         return async_emplace(std::forward<U>(value));
     }
 
-    /// Refuses braces. Only braces call it: they deduce no U, and every other argument prefers a
-    /// non-const function.
+    /// Is chosen only for an argument in braces, which does not compile. (The overload above cannot deduce
+    /// U from braces. Every other argument prefers it, because it is not const.)
     basic_async_op<sent, Platform> async_send(T) const
         requires(detail::is_broken_in_braces<T>)
     {
@@ -297,8 +297,8 @@ private:
     Self& self() noexcept { return static_cast<Self&>(*this); }
     auto& source() noexcept { return detail::channel_access::core(self()); }
 
-    // What is short is inlined: a function of its own returns a std::optional by way of memory, where
-    // the processor waits for the last store.
+    // The first attempt is inlined. A call would return the std::optional through memory, and the caller
+    // would wait for the store.
     template <class Out, class Limit> wait_status recv_to(Out& out, const Limit& limit) {
         const wait_status now = source().recv(detail::into(out));
         return now != wait_status::waiting ? now : wait_to_recv(out, limit);

@@ -175,10 +175,10 @@ private:
 /// channel is made when it is first needed, one for each type of handle, and is never destroyed.
 /// The program terminates if there is no memory for it.
 ///
-/// A waiting operation keeps the memory of the channel, even if all handles are dropped. It counts
-/// as no handle: if the last sender is dropped, the operation ends as if by close().
+/// A waiting operation keeps the memory of the channel, even if all handles are dropped. It does
+/// not count as a handle: if the last sender is dropped, the operation ends as if by close().
 ///
-/// No operation is const, as in the channel itself: the owner of a const sender sends by a copy of it.
+/// As in a channel, no operation is const. To send through a const sender, copy it.
 template <class T, class Platform, class Core>
 class basic_sender : public channel_handle<T, Platform, Core, detail::side::sending>,
                      public send_operations<basic_sender<T, Platform, Core>, T, Platform> {

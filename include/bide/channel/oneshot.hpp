@@ -21,7 +21,6 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
 
@@ -34,7 +33,7 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The state that the two ends of a oneshot share. `finished` and `closed` are marks. The lock
+// The state that the two ends of a oneshot share. `finished` and `closed` are flags. The lock
 // guards the rest:
 //
 //   value_   finished  closed
@@ -99,13 +98,9 @@ public:
         }
         result<void> collect(wait_status what) const noexcept { return result_of(what); }
     };
-    wait_status wait_closed(deadline until) noexcept {
+    template <class Limit> wait_status wait_closed(const Limit& limit) noexcept {
         close_wait mine{*this};
-        return is_closed() ? wait_status::granted : waits::until(mine, 1, until);
-    }
-    wait_status wait_closed(const typename Platform::stop_token& token) noexcept {
-        close_wait mine{*this};
-        return is_closed() ? wait_status::granted : waits::stoppable(mine, 1, token);
+        return base::wait_in(mine, limit);
     }
 
     // ---- The receiver
@@ -139,16 +134,12 @@ public:
 
     wait_status enqueue(node& w, side which) noexcept;
     bool cancel(node& w, side which, wait_status why) noexcept {
-        base::lock();
-        const bool ended = queue_of(which).withdraw(w, why);
-        base::unlock();
-        return ended;
+        return base::locked([&]() noexcept { return queue_of(which).withdraw(w, why); });
     }
 
 private:
-    using waits = thread_wait<close_wait, Platform>;
-    static constexpr auto finished = base::first_mark;
-    static constexpr auto closed = base::second_mark;
+    static constexpr auto finished = base::first_flag;
+    static constexpr auto closed = base::second_flag;
 
     typename base::wait_queue& queue_of(side which) noexcept {
         return which == side::sending ? senders_ : receivers_;

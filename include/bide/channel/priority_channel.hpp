@@ -10,14 +10,12 @@
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -147,13 +145,8 @@ void basic_item_heap<T, Compare, Platform>::take(Put& put) noexcept {
 template <class T, class Compare, class Platform>
 using basic_priority_core = basic_locked_core<basic_item_heap<T, Compare, Platform>, Platform>;
 
-// Throws: std::invalid_argument if it is 0.
 inline std::size_t capacity_to_order(std::size_t capacity) {
-    if (capacity == 0) {
-        BIDE_THROW(
-            std::invalid_argument("bide::priority_channel: a capacity of 0 orders no items"));
-    }
-    return capacity;
+    return not_zero(capacity, "bide::priority_channel: a capacity of 0 orders no items");
 }
 
 } // namespace detail

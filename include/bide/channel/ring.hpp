@@ -8,9 +8,10 @@
 // Source: Vyukov, "Bounded MPMC queue", 2010, with laps in place of sequence numbers as in
 // crossbeam-channel, so that every capacity from 1 on is exact.
 //
-// A position is {lap, mark, index} in one Stamp: index < capacity <= mark - 1, and a lap is twice
-// the mark. `head_` is the position of the next item to pop, `tail_` the position of the next push.
-// The mark, in the tail only, means closed. Each slot has a stamp:
+// A position has three fields in one Stamp: the lap, the closed bit and the index of a slot. The
+// closed bit is the least power of two above the capacity; the lap counts by twice that. `head_` is the
+// position of the next pop, `tail_` that of the next push. Only the tail has the closed bit set, once
+// the ring is closed. Each slot has a stamp:
 //
 //   stamp of the slot at position p
 //   p             empty; belongs to the thread that moves the tail from p to the next position
@@ -20,9 +21,9 @@
 // A push has three steps. It claims the slot by moving the tail, constructs the item, and publishes
 // it by storing the stamp. A pop does the same with the head. So at every instant the two positions
 // tell how many items were claimed by pushes and not claimed by pops. Empty is head == tail. Full
-// is head + lap == tail. Closed, for a receiver, is empty with the mark set. If the stamp of a slot
-// lags behind, the slot is neither empty nor full but busy: its claimer is between two steps and
-// will publish.
+// is head + lap == tail. A pop finds the ring closed if it is empty and the closed bit is set. If the
+// stamp of a slot is behind its position, the slot is neither empty nor full but busy: its claimer has
+// not published it yet.
 //
 // The positions and the flags of an owner (channel_core.hpp) make a pair [ring.position]: seq_cst
 // steps move both positions, and seq_cst loads read them for a decision on "empty" or "full".
@@ -96,44 +97,45 @@ public:
     using one = std::integral_constant<std::size_t, 1>;
     /// Claims up to `most` consecutive empty slots at the tail in one step. Never blocks.
     /// Requires: 1 <= most <= capacity(), or `most` is one().
-    template <class Count = one> BIDE_INLINE attempt begin_push(claim& c, Count most = {}) noexcept;
+    template <class Count = one>
+    BIDE_INLINE attempt begin_push(claim& c, Count most = {}) noexcept {
+        return begin<true>(c, most);
+    }
     /// Claims up to `most` consecutive full slots at the head in one step. Never blocks.
     /// Requires: as begin_push().
-    template <class Count = one> BIDE_INLINE attempt begin_pop(claim& c, Count most = {}) noexcept;
+    template <class Count = one> BIDE_INLINE attempt begin_pop(claim& c, Count most = {}) noexcept {
+        return begin<false>(c, most);
+    }
 
     /// Returns the memory of the first slot's item.
     void* place(const claim& c) const noexcept { return slot_of(c.first_).place; }
-    /// Returns the memory of the item of slot i.
-    void* place(const claim& c, std::size_t i) const noexcept {
-        return slot_of(next(c.first_, i)).place;
-    }
     /// Returns the item of the first slot.
-    T& item(const claim& c) const noexcept { return item_at(place(c)); }
-    /// Returns the item of slot i.
-    T& item(const claim& c, std::size_t i) const noexcept { return item_at(place(c, i)); }
+    T& item(const claim& c) const noexcept { return *std::launder(static_cast<T*>(place(c))); }
 
-    /// Visits the slots of a claim one after the other, which is faster than by number.
+    /// Visits the slots of a claim one after the other.
     class cursor;
     /// Returns a cursor at the first slot of `c`.
     cursor cells(const claim& c) const noexcept { return cursor(*this, c.first_, c.more_); }
 
     /// Publishes the first slot, full or empty. This is the last access to the ring.
-    void end(const claim& c) noexcept { end_at(c.first_, c.more_); }
-    /// Publishes slot i, full or empty. The publication of the last slot is the last access to the
-    /// ring.
-    void end(const claim& c, std::size_t i) noexcept { end_at(next(c.first_, i), c.more_); }
+    void end(const claim& c) noexcept {
+        // Order: release [ring.slot]; the next claimer of the slot sees the item, or that it is
+        // gone.
+        slot_of(c.first_).stamp.store(static_cast<Stamp>(c.first_ + c.more_),
+                                      std::memory_order_release);
+    }
 
     /// Closes the ring: no push begins any more.
     /// Returns: true if this call closed it.
     bool close() noexcept {
         // Order: release; every decision on the tail reads it seq_cst [ring.position], so a thread
-        // that finds the mark sees what was done before.
-        return (tail_.fetch_or(mark_, std::memory_order_release) & mark_) == 0;
+        // that finds the bit sees what was done before.
+        return (tail_.fetch_or(closed_bit_, std::memory_order_release) & closed_bit_) == 0;
     }
     /// Returns true if close() was called.
     bool is_closed() const noexcept {
         // Order: relaxed; a snapshot.
-        return (tail_.load(std::memory_order_relaxed) & mark_) != 0;
+        return (tail_.load(std::memory_order_relaxed) & closed_bit_) != 0;
     }
 
     /// Returns true if a pop would have to wait. The caller has raised its flag before. Reads the
@@ -143,7 +145,7 @@ public:
     // raised a flag. Relaxed for the head.
     bool is_empty() const noexcept {
         const Stamp tail = tail_.load(std::memory_order_seq_cst);
-        return head_.load(std::memory_order_relaxed) == (tail & ~mark_);
+        return head_.load(std::memory_order_relaxed) == (tail & ~closed_bit_);
     }
     /// Returns true if a push would have to wait. False if the ring is closed: a push fails then
     /// and does not wait.
@@ -159,8 +161,9 @@ public:
     bool push_is_busy() const noexcept {
         // Order: relaxed, here and below; the caller only waits for a better moment.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
-        return (tail & mark_) == 0 && slot_of(tail).stamp.load(std::memory_order_relaxed) != tail &&
-               !is_full() && tail_.load(std::memory_order_relaxed) == tail;
+        return (tail & closed_bit_) == 0 &&
+               slot_of(tail).stamp.load(std::memory_order_relaxed) != tail && !is_full() &&
+               tail_.load(std::memory_order_relaxed) == tail;
     }
     /// Returns true if a pop probably finds a busy slot; an attempt decides.
     bool pop_is_busy() const noexcept {
@@ -178,33 +181,27 @@ public:
     std::size_t size() const noexcept;
 
 private:
-    static T& item_at(void* place) noexcept { return *std::launder(static_cast<T*>(place)); }
-
-    void end_at(Stamp position, Stamp more) noexcept {
-        // Order: release [ring.slot]; the next claimer of the slot sees the item, or that it is
-        // gone.
-        slot_of(position).stamp.store(static_cast<Stamp>(position + more),
-                                      std::memory_order_release);
-    }
-
     slot& slot_of(Stamp position) const noexcept {
-        return slots_[static_cast<std::size_t>(position & (mark_ - 1))];
+        return slots_[static_cast<std::size_t>(position & (closed_bit_ - 1))];
     }
 
     // The position that is n <= capacity positions after `position`.
     Stamp next(Stamp position, std::size_t n) const noexcept {
-        const std::size_t at = static_cast<std::size_t>(position & (mark_ - 1)) + n;
+        const std::size_t at = static_cast<std::size_t>(position & (closed_bit_ - 1)) + n;
         const auto lap = static_cast<Stamp>((position & ~(lap_ - 1)) + lap_);
         return static_cast<Stamp>(at < capacity_ ? position + n : lap + (at - capacity_));
     }
 
-    // Another thread was faster: pauses, four times as long each time. Returns the next `failed`.
+    // Pauses after a lost CAS, four times as long each time. Returns the next `failed`.
     static int make_way(int failed) noexcept {
         for (int left = Platform::model ? 0 : 1 << failed; left > 0; --left) {
             Platform::pause();
         }
         return failed < 6 ? failed + 2 : 6;
     }
+
+    // Claims slots for a push, or for a pop.
+    template <bool Push, class Count> BIDE_INLINE attempt begin(claim& c, Count most) noexcept;
 
     // How many of the `most` slots from `first` on have the stamp position + more.
     template <class Count>
@@ -214,7 +211,7 @@ private:
 
     slot* const slots_;
     const std::size_t capacity_;
-    const Stamp mark_;
+    const Stamp closed_bit_;
     const Stamp lap_; // 0 if the capacity is 0
     alignas(cache_line_pair) index head_{0};
     alignas(cache_line_pair) index tail_{0};
@@ -224,16 +221,15 @@ template <class T, class Platform, class Stamp> class basic_ring<T, Platform, St
 public:
     /// Returns the memory of the slot's item.
     void* place() const noexcept { return at_->place; }
-    /// Returns the slot's item.
-    T& item() const noexcept { return item_at(place()); }
 
-    /// Publishes the slot, full or empty.
-    // Order: release [ring.slot]; as end_at().
-    void end() const noexcept { at_->stamp.store(turn(), std::memory_order_release); }
+    /// Publishes the slot, full or empty. The publication of the last slot is the last access to the
+    /// ring.
+    // Order: release [ring.slot]; as end() of the ring.
+    void end() const noexcept { at_->stamp.store(stamp(), std::memory_order_release); }
 
     /// Returns true if the slot can be claimed.
     // Order: acquire [ring.slot]; the item, or the end of the pop that emptied the slot.
-    bool is_ready() const noexcept { return at_->stamp.load(std::memory_order_acquire) == turn(); }
+    bool is_ready() const noexcept { return at_->stamp.load(std::memory_order_acquire) == stamp(); }
 
     /// Moves to the next slot.
     void operator++() noexcept {
@@ -253,7 +249,7 @@ private:
           position_(position), more_(more),
           to_next_lap_(static_cast<Stamp>(of.lap_ - (of.capacity_ - 1))) {}
 
-    Stamp turn() const noexcept { return static_cast<Stamp>(position_ + more_); }
+    Stamp stamp() const noexcept { return static_cast<Stamp>(position_ + more_); }
 
     slot* at_;
     slot* first_;
@@ -271,8 +267,8 @@ basic_ring<T, Platform, Stamp>::basic_ring(std::size_t capacity)
           }
           return new slot[capacity == 0 ? 1 : capacity];
       }()),
-      capacity_(capacity), mark_(std::bit_ceil(static_cast<Stamp>(capacity + 1))),
-      lap_(capacity == 0 ? Stamp{0} : static_cast<Stamp>(mark_ * 2)) {
+      capacity_(capacity), closed_bit_(std::bit_ceil(static_cast<Stamp>(capacity + 1))),
+      lap_(capacity == 0 ? Stamp{0} : static_cast<Stamp>(closed_bit_ * 2)) {
     for (std::size_t i = 0; i < capacity || i == 0; ++i) {
         // Order: relaxed; the ring is published whole. Without a capacity, the stamp never makes
         // the slot ready.
@@ -281,70 +277,45 @@ basic_ring<T, Platform, Stamp>::basic_ring(std::size_t capacity)
 }
 
 template <class T, class Platform, class Stamp>
-template <class Count>
-attempt basic_ring<T, Platform, Stamp>::begin_push(claim& c, Count most) noexcept {
-    // Order: seq_cst [ring.position]; in the order of all threads, a tail and the head that is read
-    // after it belong to one instant.
-    Stamp tail = tail_.load(std::memory_order_seq_cst);
+template <bool Push, class Count>
+attempt basic_ring<T, Platform, Stamp>::begin(claim& c, Count most) noexcept {
+    index& mine = Push ? tail_ : head_;
+    const index& others = Push ? head_ : tail_;
+    // Order: seq_cst [ring.position]; in the order of all threads, this position and the other one,
+    // which is read after it, belong to one instant.
+    Stamp at = mine.load(std::memory_order_seq_cst);
     for (int failed = 0;;) {
-        if ((tail & mark_) != 0) {
+        if (Push && (at & closed_bit_) != 0) {
             return attempt::closed;
         }
-        if (const std::size_t n = count_ready(tail, 0, most); n != 0) {
-            const Stamp first = tail;
+        if (const std::size_t n = count_ready(at, Push ? 0 : 1, most); n != 0) {
+            const Stamp first = at;
             // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
             // flags. Failure: relaxed, the loop reads again.
-            if (tail_.compare_exchange_weak(tail, next(tail, n), std::memory_order_seq_cst,
-                                            std::memory_order_relaxed)) {
-                c = claim(first, 1, n);
+            if (mine.compare_exchange_weak(at, next(at, n), std::memory_order_seq_cst,
+                                           std::memory_order_relaxed)) {
+                c = claim(first, Push ? 1 : lap_, n);
                 return attempt::done;
             }
             failed = make_way(failed);
             // Order: seq_cst [ring.position]; as the first.
-            tail = tail_.load(std::memory_order_seq_cst);
+            at = mine.load(std::memory_order_seq_cst);
             continue;
         }
-        // Order: seq_cst [ring.position]; the positions tell whether it is full.
-        const Stamp head = head_.load(std::memory_order_seq_cst);
-        // Order: seq_cst [ring.position]; as the first. It finds out an old tail.
-        const Stamp now = tail_.load(std::memory_order_seq_cst);
-        if (now == tail) {
-            return static_cast<Stamp>(head + lap_) == tail ? attempt::not_now : attempt::busy;
-        }
-        tail = now;
-    }
-}
-
-template <class T, class Platform, class Stamp>
-template <class Count>
-attempt basic_ring<T, Platform, Stamp>::begin_pop(claim& c, Count most) noexcept {
-    // Order: seq_cst [ring.position]; in the order of all threads, a head and the tail that is read
-    // after it belong to one instant.
-    Stamp head = head_.load(std::memory_order_seq_cst);
-    for (int failed = 0;;) {
-        if (const std::size_t n = count_ready(head, 1, most); n != 0) {
-            const Stamp first = head;
-            // Order: seq_cst [ring.position]; as in begin_push. Failure: relaxed.
-            if (head_.compare_exchange_weak(head, next(head, n), std::memory_order_seq_cst,
-                                            std::memory_order_relaxed)) {
-                c = claim(first, lap_, n);
-                return attempt::done;
+        // Order: seq_cst [ring.position]; the positions tell whether the ring is full, or empty.
+        const Stamp other = others.load(std::memory_order_seq_cst);
+        // Order: seq_cst [ring.position]; as the first. It finds out that `at` is old.
+        const Stamp now = mine.load(std::memory_order_seq_cst);
+        if (now == at) {
+            if constexpr (Push) {
+                return static_cast<Stamp>(other + lap_) == at ? attempt::not_now : attempt::busy;
+            } else {
+                return static_cast<Stamp>(other & ~closed_bit_) != at ? attempt::busy
+                       : (other & closed_bit_) != 0                   ? attempt::closed
+                                                                      : attempt::not_now;
             }
-            failed = make_way(failed);
-            // Order: seq_cst [ring.position]; as the first.
-            head = head_.load(std::memory_order_seq_cst);
-            continue;
         }
-        // Order: seq_cst [ring.position]; the positions tell whether it is empty.
-        const Stamp tail = tail_.load(std::memory_order_seq_cst);
-        // Order: seq_cst [ring.position]; it finds out an old head, as in begin_push.
-        const Stamp now = head_.load(std::memory_order_seq_cst);
-        if (now == head) {
-            return static_cast<Stamp>(tail & ~mark_) != head ? attempt::busy
-                   : (tail & mark_) != 0                     ? attempt::closed
-                                                             : attempt::not_now;
-        }
-        head = now;
+        at = now;
     }
 }
 
@@ -376,9 +347,9 @@ std::size_t basic_ring<T, Platform, Stamp>::size() const noexcept {
         const Stamp head = head_.load(std::memory_order_seq_cst);
         const Stamp now = tail_.load(std::memory_order_seq_cst);
         if (now == tail) {
-            const Stamp end = static_cast<Stamp>(tail & ~mark_);
-            const auto from = static_cast<std::size_t>(head & (mark_ - 1));
-            const auto to = static_cast<std::size_t>(end & (mark_ - 1));
+            const Stamp end = static_cast<Stamp>(tail & ~closed_bit_);
+            const auto from = static_cast<std::size_t>(head & (closed_bit_ - 1));
+            const auto to = static_cast<std::size_t>(end & (closed_bit_ - 1));
             return from < to ? to - from : end == head ? 0 : capacity_ - from + to;
         }
         tail = now;

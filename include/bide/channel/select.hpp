@@ -383,38 +383,35 @@ public:
 
     bool try_all() noexcept {
         fill(std::index_sequence_for<Cases...>());
-        return core_.try_all(at(), count, order_, biased_);
+        return core_.try_all(order_, biased_);
     }
-    bool begin(node& main, bool timers) noexcept {
-        return core_.begin(at(), count, order_, main, timers);
-    }
+    bool begin(node& main, bool timers) noexcept { return core_.begin(order_, main, timers); }
     bool cancel(wait_status why) noexcept { return core_.cancel(why); }
 
     // Blocks the thread, after try_all().
-    void wait(bool may_wait) noexcept { core_.wait(at(), count, order_, may_wait); }
+    void wait(bool may_wait) noexcept { core_.wait(order_, may_wait); }
 
     // After the wait: the result of the chosen case as an Out; none() if the wait was ended.
     template <class Out, class OnNone> Out collect(OnNone&& none) {
-        return collect_from<Out, 0>(core_.finish(at(), count), none);
+        return collect_from<Out, 0>(core::finish(order_), none);
     }
     void give_back() noexcept {
-        const std::size_t happened = core_.finish(at(), count);
+        const auto* const happened = core::finish(order_);
         [&]<std::size_t... I>(std::index_sequence<I...>) {
-            ((I == happened ? std::get<I>(cases_).give_back(entries_[I]) : void()), ...);
+            ((entries_ + I == happened ? std::get<I>(cases_).give_back(entries_[I]) : void()), ...);
         }(std::index_sequence_for<Cases...>());
     }
 
 private:
-    auto at() noexcept {
-        return [this](std::size_t at) noexcept -> select_entry<platform>& { return entries_[at]; };
-    }
+    using entry = typename core::entry;
+
     template <std::size_t... I> void fill(std::index_sequence<I...>) noexcept {
-        (std::get<I>(cases_).fill(entries_[I]), ...);
+        ((std::get<I>(cases_).fill(entries_[I]), order_[I] = &entries_[I]), ...);
     }
     template <class Out, std::size_t I, class OnNone>
-    Out collect_from(std::size_t happened, OnNone& none) {
+    Out collect_from(const entry* happened, OnNone& none) {
         if constexpr (I < count) {
-            if (happened == I) {
+            if (happened == entries_ + I) {
                 return Out(selected<Cases...>(std::in_place_index<I>,
                                               std::get<I>(cases_).collect(entries_[I])));
             }
@@ -425,9 +422,9 @@ private:
     }
 
     std::tuple<Cases...> cases_;
-    select_entry<platform> entries_[count];
+    entry entries_[count];
     core core_;
-    std::size_t order_[count];
+    entry* order_[count]; // in which the cases are tried
     bool biased_;
 };
 

@@ -86,12 +86,15 @@ private:
     using entry = detail::select_entry<Platform>;
     using node = basic_waiter<Platform>;
 
-    struct slot {
+    struct slot : entry {
+        slot() noexcept = default;
+        slot(const slot&) = delete;
+        slot& operator=(const slot&) = delete;
         virtual ~slot() = default;
         virtual void fill() noexcept = 0;
         virtual void handle() = 0;
         virtual void give_back() noexcept = 0;
-        entry at;
+        std::size_t index = 0;
     };
     template <class Case, class Handler> struct slot_of;
 
@@ -110,9 +113,8 @@ private:
         }
         // If it is complete, collect() finds out how.
         wait_status enqueue(node& w) const noexcept {
-            return of.core_->begin(of.at(), of.slots_.size(), of.order_.data(), w, true)
-                       ? wait_status::granted
-                       : wait_status::waiting;
+            return of.core_->begin(of.order_, w, true) ? wait_status::granted
+                                                       : wait_status::waiting;
         }
         bool cancel(node&, wait_status why) const noexcept { return of.core_->cancel(why); }
         result<chosen> collect(wait_status what) const {
@@ -122,10 +124,10 @@ private:
             return unexpected{errc_of(what)};
         }
         void give_back(wait_status) const noexcept {
-            const std::size_t index = of.core_->finish(of.at(), of.slots_.size());
+            auto* const happened = static_cast<slot*>(core::finish(of.order_));
             of.state_ = state::idle;
-            if (index != core::none) {
-                of.slots_[index]->give_back();
+            if (happened != nullptr) {
+                happened->give_back();
             }
         }
     };
@@ -138,22 +140,14 @@ private:
         }
     }
 
-    auto at() noexcept {
-        return [this](std::size_t i) noexcept -> entry& {
-            slot* const s = slots_[i].get();
-            return s != nullptr ? s->at : none_;
-        };
-    }
-
     std::vector<std::unique_ptr<slot>> slots_; // nullptr: removed
     std::vector<std::unique_ptr<slot>>
         removed_; // by a handler that may be the handler of one of them
     std::size_t size_ = 0;
     state state_ = state::idle;
-    bool needs_timers_ = false;      // one of the cases, also of removed ones, needs timers
-    std::vector<std::size_t> order_; // of the current select, one for each slot
-    std::optional<core> core_;       // of the current select
-    entry none_;
+    bool needs_timers_ = false; // one of the cases, also of removed ones, needs timers
+    std::vector<entry*> order_; // of the current select: the slots in which the cases are tried
+    std::optional<core> core_;  // of the current select
 };
 
 /// A selector for users.
@@ -167,16 +161,16 @@ struct basic_selector<Platform>::slot_of final : slot {
     slot_of(Case&& one, Handler&& its_handler)
         : what(std::move(one)), handler(std::move(its_handler)) {}
 
-    void fill() noexcept override { what.fill(this->at); }
+    void fill() noexcept override { what.fill(*this); }
     void handle() override {
         if constexpr (std::is_invocable_v<Handler&, typename Case::result_type>) {
-            handler(what.collect(this->at));
+            handler(what.collect(*this));
         } else {
-            static_cast<void>(what.collect(this->at));
+            static_cast<void>(what.collect(*this));
             handler();
         }
     }
-    void give_back() noexcept override { what.give_back(this->at); }
+    void give_back() noexcept override { what.give_back(*this); }
 
     Case what;
     Handler handler;
@@ -192,8 +186,9 @@ std::size_t basic_selector<Platform>::add(Case c, Handler handler) {
     }
     const bool needs_timers = c.needs_timers();
     removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() allocates nothing
-    order_.resize(slots_.size() + 1);
+    order_.reserve(slots_.size() + 1);                     // so that a select allocates nothing
     auto added = std::make_unique<slot_of<Case, Handler>>(std::move(c), std::move(handler));
+    added->index = index;
     if (index == slots_.size()) {
         slots_.push_back(std::move(added));
     } else {
@@ -222,29 +217,31 @@ template <class Platform> bool basic_selector<Platform>::try_all() noexcept {
     require_not(state::waiting, "used while it waits");
     require_not(state::handling, "used by a handler");
     state_ = state::waiting;
+    order_.clear();
     for (const auto& s : slots_) {
         if (s != nullptr) {
-            s->at.node.reset(1);
-            s->at.queued = false;
+            s->node.reset(1);
+            s->queued = false;
             s->fill();
+            order_.push_back(s.get());
         }
     }
     core_.emplace();
-    return core_->try_all(at(), slots_.size(), order_.data(), false);
+    return core_->try_all(order_, false);
 }
 
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::run(bool may_wait) {
     if (!try_all()) {
-        core_->wait(at(), slots_.size(), order_.data(), may_wait);
+        core_->wait(order_, may_wait);
     }
     return finish();
 }
 
 // Takes the other nodes out and calls the handler. Returns nothing if the wait was ended.
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::finish() {
-    const std::size_t index = core_->finish(at(), slots_.size());
+    auto* const happened = static_cast<slot*>(core::finish(order_));
     state_ = state::idle;
-    if (index == core::none) {
+    if (happened == nullptr) {
         return std::nullopt;
     }
     struct handling {
@@ -263,7 +260,8 @@ template <class Platform> std::optional<std::size_t> basic_selector<Platform>::f
         basic_selector& of;
     };
     const handling until_it_returns(*this);
-    slots_[index]->handle();
+    const std::size_t index = happened->index; // the handler may remove the case
+    happened->handle();
     return index;
 }
 

@@ -10,14 +10,12 @@
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -77,12 +75,8 @@ private:
     typename Platform::template var<std::size_t> size_{0};
 };
 
-// Throws: std::invalid_argument if it is 0.
 inline std::size_t capacity_to_slide(std::size_t capacity) {
-    if (capacity == 0) {
-        BIDE_THROW(std::invalid_argument("bide::sliding_channel: a capacity of 0 keeps no item"));
-    }
-    return capacity;
+    return not_zero(capacity, "bide::sliding_channel: a capacity of 0 keeps no item");
 }
 
 } // namespace detail

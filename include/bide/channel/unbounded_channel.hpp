@@ -5,17 +5,18 @@
 /// \file
 /// A channel without a capacity.
 //
-// The items of an unbounded channel, in two queues: a send puts its item behind those of the
-// senders, and a receive takes the first of the receivers' items. If the receivers have none, the
-// receive takes all items of the senders at once. Each side has a lock and cache lines of its own, so
-// a sender and a receiver seldom access the same line. The lock of the receivers is acquired first.
+// The items are in two queues. A send puts its item into the queue of the senders, and a receive
+// takes the first item of the queue of the receivers. If that is empty, the receive moves all
+// items of the senders into it at once. Each side has a lock and cache lines of its own, so a
+// sender and a receiver seldom access the same line. The lock of the receivers is acquired first.
 //
-// Each side counts its items. The counts differ if there are items. So a receive that finds none
-// reads the count of the senders, and does not acquire their lock.
+// Each side counts its items. If the counts are equal, there is no item. So a receive that finds
+// none reads the count of the senders, and does not acquire their lock.
 //
-// The counts [unbounded.counts]. A receive counts after the send of its item, so the count of sends
-// that a thread reads after it is not the lower one. size() reads the sends, the receives, and the
-// sends again. If the sends have not changed, the difference is the size at one instant.
+// The counts [unbounded.counts]. An item is counted as received after it was counted as sent. So a
+// thread that reads the count of receives first reads no lower count of sends. size() reads the
+// sends, the receives, and the sends again. If the sends have not changed, the difference is the
+// size at one instant.
 //
 // A send acquires the lock of the senders. It gives its item to the first waiting receiver, or puts
 // it behind the other items. A receive acquires the lock of the receivers, and takes the first item.
@@ -358,8 +359,8 @@ private:
     template <class Make>
     wait_status insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
 
-    // Acquires the lock of the senders, and brings segments to push `most` items, or fewer if memory
-    // has run out. Returns the word.
+    // Acquires the lock of the senders, when `loose` has enough segments to push `most` items, or when
+    // memory has run out. Returns the word.
     lock_word acquire_with(segments& loose, std::size_t most) noexcept;
 
     // Requires: the lock of the side whose count it is.

@@ -38,14 +38,14 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The value with its readers and writers. Writers take turns: a modify() has the turn while its
-// function runs. Other writers queue for the turn and get it in the order in which they came. If
-// the turn is free, a send() takes only the lock. Readers need no turn.
+// The value with its readers and writers. Writers exclude each other by a write lock, which modify()
+// holds while its function runs. Other writers queue for it, first in, first out. A send() that finds
+// the write lock free acquires only the lock of the state. Readers do not use the write lock.
 //
 //   writer_        writers_     under the lock
-//   nullptr        empty        the turn is free
-//   a thread       any          modify() runs on the thread, or its queued write has the turn next
-//   nullptr        not empty    never: the turn is passed on to the first waiter
+//   nullptr        empty        the write lock is free
+//   a thread       any          the thread holds the write lock, or wakes as its holder
+//   nullptr        not empty    never: the write lock is passed on to the first waiter
 template <class T, class Platform> class watch_state : public basic_versioned_value<Platform> {
     using base = basic_versioned_value<Platform>;
 
@@ -70,39 +70,38 @@ public:
     // Replaces the latest value by `next`. After that, `next` refers to the old value. Returns
     // false if the watch is closed.
     bool send(shared_value& next) noexcept {
-        lock_in_turn();
-        return end_turn(&next);
+        lock_to_write();
+        return end_write(&next);
     }
 
-    // The turn of a writer.
-    class turn {
+    // Holds the write lock.
+    class write_lock {
     public:
-        explicit turn(watch_state& of) noexcept : of_(of) {
-            of.lock_in_turn();
+        explicit write_lock(watch_state& of) noexcept : of_(of) {
+            of.lock_to_write();
             of.writer_ = this_thread();
             closed_ = of.is_closed();
             of.unlock();
         }
-        turn(const turn&) = delete;
-        turn& operator=(const turn&) = delete;
-        ~turn() {
+        write_lock(const write_lock&) = delete;
+        write_lock& operator=(const write_lock&) = delete;
+        ~write_lock() {
             if (!over_) {
                 of_.lock();
-                of_.end_turn(nullptr);
+                of_.end_write(nullptr);
             }
         }
 
         bool is_closed() const noexcept { return closed_; }
 
-        // A value is replaced only in a writer's turn. So the latest value stays until this turn
-        // ends.
+        // Only the holder of the write lock replaces the value. So this value stays meanwhile.
         const T& latest() const noexcept { return *of_.value_; }
 
-        // Ends the turn as send() does.
+        // Sends as send() does, and releases the write lock.
         bool send(shared_value& next) noexcept {
             over_ = true;
             of_.lock();
-            return of_.end_turn(&next);
+            return of_.end_write(&next);
         }
 
     private:
@@ -120,10 +119,7 @@ public:
     }
 
     bool has_changed(const reader& r) const noexcept {
-        base::lock();
-        const bool changed = base::look(r) == wait_status::granted;
-        base::unlock();
-        return changed;
+        return base::locked([&]() noexcept { return base::look(r); }) == wait_status::granted;
     }
 
     // The result of a wait. The latest version counts as seen.
@@ -131,16 +127,14 @@ public:
         if (what != wait_status::granted) {
             return unexpected{errc_of(what)};
         }
-        base::lock();
-        r.seen = base::latest();
-        base::unlock();
+        r.seen = base::locked([this]() noexcept { return base::latest(); });
         return {};
     }
 
 private:
     static const void* this_thread() noexcept { return thread_mark<Platform>(); }
 
-    struct turn_queue { // the interface that thread_wait needs
+    struct write_wait { // the interface that thread_wait needs
         watch_state& of;
         const void* thread = this_thread();
         const auto& primitive() const noexcept { return of; }
@@ -150,24 +144,24 @@ private:
         }
         bool cancel(node&, wait_status) noexcept { return false; } // a writer waits without a limit
     };
-    using waits = thread_wait<turn_queue, Platform>;
+    using waits = thread_wait<write_wait, Platform>;
 
-    // Acquires the lock when the turn is free, or when it is this thread's.
-    void lock_in_turn() noexcept;
+    // Acquires the lock of the state when the write lock is free, or is this thread's.
+    void lock_to_write() noexcept;
     wait_status enqueue(node& w) noexcept;
 
-    // Ends the turn. Sends `next` first, unless it is nullptr or the watch is closed. Releases the
-    // lock and the turn.
-    // Requires: the caller has the lock and the turn.
-    bool end_turn(shared_value* next) noexcept;
+    // Sends `next`, unless it is nullptr or the watch is closed. Then releases the lock of the state,
+    // and the write lock if the caller holds it. Returns true if `next` was sent.
+    // Requires: the caller has called lock_to_write(), or holds both locks.
+    bool end_write(shared_value* next) noexcept;
 
     // Under the lock:
     shared_value value_;
     typename Platform::template var<const void*> writer_{nullptr};
-    typename base::wait_queue writers_; // each carries its turn_queue
+    typename base::wait_queue writers_; // each carries its write_wait
 };
 
-template <class T, class Platform> void watch_state<T, Platform>::lock_in_turn() noexcept {
+template <class T, class Platform> void watch_state<T, Platform>::lock_to_write() noexcept {
     base::lock();
     const void* const writer = writer_;
     if (writer == nullptr) {
@@ -177,7 +171,7 @@ template <class T, class Platform> void watch_state<T, Platform>::lock_in_turn()
         fatal("watch", this, "sent to, or modified, by a function that modify() runs");
     }
     base::unlock();
-    turn_queue mine{*this};
+    write_wait mine{*this};
     waits::until(mine, 1, deadline::never());
     base::lock();
 }
@@ -196,7 +190,7 @@ template <class T, class Platform> wait_status watch_state<T, Platform>::enqueue
 }
 
 template <class T, class Platform>
-bool watch_state<T, Platform>::end_turn(shared_value* next) noexcept {
+bool watch_state<T, Platform>::end_write(shared_value* next) noexcept {
     wake_list told;
     const bool sends = next != nullptr && !base::is_closed();
     if (sends) {
@@ -206,7 +200,7 @@ bool watch_state<T, Platform>::end_turn(shared_value* next) noexcept {
     writer_ = nullptr;
     if (!writers_.empty()) {
         node& w = writers_.pop();
-        writer_ = w.template carried<turn_queue>().thread;
+        writer_ = w.template carried<write_wait>().thread;
         told.push(w);
     }
     base::unlock();
@@ -227,8 +221,7 @@ public:
     /// The type of the value.
     using value_type = T;
 
-    // Copies, moves and destruction are those of its member.
-    // Requires: no wait of this receiver is under way; terminates otherwise.
+    // A receiver may be copied, moved and destroyed while it does not wait; terminates otherwise.
 
     /// Returns a copy of the latest value, which does not count as seen.
     /// Throws: what the copy of T throws.
@@ -348,10 +341,11 @@ public:
     /// Throws: what f and the copy of T throw, std::bad_alloc; nothing was sent then.
     /// Requires: as send().
     template <class F> bool modify(F&& f) {
-        const wake_scope<Platform> later; // coroutines that f resumes may send, so after the turn
+        // Coroutines that f resumes may send. So they resume when the write lock is released.
+        const wake_scope<Platform> later;
         typename state::shared_value
-            next; // after the send: the old value, destroyed after the turn
-        typename state::turn mine(at_.state());
+            next; // after the send: the old value, destroyed without a lock
+        typename state::write_lock mine(at_.state());
         if (mine.is_closed()) {
             return false;
         }

@@ -108,8 +108,8 @@ using use_bide_t = detail::asio_use_bide<detail::standalone_asio>;
 /// std::size_t n = co_await socket.async_read_some(buffer, bide::with_asio::use_bide);
 /// \endcode
 ///
-/// The value is that of the handler behind its error_code or std::exception_ptr: none, one, or a
-/// std::tuple. The error is thrown, an error_code as std::system_error.
+/// The value has the arguments of the handler, but for an error_code or std::exception_ptr at the first
+/// place: no value, one, or a std::tuple. The error is thrown, an error_code as std::system_error.
 ///
 /// The operation begins on the thread of the coroutine, which must be allowed to use its object.
 /// The coroutine continues on its own executor.

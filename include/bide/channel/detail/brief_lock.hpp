@@ -5,11 +5,11 @@
 // A lock in the lowest bit of a word, for sections of a few instructions. The owner keeps its own
 // state in the other bits, which only the holder changes.
 //
-// No waiter leaves a mark in the word, so the release is a store. An operation pays for one
-// read-modify-write, and for two with core/lock_bits.hpp. In exchange, the releaser wakes no waiter:
-// a waiter pauses (lock_bits::stay_away), then yields, and at last sleeps for short times
-// (basic_backoff). That is right where a holder is a few instructions from its release, unless it
-// was preempted.
+// Waiters do not write to the word, so the release is a store: lock and unlock are one
+// read-modify-write, where core/lock_bits.hpp needs two. In exchange, the releaser wakes no waiter. A
+// waiter pauses (lock_bits::stay_away), then yields, and at last sleeps for short times
+// (basic_backoff). That is right because a holder releases within a few instructions, unless it is
+// preempted.
 //
 // The release is the holder's last access to the word. The next holder sees what it wrote
 // [brief_lock.release].
@@ -35,7 +35,7 @@ template <class Platform> struct brief_lock {
     }
 
     // Acquires the lock, and sets the bits `more` in the same step.
-    // Order: seq_cst, for a pair of the owner; and as acquire().
+    // Order: seq_cst; the owner of the word pairs this step with another one. And as acquire().
     static word acquire_with(atomic& at, word more) noexcept {
         return acquire_by<std::memory_order_seq_cst>(at, more);
     }

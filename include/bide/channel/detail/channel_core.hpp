@@ -45,7 +45,7 @@
 //
 // Past the ring. A sender that finds the receivers' flag raised acquires the lock before it claims a
 // slot. If the ring is empty, it gives its item to the first waiting receiver. It moves no position,
-// so it owes no settle. If the ring is not empty, its item goes through the ring: an item there may
+// so it need not settle. If the ring is not empty, its item goes through the ring: an item there may
 // be from a send that has returned, behind a slot that is not published yet. A receiver does not do
 // the same: the items in the ring are older than those of senders.
 //
@@ -133,8 +133,8 @@ public:
     // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else behind
     // all items. Returns false if the channel is full or closed; the item is untouched then.
     bool pass_on(T& item) noexcept {
-        // First a waiting receiver: it may wait while the ring is full of items that are not
-        // published.
+        // Waiting receivers come first. One may wait although the ring is full, while no item in the
+        // ring is published.
         auto give = [&item](node& receiver) noexcept { detail::deliver(item, receiver); };
         return meet(side::receiving, give) || send(item) == wait_status::granted;
     }

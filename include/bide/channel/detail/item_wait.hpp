@@ -5,15 +5,20 @@
 // Waits that move an item: those of threads, and the operations of coroutines and selects. The
 // object that is waited on, a Source, has
 //
-//   wait_status send(T&)          moves it in: granted. Untouched: waiting (full), closed, no_memory
-//   bool send_allocates           true if no_memory is possible
-//   wait_status recv(put)         put(T&) moves one out: granted; waiting (empty) or closed
-//   wait_status enqueue(node&, side)          as in channel_core.hpp; the node carries the T, or the
-//   bool cancel(node&, side, wait_status)     receiver's destination
-//   bool pass_on(T&)              gives it to the next waiting receiver, or puts it back; false if
-//                                 neither is possible: the item is untouched
-//   bool yield_before_wait(try_again)         before a thread queues: true if try_again() was true
-//   int64_t spin_budget_ns()      how long a queued thread yields before it sleeps; 0: as park()
+//   wait_status send(T&)        Moves the item in and returns granted. Or leaves it in place and returns
+//                               waiting (full), closed or no_memory.
+//   bool send_allocates         True if send() may return no_memory.
+//   wait_status recv(put)       Calls put(T&), which moves an item out, and returns granted. Or returns
+//                               waiting (empty) or closed.
+//   wait_status enqueue(node&, side), bool cancel(node&, side, wait_status)
+//                               As in channel_core.hpp. The node of a sender carries the T, the node of
+//                               a receiver its destination.
+//   bool pass_on(T&)            Moves the item to the next waiting receiver, or back into the source. Or
+//                               leaves it in place and returns false, if neither is possible.
+//   bool yield_before_wait(try_again)
+//                               Lets a thread yield before it queues. Returns true if try_again() did.
+//   int64_t spin_budget_ns()    How long a queued thread spins and yields before it sleeps. If 0, it
+//                               waits by waiter::park().
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

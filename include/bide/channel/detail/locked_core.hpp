@@ -43,6 +43,15 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
+// Returns `capacity`.
+// Throws: std::invalid_argument(why) if it is 0.
+inline std::size_t not_zero(std::size_t capacity, [[maybe_unused]] const char* why) {
+    if (capacity == 0) {
+        BIDE_THROW(std::invalid_argument(why));
+    }
+    return capacity;
+}
+
 // Memory for `capacity` objects, which its owner constructs and destroys. The constructor allocates
 // all of it.
 template <class T> class item_array {

@@ -2,15 +2,15 @@
 #ifndef BIDE_CHANNEL_DETAIL_SELECT_CORE_HPP
 #define BIDE_CHANNEL_DETAIL_SELECT_CORE_HPP
 
-// A select without its types: several waits, each in the queue of its own primitive, of which one
-// happens.
+// The part of a select that does not depend on the types of its cases: several waits, each in the queue
+// of its own primitive, of which one happens.
 //
 //   try      tries each case alone, in a random order; the first that can happen does
 //   begin    enqueues one node for each case; all nodes share one choice (core/waiter.hpp)
 //   decide   a thread that can grant a case claims the choice under the primitive's lock, moves the
 //            item, and commits: from there on the case has happened. A time-out, a deadline and a
-//            stop do the same. In a try_select the owner does it when all nodes are queued; then no
-//            case has happened
+//            stop do the same. The owner of a try_select claims the choice itself when all nodes are
+//            queued; if it can, no case has happened
 //   publish  on the node of that case, and then on the waiter of the select's owner
 //   end      the owner takes the other nodes out of their queues, and collects the result
 //
@@ -42,6 +42,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <utility>
 
@@ -82,32 +83,29 @@ public:
 
     basic_select_core() noexcept : basic_choice<Platform>(&on_case) {}
 
-    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+    // Pointers to the entries of the cases, in an array of the owner.
+    using entries = std::span<entry*>;
 
-    // `at(i)` returns entry i of `count`. Sets `order`, in which the entries are tried and
-    // enqueued: a random permutation, or 0, 1, 2... if `biased`.
-    template <class At>
-    bool try_all(At at, std::size_t count, std::size_t* order, bool biased) noexcept;
+    // Tries the cases. Puts the entries into the order in which they are tried and enqueued: a random
+    // one, unless `biased`.
+    BIDE_INLINE bool try_all(entries all, bool biased) noexcept;
 
     // Enqueues the cases; call it after try_all(). Returns true if a case has happened or the
-    // select was ended; `main` is not published then. If `timers` is true, the service thread
-    // watches time-outs and deadlines.
-    template <class At>
-    bool begin(At at, std::size_t count, const std::size_t* order, node& main,
-               bool timers) noexcept;
+    // select was ended; `main` is not published then. If `timers` is true, timers end time-outs and
+    // deadlines; otherwise the owner reads the clock.
+    bool begin(entries all, node& main, bool timers) noexcept;
 
-    // Blocks the thread, after try_all(). On return a case has happened, or the wait was ended: at once
-    // if `may_wait` is false.
-    template <class At>
-    void wait(At at, std::size_t count, const std::size_t* order, bool may_wait) noexcept;
+    // Blocks the thread until a case happens, or until a time-out or a deadline ends the wait. If
+    // `may_wait` is false, ends the wait at once unless a case has happened. Call it after try_all().
+    void wait(entries all, bool may_wait) noexcept;
 
     // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
     // returns false if the owner has not queued all cases yet; the owner then finds the end by
     // itself.
     bool cancel(wait_status why) noexcept;
 
-    // Takes the nodes out of their queues. Returns the case that has happened, or `none`.
-    template <class At> std::size_t finish(At at, std::size_t count) noexcept;
+    // Takes the nodes out of their queues. Returns the case that has happened, or nullptr.
+    BIDE_INLINE static entry* finish(entries all) noexcept;
 
 private:
     static constexpr futex_word begun = 1;
@@ -150,7 +148,7 @@ private:
     }
 
     // Waits until a case has happened. Returns false if a time-out or a deadline ended the wait.
-    template <class At> bool park(At at, std::size_t count, node& main) noexcept;
+    bool park(entries all, node& main) noexcept;
 
     node* main_ = nullptr;
     wait_status ended_ = wait_status::granted; // why the wait was ended
@@ -184,17 +182,12 @@ std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
 
 // Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.
 template <class Platform>
-template <class At>
-bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t* order,
-                                          bool biased) noexcept {
-    for (std::size_t i = 0; i < count; ++i) {
-        order[i] = i;
-    }
-    for (std::size_t i = 0; i < count; ++i) {
+bool basic_select_core<Platform>::try_all(entries all, bool biased) noexcept {
+    for (std::size_t i = 0; i < all.size(); ++i) {
         if (!biased) {
-            std::swap(order[i], order[i + any_below(count - i)]);
+            std::swap(all[i], all[i + any_below(all.size() - i)]);
         }
-        entry& e = at(order[i]);
+        entry& e = *all[i];
         if (e.how != nullptr) {
             if (const wait_status what = e.how->try_now(e.target); what != wait_status::waiting) {
                 e.node.settle(what);
@@ -206,13 +199,11 @@ bool basic_select_core<Platform>::try_all(At at, std::size_t count, std::size_t*
 }
 
 template <class Platform>
-template <class At>
-bool basic_select_core<Platform>::begin(At at, std::size_t count, const std::size_t* order,
-                                        node& main, bool timers) noexcept {
+bool basic_select_core<Platform>::begin(entries all, node& main, bool timers) noexcept {
     main_ = &main;
     for (const bool last : {false, true}) {
-        for (std::size_t i = 0; i < count && !this->is_decided(); ++i) {
-            entry& e = at(order[i]);
+        for (std::size_t i = 0; i < all.size() && !this->is_decided(); ++i) {
+            entry& e = *all[i];
             if (e.how == nullptr || e.is_last != last) {
                 continue;
             }
@@ -254,31 +245,26 @@ template <class Platform> bool basic_select_core<Platform>::cancel(wait_status w
     return (progress_.fetch_or(told, std::memory_order_acq_rel) & begun) != 0;
 }
 
-template <class Platform>
-template <class At>
-std::size_t basic_select_core<Platform>::finish(At at, std::size_t count) noexcept {
-    std::size_t happened = none;
-    for (std::size_t i = 0; i < count; ++i) {
-        entry& e = at(i);
-        if (e.node.is_complete()) {
-            happened = i; // its primitive may be destroyed already
-        } else if (e.queued) {
-            e.how->cancel(e.target, e.node, wait_status::stopped);
+template <class Platform> auto basic_select_core<Platform>::finish(entries all) noexcept -> entry* {
+    entry* happened = nullptr;
+    for (entry* const e : all) {
+        if (e->node.is_complete()) {
+            happened = e; // its primitive may be destroyed already
+        } else if (e->queued) {
+            e->how->cancel(e->target, e->node, wait_status::stopped);
         }
     }
     return happened;
 }
 
 template <class Platform>
-template <class At>
-void basic_select_core<Platform>::wait(At at, std::size_t count, const std::size_t* order,
-                                       bool may_wait) noexcept {
+void basic_select_core<Platform>::wait(entries all, bool may_wait) noexcept {
     node main;
     BIDE_CHECKED(const noted_wait<Platform> noted(&main, {nullptr, "a select"}, true);)
-    if (begin(at, count, order, main, false)) {
+    if (begin(all, main, false)) {
         return;
     }
-    if (may_wait ? park(at, count, main) : !end_by_owner()) {
+    if (may_wait ? park(all, main) : !end_by_owner()) {
         main.sleep_through(deadline::never()); // it is complete, or about to be published
     }
 }
@@ -286,32 +272,30 @@ void basic_select_core<Platform>::wait(At at, std::size_t count, const std::size
 // Time-outs and deadlines may be on several clocks. The wait sleeps until the earliest of them, or
 // until the time at which one of their clocks has to be read again (core/deadline.hpp), and then
 // checks all of them.
-template <class Platform>
-template <class At>
-bool basic_select_core<Platform>::park(At at, std::size_t count, node& main) noexcept {
+template <class Platform> bool basic_select_core<Platform>::park(entries all, node& main) noexcept {
     basic_spin<Platform>::spin_then_yield([&main]() noexcept { return main.is_complete(); },
                                           spin_budget_ns);
     for (;;) {
-        std::size_t first = none;
+        entry* first = nullptr;
         std::int64_t when = (std::numeric_limits<std::int64_t>::max)();
         std::int64_t look = when;
-        for (std::size_t i = 0; i < count; ++i) {
-            if (at(i).timeout == nullptr) {
+        for (entry* const e : all) {
+            if (e->timeout == nullptr) {
                 continue;
             }
-            const std::int64_t its = at(i).until.steady_ns();
-            const std::int64_t next = at(i).until.next_check_ns(its);
+            const std::int64_t its = e->until.steady_ns();
+            const std::int64_t next = e->until.next_check_ns(its);
             look = next < look ? next : look;
             if (its < when) {
-                first = i;
+                first = e;
                 when = its;
             }
         }
         if (main.sleep_through(deadline::at_ns(look))) {
             return true;
         }
-        if (look == when && !at(first).until.is_early()) {
-            return !end_by_owner(at(first));
+        if (look == when && !first->until.is_early()) {
+            return !end_by_owner(*first);
         }
     }
 }

@@ -2,26 +2,29 @@
 #ifndef BIDE_CHANNEL_DETAIL_SHARED_STATE_HPP
 #define BIDE_CHANNEL_DETAIL_SHARED_STATE_HPP
 
-// The state that the two ends of a small channel share. One word has a lock, two marks, and the
+// The state that the two ends of a small channel share. One word has a lock, two flags, and the
 // number of handles and operations that keep the state alive:
 //
-//   references << 4 | marks << 2 | lock_bits
+//   references << 4 | flags << 2 | lock_bits
 //
-// The rest of the state is read and changed under the lock. A mark is set once, by the step that
+// The rest of the state is read and changed under the lock. A flag is set once, by the step that
 // releases the lock, and may be read at any time. References are added and dropped without the
 // lock.
 //
-// Each user of the state has a reference, or works through an object that has one. Its last access
-// is the release of the lock, or of its reference. So the user that drops the last reference comes
-// after all other users, and frees the state.
+// Each user of the state has a reference, or acts for an object that has one. The last access of a
+// user is the release of the lock, or of its reference. So the user that drops the last reference
+// comes after all other users, and frees the state.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
+#include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 
 #include <cstdint>
+#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -38,6 +41,14 @@ public:
 
     void lock() const noexcept { lock_word::acquire(word_); }
     void unlock() const noexcept { lock_word::release(word_); }
+
+    // Returns what look() returns under the lock.
+    template <class Look> auto locked(Look&& look) const noexcept {
+        lock();
+        const auto seen = look();
+        unlock();
+        return seen;
+    }
 
     // --- references
 
@@ -62,29 +73,43 @@ public:
 protected:
     ~basic_shared_state() = default;
 
-    static constexpr word first_mark = 4;
-    static constexpr word second_mark = 8;
+    static constexpr word first_flag = 4;
+    static constexpr word second_flag = 8;
 
-    // Without the lock the result may be outdated, but a mark stays set.
-    bool has(word marks) const noexcept {
-        // Order: acquire [shared_state.mark]; what was done before the mark was set.
-        return (word_.load(std::memory_order_acquire) & marks) != 0;
+    // Without the lock the result may be outdated, but a flag stays set.
+    bool has(word flags) const noexcept {
+        // Order: acquire [shared_state.flag]; what was done before the flag was set.
+        return (word_.load(std::memory_order_acquire) & flags) != 0;
     }
 
-    // Unlocks and sets the marks in one step. If `drops` is true, drops a reference in the same step,
+    // Unlocks and sets the flags in one step. If `drops` is true, drops a reference in the same step,
     // and returns true if it was the last one. Otherwise returns false.
-    [[nodiscard]] bool unlock_with(word marks, bool drops) noexcept {
+    [[nodiscard]] bool unlock_with(word flags, bool drops) noexcept {
         const auto* const at = &word_;
         const word dropped = drops ? reference : 0;
         // Order: relaxed; the CAS decides, for references are added and dropped meanwhile.
         word seen = word_.load(std::memory_order_relaxed);
-        // Order: acq_rel; releases the lock [lock_bits.release]; release [shared_state.mark] with
-        // the marks and [shared_state.reference] with the reference. Failure: look again.
-        while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | marks) - dropped,
+        // Order: acq_rel; releases the lock [lock_bits.release]; release [shared_state.flag] with
+        // the flags and [shared_state.reference] with the reference. Failure: look again.
+        while (!word_.compare_exchange_weak(seen, ((seen & ~lock_word::both) | flags) - dropped,
                                             std::memory_order_acq_rel, std::memory_order_relaxed)) {
         }
         lock_word::wake_after(at, seen);
         return drops && seen / reference == 1;
+    }
+
+    // Completes the wait `q` of a thread at once, or blocks until it is decided, or until `limit`, a
+    // deadline or a stop token, ends it.
+    template <class Q, class Limit> static wait_status wait_in(Q& q, const Limit& limit) noexcept {
+        using waits = thread_wait<Q, Platform>;
+        if (const wait_status now = q.try_now(); now != wait_status::waiting) {
+            return now;
+        }
+        if constexpr (std::is_same_v<Limit, deadline>) {
+            return waits::until(q, 1, limit);
+        } else {
+            return waits::stoppable(q, 1, limit);
+        }
     }
 
     // --- Requires: the lock

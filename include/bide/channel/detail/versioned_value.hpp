@@ -11,9 +11,7 @@
 
 #include <bide/channel/detail/shared_state.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
 
 #include <atomic>
@@ -72,7 +70,7 @@ public:
     // Adds a version. Moves the waiters to `out`, to be published as granted after unlock().
     void post(wake_list& out) noexcept {
         latest_ = latest_ + 1;
-        let_all_go(out);
+        dequeue_all(out);
     }
 
     // Closes, and moves the waiters to `out`. The caller publishes them as closed after unlock().
@@ -80,7 +78,7 @@ public:
     bool end(wake_list& out) noexcept {
         const bool first = !closed_;
         closed_ = true;
-        let_all_go(out);
+        dequeue_all(out);
         return first;
     }
 
@@ -96,15 +94,9 @@ public:
     }
 
     // As look(), but waits. The limit is a deadline or a stop token.
-    wait_status wait(reader& r, deadline until) noexcept {
+    template <class Limit> wait_status wait(reader& r, const Limit& limit) noexcept {
         reader_wait mine{*this, r};
-        const wait_status now = mine.try_now();
-        return now != wait_status::waiting ? now : waits::until(mine, 1, until);
-    }
-    wait_status wait(reader& r, const typename Platform::stop_token& token) noexcept {
-        reader_wait mine{*this, r};
-        const wait_status now = mine.try_now();
-        return now != wait_status::waiting ? now : waits::stoppable(mine, 1, token);
+        return base::wait_in(mine, limit);
     }
 
     // The steps of an operation that waits for a version (core/wait_ops.hpp). `collect` makes its
@@ -115,10 +107,7 @@ public:
 
         const auto& primitive() const noexcept { return of; }
         wait_status try_now() const noexcept {
-            of.lock();
-            const wait_status now = of.look(its);
-            of.unlock();
-            return now;
+            return of.locked([this]() noexcept { return of.look(its); });
         }
         wait_status enqueue(node& w) const noexcept { return of.enqueue(w, its); }
         bool cancel(node& w, wait_status why) const noexcept { return of.cancel(w, why); }
@@ -126,8 +115,6 @@ public:
     };
 
 private:
-    using waits = thread_wait<reader_wait, Platform>;
-
     wait_status enqueue(node& w, reader& r) noexcept;
     bool cancel(node& w, wait_status why) noexcept;
 
@@ -136,7 +123,7 @@ private:
         auto& its = w.template carried<reader>();
         its.waits = its.waits + more;
     }
-    void let_all_go(wake_list& out) noexcept;
+    void dequeue_all(wake_list& out) noexcept;
 
     // Under the lock:
     typename Platform::template var<std::uint64_t> latest_{0};
@@ -174,7 +161,7 @@ bool basic_versioned_value<Platform>::cancel(node& w, wait_status why) noexcept 
 }
 
 template <class Platform>
-void basic_versioned_value<Platform>::let_all_go(wake_list& out) noexcept {
+void basic_versioned_value<Platform>::dequeue_all(wake_list& out) noexcept {
     while (!queue_.empty()) {
         node& w = queue_.pop();
         count(w, -1);
@@ -261,16 +248,10 @@ public:
     State& state() const noexcept { return *state_; }
 
     bool is_closed() const noexcept {
-        state_->lock();
-        const bool closed = state_->is_closed();
-        state_->unlock();
-        return closed;
+        return state_->locked([this]() noexcept { return state_->is_closed(); });
     }
     std::size_t readers() const noexcept {
-        state_->lock();
-        const std::size_t n = state_->readers();
-        state_->unlock();
-        return n;
+        return state_->locked([this]() noexcept { return state_->readers(); });
     }
 
 private:

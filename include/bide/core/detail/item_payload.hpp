@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 #define BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 
-// What a coroutine's or a select's wait for an item carries. Each header that makes a basic_async_op
-// of any value type includes it, so that each basic_async_op has one definition in the program.
+// The payloads of waits for an item, by a coroutine or a select. A header that names a basic_async_op
+// of any type includes this one: wait_payload, which is specialised here, decides its layout.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>

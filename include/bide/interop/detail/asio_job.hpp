@@ -2,11 +2,12 @@
 #ifndef BIDE_INTEROP_DETAIL_ASIO_JOB_HPP
 #define BIDE_INTEROP_DETAIL_ASIO_JOB_HPP
 
-// What of bide is under way on executors of Asio, and the end of it.
+// The jobs of bide on executors of Asio, from their begin to the end of the execution context.
 //
-// A job is a chain of coroutines (task/detail/task_control.hpp) whose runnables run on an executor
-// of Asio. Each post of a runnable posts one turn to that executor. A turn runs the oldest runnable
-// of its job. The service of the execution context knows every job.
+// A job is a chain of coroutines (task/detail/task_control.hpp) that runs on an executor of Asio. It
+// posts its runnables: each post puts the runnable into the queue of the job, and posts a step to the
+// executor. A step is a function object that takes the oldest runnable of its job and runs it. The
+// service of the execution context lists every job.
 //
 // The destructor of an execution context calls shutdown(). No thread runs the context then, but the
 // threads that release locks, send items and so on may post at any time. So shutdown() takes the
@@ -14,12 +15,12 @@
 //
 //   1. It sets `is_shut_`. From then on a post does not access the executor, and goes to `left_`.
 //   2. It waits for the posts that have begun before.
-//   3. It moves the runnables of turns that have not run to `left_`. These turns find nothing to
-// run.
+//   3. It moves the runnables that are still queued to `left_`. Their steps, if Asio runs them, find
+//      nothing to run.
 //   4. It cancels each job, and runs what is in `left_` until every job has ended.
 //
 // Each wait of a cancelled job ends, so the job ends too, and gives back what it was granted. Its
-// handler is destroyed and not called, as Asio does with handlers that are left.
+// handler is destroyed and not called, as Asio does with the handlers of a destroyed context.
 //
 // `Asio` is one of the two structs that asio_names.inc makes.
 
@@ -72,7 +73,7 @@ public:
         }
     }
 
-    // Queues a runnable. Returns true if the caller must post a turn and then call has_posted().
+    // Queues a runnable. Returns true if the caller must post a step and then call has_posted().
     bool push(job& j, runnable& r) noexcept {
         const std::lock_guard lock(mutex_);
         if (is_shut_) {
@@ -111,33 +112,33 @@ private:
 };
 
 // What a thread does for a job right now.
-template <class Asio> struct asio_turn_here {
-    bool runs = false;               // it runs a turn
-    asio_job<Asio>* ended = nullptr; // the job that has ended in this turn
+template <class Asio> struct asio_step_here {
+    bool runs = false;               // it runs a step
+    asio_job<Asio>* ended = nullptr; // the job that has ended in this step
 };
 
 template <class Asio> class asio_job : public basic_task_control<native_platform> {
     using control = basic_task_control<native_platform>;
     using service_type = asio_service<Asio>;
-    using here = asio_turn_here<Asio>;
+    using here = asio_step_here<Asio>;
 
 public:
-    // The executor of its coroutines. Terminates if Asio finds no memory for the turn.
+    // The executor of its coroutines. Terminates if Asio finds no memory for the step.
     void post(runnable& r) noexcept {
-        service_type& service = service_; // the turn may end the job
+        service_type& service = service_; // the step may end the job
         if (service.push(*this, r)) {
-            post_turn(self_);
+            post_step(self_);
             service.has_posted();
         }
     }
 
-    // Starts the job on this thread, or with the first turn.
+    // Starts the job on this thread, or in the first step.
     // Requires: `self` owns it; its service has listed it. It owns itself until its end.
     void begin(std::shared_ptr<asio_job> self, bool on_this_thread) noexcept {
         self_ = std::move(self);
         if (on_this_thread) {
             here& mine = native_platform::local<here>();
-            const here outer = std::exchange(mine, here()); // it does not end in an outer turn
+            const here outer = std::exchange(mine, here()); // no outer step may end it
             this->run();
             mine = outer;
         } else {
@@ -145,9 +146,9 @@ public:
         }
     }
 
-    // Runs a turn of the job that `of` owns.
+    // Runs a step of the job that `of` owns.
     // Throws: what the handler throws.
-    static void run_turn(std::shared_ptr<asio_job> of) {
+    static void run_step(std::shared_ptr<asio_job> of) {
         runnable* const r = of->service_.pop(*of);
         of.reset(); // the job owns itself
         if (r != nullptr) {
@@ -161,8 +162,8 @@ protected:
     asio_job(service_type& service) noexcept : control(1, false), service_(service) {}
     ~asio_job() = default;
 
-    // Posts a turn to the executor, which calls run_turn().
-    virtual void post_turn(std::shared_ptr<asio_job> self) = 0;
+    // Posts a step to the executor, which calls run_step().
+    virtual void post_step(std::shared_ptr<asio_job> self) = 0;
 
     // Destroys the job, and calls its handler if `deliver`.
     virtual void complete(bool deliver) = 0;
@@ -183,7 +184,7 @@ private:
         return std::exchange(mine, outer).ended;
     }
 
-    // A job ends within a turn, so its handler is never called by the thread that starts the job.
+    // A job may end only in a step. So the function that starts a job never calls its handler.
     bool may_finish_here() const noexcept override { return native_platform::local<here>().runs; }
     void post_home() noexcept override { post(this->to_run()); }
     void finish() noexcept override { native_platform::local<here>().ended = this; }
@@ -193,7 +194,7 @@ private:
     // Under the mutex of the service:
     asio_job* next_ = nullptr;
     asio_job** place_ = nullptr; // points to this job
-    run_list ready_;             // one runnable for each turn that is posted
+    run_list ready_;             // one runnable for each step that is posted
 };
 
 template <class Asio> void asio_service<Asio>::shutdown() noexcept {

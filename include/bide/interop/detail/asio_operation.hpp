@@ -207,8 +207,8 @@ public:
     }
 };
 
-// Owns the first coroutine of a job, whose frame comes from the allocator of the handler: a
-// function of the allocator and a Source, which returns a V.
+// The return type of the first coroutine of a job, which it owns. That coroutine is a function of the
+// handler's allocator, from which its frame is allocated, and of a Source. Its value is a V.
 template <class V, class Alloc, class Source> class asio_frame {
 public:
     struct promise_type : task_promise<V> {
@@ -260,14 +260,14 @@ asio_frame<V, Alloc, Source> asio_await_task(const Alloc&, Source source) {
 
 // ---- The job
 
-template <class Asio, class Alloc> class asio_turn {
+template <class Asio, class Alloc> class asio_step {
 public:
     using allocator_type = Alloc;
-    asio_turn(std::shared_ptr<asio_job<Asio>> of, const Alloc& with) noexcept
+    asio_step(std::shared_ptr<asio_job<Asio>> of, const Alloc& with) noexcept
         : job_(std::move(of)), alloc_(with) {}
 
     allocator_type get_allocator() const noexcept { return alloc_; }
-    void operator()() { asio_job<Asio>::run_turn(std::move(job_)); }
+    void operator()() { asio_job<Asio>::run_step(std::move(job_)); }
 
 private:
     std::shared_ptr<asio_job<Asio>> job_;
@@ -337,8 +337,8 @@ private:
     }
     void never_start() noexcept override { this->set_never_ran(); }
 
-    void post_turn(std::shared_ptr<asio_job<Asio>> self) override {
-        Asio::post(where_->get_executor(), asio_turn<Asio, alloc>(std::move(self), alloc_of()));
+    void post_step(std::shared_ptr<asio_job<Asio>> self) override {
+        Asio::post(where_->get_executor(), asio_step<Asio, alloc>(std::move(self), alloc_of()));
     }
 
     void complete(bool deliver) override {
@@ -385,7 +385,8 @@ private:
     }
 
     bool aborted_ = false; // by the slot of the handler
-    // Empty once complete() has moved them out; turns that are left may own this object for longer.
+    // Empty once complete() has moved them out. Steps that Asio has not destroyed may own this object
+    // for longer.
     std::optional<work_guard<Ex>> where_;
     std::optional<work_guard<HandlerEx>> handler_where_;
     std::optional<Handler> handler_;
@@ -394,8 +395,8 @@ private:
 
 // ---- The initiation
 
-// Begins an operation with a handler that is given later. Unless `Placed`, the operation runs on
-// the executor of the handler, and `Where` is only the default.
+// What Asio calls with the handler to begin an operation. If `Placed`, the operation runs on `Where`.
+// Otherwise it runs on the executor of the handler, and on `Where` if the handler has none.
 template <class Asio, class Signature, class V, class Where, bool Placed> class asio_initiation {
 public:
     using executor_type = Where;

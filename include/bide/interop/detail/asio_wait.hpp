@@ -3,8 +3,8 @@
 #define BIDE_INTEROP_DETAIL_ASIO_WAIT_HPP
 
 // The token use_bide: an operation of Asio as a task. The handler stores its arguments and sets an
-// event, for which the task waits. If the task is cancelled, it requests that the operation ends,
-// and waits on until then, because the operation may use objects of the task.
+// event, for which the task waits. If the task is cancelled, it requests the end of the operation. It
+// waits until the operation has ended, because the operation may use objects of the task.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
