@@ -79,7 +79,7 @@ template <class Meeting> void invoke_all(Meeting& leaf) {
         bide::parallel_invoke(leaf.on, one, one, one, one);
     } else {
         const std::vector all(static_cast<std::size_t>(Meeting::leaves), std::ref(leaf));
-        bide::parallel_for({leaf.on, {.grain = 1}}, all, [](auto& one) { one(); });
+        bide::parallel_invoke(leaf.on, all);
     }
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("spread: a caller that owns no worker takes the place of a worker that
     bide::detail::basic_pool<bide::native_platform> pool(
         owner, {3, true, nullptr, nap, nullptr, 0, static_cast<int>(spare)});
     CHECK(pool.wakes_for_arms() == 0);
-    CHECK(pool.idle().announce(0, false, true)); // the timed sleeper
+    CHECK(pool.idle().announce(0, false, true)); // the watcher
     CHECK_FALSE(pool.idle().announce(1, false, true));
     CHECK(pool.wakes_for_arms() == 2);
     bide::detail::basic_fork_lane<bide::native_platform> lane(pool, nullptr);
@@ -156,13 +156,13 @@ TEST_CASE("spread: a caller that owns no worker takes the place of a worker that
     CHECK(pool.callers_take_all_places() == (spare == 0));
     CHECK(lane.is_worth_a_wake() == (spare != 0));
     bide::detail::fork(&lane, [] {}, [] {});
-    CHECK(pool.idle().sleepers() == 2 - spare); // the timed sleeper takes it later
+    CHECK(pool.idle().sleepers() == 2 - spare); // the watcher takes it later
     lane.set_outside(false);
     pool.add_callers(-1);
     CHECK(pool.wakes_for_arms() == 2 - spare);
 }
 
-TEST_CASE("spread: a timed sleeper that takes an arm leaves the others to another worker",
+TEST_CASE("spread: a worker that watched and takes an arm leaves the others to another worker",
           "[promise.leaves-spread]") {
     lone_owner owner;
     constexpr std::int64_t nap = 4'000'000;
@@ -170,7 +170,7 @@ TEST_CASE("spread: a timed sleeper that takes an arm leaves the others to anothe
     bide::detail::basic_pool<bide::native_platform> pool(owner, {4, true, nullptr, nap});
     CHECK_FALSE(pool.idle().announce(1, false, false));
     CHECK_FALSE(pool.idle().announce(2, false, false));
-    std::thread sleeper([&pool] { pool.run(pool.workers()[0]); });
+    std::thread watcher([&pool] { pool.run(pool.workers()[0]); });
     CHECK(test::eventually([&pool] { return pool.idle().sleepers() == 3; }));
     auto& lanes = *bide::detail::basic_fork_lanes<bide::native_platform>::of(pool);
     auto& lane = *lanes.take();
@@ -186,7 +186,7 @@ TEST_CASE("spread: a timed sleeper that takes an arm leaves the others to anothe
     bide::detail::fork(&lane, [&] { bide::detail::fork(&lane, leaf, leaf); }, leaf);
     CHECK(woken);
     pool.stop();
-    sleeper.join();
+    watcher.join();
     pool.add_callers(-3);
     lanes.put(lane);
 }

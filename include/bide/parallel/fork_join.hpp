@@ -19,16 +19,19 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_range.hpp>
 #include <bide/sched/detail/fork_lane.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
+#include <span> // the concepts of ranges
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -475,6 +478,46 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
         return detail::invoke_all(arms, each);
     }
     return detail::in_fork(s, [&] { return detail::invoke_all(arms, each); });
+}
+
+/// Calls each function of a range, in parallel if workers are free, and returns when all have
+/// ended. Ignores their values. To keep the values, use parallel_transform() with a function that
+/// calls its argument.
+/// Blocks: as join().
+/// Throws: the exception of the first function, in the order of the range, that threw. All other
+/// functions have run then. stopped_error after a stop, if none has thrown. Otherwise as join(); if
+/// memory runs out in the middle, throws std::bad_alloc, and some functions have not run.
+/// Requires: copies of the range's iterators may be used by several threads at once.
+/// Cancellation: after a stop of the options, functions that have not begun are left out. The
+/// options' grain has no effect. Progress counts functions.
+template <parallel_range Range>
+    requires std::invocable<std::ranges::range_reference_t<Range>>
+void parallel_invoke(const fork_policy& on, Range&& functions) {
+    const fork_options& options = on.options();
+    const auto all = detail::elements_of(functions);
+    native_platform::atomic<bool> was_stopped{false};
+    const auto call = [&](std::size_t n) {
+        if (options.stop.stop_requested()) {
+            // Order: relaxed; the joins order it before the caller.
+            was_stopped.store(true, std::memory_order_relaxed);
+            return;
+        }
+        static_cast<void>((*all.at(n))());
+        if (options.progress != nullptr) {
+            options.progress->count(1);
+        }
+    };
+    if (options.progress != nullptr) {
+        options.progress->expect(all.size);
+    }
+    if (all.size != 0) {
+        on.forks().enter(
+            [&] { detail::fork_each(on.forks(), 0, static_cast<std::size_t>(all.size), call); });
+    }
+    // Order: relaxed; as in `call`.
+    if (was_stopped.load(std::memory_order_relaxed)) {
+        detail::throw_error(errc::stopped);
+    }
 }
 
 }} // namespace bide::BIDE_ABI
