@@ -12,7 +12,7 @@
 using namespace bide;
 
 static_assert(std::movable<durable_mutex> && std::movable<durable_guard>);
-static_assert(cas_slot<memory_slot> && !cas_slot<durable_mutex>);
+static_assert(any_slot<memory_slot> && !any_slot<durable_mutex>);
 
 TEST_CASE("durable_mutex: tasks hold it across suspensions, and waiting blocks no worker") {
     scheduler_options one;

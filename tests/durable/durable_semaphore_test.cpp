@@ -33,13 +33,13 @@ struct tiny_transaction {
     bool is_aborted = false;
     void commit() { of = draft; }
 };
-class tiny_slot {
+class tiny_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
     using transaction = tiny_transaction;
     explicit tiny_slot(tiny_database& of) : of_(&of) {}
-    result<slot_snapshot, std::error_code> load() { return of_->lock; }
-    cas_result compare_exchange(slot_version v, std::string_view value) {
+    result<slot_snapshot, std::error_code> load() override { return of_->lock; }
+    cas_result compare_exchange(slot_version v, std::string_view value) override {
         return write(*of_, v, value);
     }
     result<slot_snapshot, std::error_code> load_in(transaction& in) {
@@ -48,7 +48,7 @@ public:
         }
         return in.draft.lock;
     }
-    std::string explain() const { return "the transaction was aborted"; }
+    std::string explain() const override { return "the transaction was aborted"; }
     cas_result compare_exchange_in(transaction& in, slot_version v, std::string_view value) {
         return write(in.draft, v, value);
     }
@@ -63,7 +63,6 @@ private:
     }
     tiny_database* of_;
 };
-static_assert(transactional_slot<tiny_slot>);
 
 } // namespace
 

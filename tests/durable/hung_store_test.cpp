@@ -28,10 +28,10 @@ namespace {
 class updating_slot : public valved_slot {
 public:
     using valved_slot::valved_slot;
-    cas_result compare_exchange(slot_version, std::string_view) {
+    cas_result compare_exchange(slot_version, std::string_view) override {
         return {cas_status::conflict, 0, {}, {}};
     }
-    cas_result update_locked(const slot_update& update) {
+    cas_result update_locked(const slot_update& update) override {
         valve_->pass(place::update_locked);
         const slot_version before = of_.load()->version;
         const cas_result tried = of_.update_locked(update);
@@ -41,7 +41,6 @@ public:
         return tried;
     }
 };
-static_assert(locked_slot<updating_slot>);
 
 // A slot of a store that all slots share; renewals do not hang.
 class shared_slot : public valved_slot {
@@ -50,14 +49,15 @@ public:
                 std::shared_ptr<valve> renewals)
         : valved_slot(std::move(of), std::move(calls)), store_(std::move(store)),
           renewals_(std::move(renewals)) {}
-    std::string store() const { return store_; }
-    shared_slot for_renewals() const { return {of_, store_, renewals_, renewals_}; }
+    std::string store() const override { return store_; }
+    std::unique_ptr<slot> for_renewals() const override {
+        return std::make_unique<shared_slot>(of_, store_, renewals_, renewals_);
+    }
 
 private:
     std::string store_;
     std::shared_ptr<valve> renewals_;
 };
-static_assert(shared_store_slot<shared_slot>);
 
 // A lease so long that no entry expires while a test waits for it to be taken back.
 durable_options with_long_lease() {

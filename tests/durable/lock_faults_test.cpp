@@ -18,7 +18,7 @@ using namespace bide;
 namespace {
 
 // A memory_slot with faults that a test switches on.
-class odd_slot {
+class odd_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees = memory_slot::guarantees;
     struct habits {
@@ -33,7 +33,7 @@ public:
     };
     odd_slot(memory_slot of, std::shared_ptr<habits> h) : of_(std::move(of)), h_(std::move(h)) {}
 
-    result<slot_snapshot, std::error_code> load() {
+    result<slot_snapshot, std::error_code> load() override {
         // For longer than any test waits in between.
         test::eventually([&] { return !h_->hangs; }, 3 * test::patience);
         if (std::exchange(h_->fails, false)) {
@@ -41,7 +41,7 @@ public:
         }
         return of_.load();
     }
-    cas_result compare_exchange(slot_version v, std::string_view value) {
+    cas_result compare_exchange(slot_version v, std::string_view value) override {
         std::this_thread::sleep_for(std::chrono::milliseconds(h_->takes_ms));
         if (std::exchange(h_->keeps_back, false)) {
             h_->kept_version = v;
@@ -51,7 +51,7 @@ public:
         }
         return of_.compare_exchange(v, value);
     }
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() {
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
         ++h_->watches;
         auto made = of_.watch();
         if (h_->watches_break) {
@@ -77,14 +77,14 @@ private:
 };
 
 // A slot whose updates are indeterminate: always, or for the first so many.
-class unsure_slot {
+class unsure_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees = memory_slot::guarantees;
     explicit unsure_slot(std::shared_ptr<int> calls, int until = -1)
         : calls_(std::move(calls)), until_(until) {}
-    result<slot_snapshot, std::error_code> load() { return slot_snapshot(); }
-    cas_result compare_exchange(slot_version, std::string_view) { return answer(); }
-    cas_result update_locked(const slot_update&) { return answer(); }
+    result<slot_snapshot, std::error_code> load() override { return slot_snapshot(); }
+    cas_result compare_exchange(slot_version, std::string_view) override { return answer(); }
+    cas_result update_locked(const slot_update&) override { return answer(); }
 
 private:
     cas_result answer() {
@@ -107,10 +107,11 @@ test::detached hold_once(durable_mutex& m, std::atomic<int>& done) {
 }
 
 // Its store is full.
-struct full_slot {
+struct full_slot : slot {
+    explicit full_slot(const memory_slot& on) : of(on) {}
     static constexpr slot_guarantees guarantees = memory_slot::guarantees;
-    result<slot_snapshot, std::error_code> load() { return of.load(); }
-    cas_result compare_exchange(slot_version, std::string_view) {
+    result<slot_snapshot, std::error_code> load() override { return of.load(); }
+    cas_result compare_exchange(slot_version, std::string_view) override {
         ++*writes;
         return {cas_status::failed, 0, {}, std::make_error_code(std::errc::no_space_on_device)};
     }
@@ -306,7 +307,7 @@ TEST_CASE("lock_faults: a lock that is held is busy, though what is seen of it c
     REQUIRE(memory.compare_exchange(stored->version, bide::durable::encode(record)).status ==
             cas_status::stored);
 
-    const full_slot full{memory};
+    const full_slot full(memory);
     durable_mutex contender(full, o);
     REQUIRE(contender.try_acquire().error() == errc::timeout);
     REQUIRE(*full.writes == 1); // and nothing to be taken back

@@ -67,14 +67,14 @@ private:
     std::vector<swap> all_;
 };
 
-class unsteady_slot {
+class unsteady_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees = memory_slot::guarantees;
 
     unsteady_slot(memory_slot on, std::shared_ptr<late_swaps> late, mishaps m, std::uint32_t seed)
         : on_(std::move(on)), late_(std::move(late)), mishaps_(m), chance_(seed) {}
 
-    loaded load() {
+    loaded load() override {
         late_->operation(on_);
         chance_();
         if (chance_.below(100) < mishaps_.failures) {
@@ -83,7 +83,7 @@ public:
         return on_.load();
     }
 
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         late_->operation(on_);
         chance_();
         const auto unknown = make_error_code(durable_errc::indeterminate);
@@ -177,22 +177,22 @@ void check_nobody_held_twice(const contest& c) {
 }
 
 // A memory_slot with a server's clock.
-class clocked_memory {
+class clocked_memory : public slot {
 public:
     static constexpr slot_guarantees guarantees{true, true, lock_clock::server};
 
     clocked_memory(memory_slot on, std::atomic<std::int64_t>& offset_ms)
         : on_(std::move(on)), offset_ms_(&offset_ms) {}
 
-    loaded load() {
+    loaded load() override {
         auto there = on_.load();
         there->server_ms = *server_now();
         return there;
     }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         return on_.compare_exchange(version, value);
     }
-    result<std::int64_t, std::error_code> server_now() {
+    result<std::int64_t, std::error_code> server_now() override {
         return bide::durable::unix_ms() + offset_ms_->load();
     }
 
@@ -212,21 +212,21 @@ struct clocked_pair {
 };
 
 // The store as a machine with a differing clock sees it: its own times come out right.
-class skewed_slot {
+class skewed_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees = memory_slot::guarantees;
 
     skewed_slot(memory_slot on, std::int64_t offset_ms)
         : on_(std::move(on)), offset_ms_(offset_ms) {}
 
-    loaded load() {
+    loaded load() override {
         auto there = on_.load();
         if (there->version != 0) {
             there->value = shifted(there->value, -offset_ms_);
         }
         return there;
     }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         cas_result swapped = on_.compare_exchange(version, shifted(value, offset_ms_));
         swapped.current.reset();
         return swapped;

@@ -30,8 +30,10 @@ void start_lease_monitor() {
 
 // A slot of a store that several locks share.
 struct sharing_slot : memory_slot {
-    std::string store() const { return "a store"; }
-    sharing_slot for_renewals() const { return *this; }
+    std::string store() const override { return "a store"; }
+    std::unique_ptr<slot> for_renewals() const override {
+        return std::make_unique<sharing_slot>(*this);
+    }
 };
 
 template <class Slot> void renews_without_its_lock() {
@@ -111,7 +113,6 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
 
 TEST_CASE("renewer: a guard is renewed though its lock object has ended") {
     renews_without_its_lock<memory_slot>();
-    static_assert(shared_store_slot<sharing_slot>);
     renews_without_its_lock<sharing_slot>();
 }
 

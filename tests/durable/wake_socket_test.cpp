@@ -25,21 +25,25 @@ struct counts {
 };
 
 // A file slot that counts its operations.
-class counting_slot {
+class counting_slot : public bide::slot {
 public:
     counting_slot(const std::string& path, counts& in) : of_(path), in_(&in) {}
 
-    auto load() {
+    bide::result<bide::slot_snapshot, std::error_code> load() override {
         ++in_->loads;
         return of_.load();
     }
-    auto compare_exchange(bide::slot_version version, std::string_view value) {
+    bide::cas_result compare_exchange(bide::slot_version version, std::string_view value) override {
         ++in_->stores;
         return of_.compare_exchange(version, value);
     }
-    auto watch() { return of_.watch(); }
-    auto be_present() { return of_.be_present(); }
-    bide::presence is_present(std::int64_t mark) const { return of_.is_present(mark); }
+    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() override {
+        return of_.watch();
+    }
+    bide::result<std::shared_ptr<bide::slot_presence>, std::error_code> be_present() override {
+        return of_.be_present();
+    }
+    bide::presence is_present(std::int64_t mark) const override { return of_.is_present(mark); }
     static constexpr bide::slot_guarantees guarantees = bide::file_slot::guarantees;
 
 private:

@@ -46,7 +46,7 @@ bide::durable_options quick() {
 
 // Reads the record without a lock object.
 bide::durable::record record_of(bide::slot_ref slot) {
-    const auto there = slot.load();
+    const auto there = slot->load();
     if (!there || there->version == 0) {
         return {};
     }

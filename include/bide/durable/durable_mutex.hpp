@@ -34,7 +34,7 @@ public:
         : durable_lock(std::move(slot), 1, std::move(options)) {}
 
     /// Constructs the mutex on a slot that may lose acknowledged values; otherwise as above.
-    template <cas_slot S>
+    template <any_slot S>
     durable_mutex(allow_relaxed_t, S slot, durable_options options = {})
         : durable_lock(slot_ref(allow_relaxed, std::move(slot)), 1, std::move(options)) {}
 

@@ -54,7 +54,7 @@ public:
         : durable_lock(std::move(slot), permits, std::move(options)) {}
 
     /// Constructs the semaphore on a slot that may lose acknowledged values; otherwise as above.
-    template <cas_slot S>
+    template <any_slot S>
     durable_semaphore(allow_relaxed_t, S slot, std::int64_t permits, durable_options options = {})
         : durable_lock(slot_ref(allow_relaxed, std::move(slot)), permits, std::move(options)) {}
 

@@ -42,7 +42,7 @@ public:
         : durable_lock(std::move(slot), max_readers, std::move(options)) {}
 
     /// Constructs the mutex on a slot that may lose acknowledged values; otherwise as above.
-    template <cas_slot S>
+    template <any_slot S>
     durable_shared_mutex(allow_relaxed_t, S slot, durable_options options = {},
                          std::int64_t max_readers = default_readers)
         : durable_lock(slot_ref(allow_relaxed, std::move(slot)), max_readers, std::move(options)) {}

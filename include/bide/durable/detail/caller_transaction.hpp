@@ -26,7 +26,7 @@ protected:
     ~caller_transaction() = default;
 };
 
-template <transactional_slot S> class transaction_on_slot final : public caller_transaction {
+template <class S> class transaction_on_slot final : public caller_transaction {
 public:
     transaction_on_slot(S& slot, typename S::transaction& in) noexcept : slot_(slot), in_(in) {}
 
@@ -34,20 +34,8 @@ public:
     cas_result compare_exchange(slot_version version, std::string_view value) override {
         return slot_.compare_exchange_in(in_, version, value);
     }
-    presence is_present([[maybe_unused]] std::int64_t mark) override {
-        if constexpr (present_slot<S>) {
-            return slot_.is_present(mark);
-        } else {
-            return presence::unknown;
-        }
-    }
-    std::string explain() override {
-        if constexpr (explaining_slot<S>) {
-            return slot_.explain();
-        } else {
-            return {};
-        }
-    }
+    presence is_present(std::int64_t mark) override { return slot_.is_present(mark); }
+    std::string explain() override { return slot_.explain(); }
 
 private:
     S& slot_;

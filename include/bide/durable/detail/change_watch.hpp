@@ -19,7 +19,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -85,21 +87,23 @@ public:
     // Opens the wake socket of the mark, which stays open as long as this object; 0: none. Opens the
     // watch of the slot. Call it before a read. From here on, each change of the slot signals. If the
     // slot cannot be watched, waiters only read it from time to time.
-    void open(slot_ref& slot, std::int64_t mark) {
+    void open(slot& of, std::int64_t mark) {
         if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
             listen(socket_, System::wake_socket(mark));
         }
-        if (!can_open(slot)) {
+        if (!can_open()) {
             return;
         }
-        auto made = slot.watch();
-        if (!made || !listen(watch_, std::move(*made))) {
+        auto made = of.watch();
+        if (!made && made.error() == std::errc::operation_not_supported) {
+            next_try_ms_ = std::numeric_limits<std::int64_t>::max();
+        } else if (!made || !listen(watch_, std::move(*made))) {
             next_try_ms_ = durable::boottime_ms() + 1000;
         }
     }
-    bool can_open(const slot_ref& slot) const noexcept {
-        return System::sees_files && watch_ == nullptr && slot.is_watchable() &&
-               durable::boottime_ms() >= next_try_ms_;
+    // Whether open() could open the watch of the slot, as far as is known.
+    bool can_open() const noexcept {
+        return System::sees_files && watch_ == nullptr && durable::boottime_ms() >= next_try_ms_;
     }
     // Whether it hears what concerns the waiters of this process, as of the last follow().
     bool hears() const noexcept { return watch_ != nullptr || is_told_; }
@@ -308,10 +312,10 @@ public:
     // All of these are called with the turn.
 
     // Called before a read of the slot. `mark` is the mark of this process; 0: none.
-    void prepare(intent what, slot_ref& slot, std::int64_t mark) {
+    void prepare(intent what, slot& of, std::int64_t mark) {
         close_if_idle();
         if (what == intent::watch) {
-            watch_.open(slot, mark);
+            watch_.open(of, mark);
             // Order: relaxed; it publishes nothing else.
             has_waited_.store(watch_.has_socket(), std::memory_order_relaxed);
         }

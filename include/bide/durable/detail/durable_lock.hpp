@@ -74,21 +74,21 @@ public:
     // new transaction.
 
     /// Tries as try_acquire() does, inside the transaction `in`.
-    template <transactional_slot S>
+    template <any_slot S>
     result<durable_attempt, std::error_code>
     try_acquire_in(S& slot, typename S::transaction& in, durable_ticket& t, given_time now = {}) {
         transaction_on_slot<S> on(slot, in);
         return try_acquire_in(on, t, now);
     }
     /// Renews as renew() does, inside the transaction `in`.
-    template <transactional_slot S>
+    template <any_slot S>
     result<bool, std::error_code> renew_in(S& slot, typename S::transaction& in,
                                            const durable_ticket& t, given_time now = {}) {
         transaction_on_slot<S> on(slot, in);
         return renew_in(on, t, now);
     }
     /// Releases as release() does, inside the transaction `in`.
-    template <transactional_slot S>
+    template <any_slot S>
     result<bool, std::error_code> release_in(S& slot, typename S::transaction& in,
                                              const durable_ticket& t) {
         transaction_on_slot<S> on(slot, in);

@@ -39,7 +39,7 @@ class lock_engine {
 public:
     // Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
-        : apart_(slot.store().empty()
+        : apart_(slot->store().empty()
                      ? nullptr
                      : std::make_unique<record_store>(slot.for_renewals(), permits, options)),
           store_(std::move(slot), permits, std::move(options)) {}

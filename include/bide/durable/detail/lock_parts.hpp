@@ -29,7 +29,7 @@ struct lock_parts {
     static lock_parts make(slot_ref slot, std::int64_t permits, durable_options options) {
         lock_parts parts;
         if (options.auto_renew) {
-            const std::string store = slot.store();
+            const std::string store = slot->store();
             parts.renewer = store.empty() || options.renew_on != nullptr
                                 ? std::make_shared<detail::renewer>(options.renew_on)
                                 : renewers::of(store);

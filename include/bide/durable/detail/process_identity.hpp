@@ -86,7 +86,7 @@ public:
 
     // Returns the origin of a contender. `bound` tells whether the contender is bound to this
     // process. The first bound contender takes a mark, which stays open as long as this object.
-    durable::origin origin(bool bound, slot_ref& slot);
+    durable::origin origin(bool bound, slot& in);
 
     // Returns the mark of this process; 0 if it has none yet.
     std::int64_t mark() const noexcept {
@@ -121,15 +121,15 @@ private:
     native_platform::atomic<bool> has_mark_{false};
 };
 
-inline durable::origin process_identity::origin(bool bound, slot_ref& slot) {
+inline durable::origin process_identity::origin(bool bound, slot& in) {
     durable::origin from = here_;
     if (!bound) {
         from.pid = from.start = from.space = from.network = 0;
         return from;
     }
     const std::lock_guard held(lock_);
-    if (mark_ == nullptr && !can_have_none_ && slot.has_presence()) {
-        auto taken = slot.be_present();
+    if (mark_ == nullptr && !can_have_none_) {
+        auto taken = in.be_present();
         if (taken) {
             mark_ = std::move(*taken);
             // Order: release [process_identity.mark]; publishes the mark.

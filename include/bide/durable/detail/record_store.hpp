@@ -53,13 +53,13 @@ public:
     }
 
     // Returns the origin of a contender that is bound to this process or not.
-    durable::origin origin(bool bound) { return own().self.origin(bound, slot_); }
+    durable::origin origin(bool bound) { return own().self.origin(bound, *slot_); }
 
     // Takes a mark for a grant that children inherit; returns whether a mark is held.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() {
-        return slot_.be_present();
+        return slot_->be_present();
     }
-    presence is_present(std::int64_t mark) { return slot_.is_present(mark); }
+    presence is_present(std::int64_t mark) { return slot_->is_present(mark); }
 
     // Keeps the mark of a ticket that is bound to this process, after this object has ended: see
     // bound_tickets.
@@ -103,7 +103,7 @@ public:
     // depends.
     void follow(const record_view& s) { own().changes.follow(s.record, s.here()); }
     bool is_watched() { return own().changes.watch().hears(); }
-    bool can_be_watched() { return own().changes.watch().can_open(slot_); }
+    bool can_be_watched() { return own().changes.watch().can_open(); }
 
 private:
     process_part& own() {
@@ -111,7 +111,7 @@ private:
     }
     // Returns the error, and keeps the slot's explanation for explain().
     std::error_code failed(std::error_code error) {
-        return told(own().failed(error, slot_.explain()));
+        return told(own().failed(error, slot_->explain()));
     }
     // Returns the error, and tells the observer of it.
     std::error_code told(std::error_code error) const noexcept {
@@ -149,7 +149,7 @@ inline record_store::record_store(slot_ref slot, std::int64_t permits, durable_o
         options_.warn_before.count() < time_.lease_ms - time_.margin_ms &&
         options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
         options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
-        (terms_.clock != lock_clock::server || slot_.is_clocked());
+        (terms_.clock != lock_clock::server || slot_.guarantees().clock == lock_clock::server);
     if (!sane) {
         BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                      "bide: the options of a durable lock"));
@@ -168,8 +168,8 @@ std::error_code record_store::update(given_time now, intent what, deadline until
     }
     const std::lock_guard turn(mine.turn, std::adopt_lock);
     const blocking_section section;
-    mine.changes.prepare(what, slot_, slot_.is_transactional() ? 0 : mine.self.mark());
-    return told(record_update<Rule>(slot_, {time_, terms_, mine, now}, rule).run(tries));
+    mine.changes.prepare(what, *slot_, mine.self.mark());
+    return told(record_update<Rule>(*slot_, {time_, terms_, mine, now}, rule).run(tries));
 }
 
 template <class Rule>
@@ -187,7 +187,7 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
                                                           durable::admin_note note) {
     const std::lock_guard turn(own().turn);
     const blocking_section section;
-    const auto loaded = slot_.load();
+    const auto loaded = slot_->load();
     if (!loaded && loaded.error() != durable_errc::corrupt_record) {
         return unexpected{failed(loaded.error())};
     }
@@ -206,7 +206,7 @@ inline result<bool, std::error_code> record_store::repair(std::int64_t min_fence
     first.first_fence = loaded ? store_time::first_fence(*loaded) : durable::floor_of_now();
     const std::string made = durable::encode(durable::repair(first, min_fence, std::move(note)));
     const cas_result tried =
-        loaded ? slot_.compare_exchange(loaded->version, made) : slot_.replace_damaged(made);
+        loaded ? slot_->compare_exchange(loaded->version, made) : slot_->replace_damaged(made);
     if (tried.status == cas_status::stored) {
         return true;
     }

@@ -120,9 +120,22 @@ public:
     std::chrono::nanoseconds rest() const noexcept {
         return std::chrono::nanoseconds(until_.steady_ns() - native_platform::now());
     }
-    bool is_first() const noexcept { return ended_ == 0; }
     // Returns true if an earlier try may have been stored.
     bool maybe_done() const noexcept { return maybe_done_; }
+    // Returns true if the slot offers update_locked(), as far as is known.
+    bool may_lock() const noexcept { return may_lock_; }
+
+    // Tries once: by swap() the first time, later by locked() if the slot offers update_locked().
+    template <class Swap, class Locked> cas_result once(Swap swap, Locked locked) {
+        if (ended_ != 0 && may_lock_) {
+            cas_result tried = locked();
+            may_lock_ = tried.error != std::errc::operation_not_supported;
+            if (may_lock_) {
+                return tried;
+            }
+        }
+        return swap();
+    }
 
     // Tries until a try decides, or the time is up. try_once() returns a cas_result. pauses(tried)
     // tells whether a sleep precedes the next try. failed(error) returns the error, and keeps what
@@ -170,13 +183,14 @@ private:
     deadline until_;
     unsigned ended_ = 0;
     bool maybe_done_ = false;
+    bool may_lock_ = true;
 };
 
 // What the marks of a slot and a watch tell about processes.
 template <class Slot> class slot_knowledge final : public durable::process_knowledge {
 public:
     // `watch` is nullptr if the reader does not have the turn.
-    slot_knowledge(Slot& slot, const change_watch* watch) noexcept : slot_(slot), watch_(watch) {}
+    slot_knowledge(Slot& of, const change_watch* watch) noexcept : slot_(of), watch_(watch) {}
 
     bool runs(const durable::origin& it) const noexcept override {
         return watch_ != nullptr && watch_->runs(it);
@@ -199,8 +213,8 @@ struct update_context {
 // An update with the turn. For the rule see record_store::update().
 template <class Rule> class record_update {
 public:
-    record_update(slot_ref& slot, update_context with, Rule& rule)
-        : slot_(slot), with_(with), rule_(rule), processes_(slot_, &with_.mine.changes.watch()) {}
+    record_update(slot& of, update_context with, Rule& rule)
+        : slot_(of), with_(with), rule_(rule), processes_(slot_, &with_.mine.changes.watch()) {}
 
     std::error_code run(update_tries& tries);
 
@@ -218,10 +232,10 @@ private:
     }
     static cas_result refused(std::error_code error) { return {cas_status::failed, 0, {}, error}; }
 
-    slot_ref& slot_;
+    slot& slot_;
     const update_context with_;
     Rule& rule_;
-    const slot_knowledge<slot_ref> processes_;
+    const slot_knowledge<slot> processes_;
     std::vector<std::int64_t> concerned_; // by the change of this try: marks of processes
     std::optional<slot_snapshot> known_;  // what the next try need not load
     std::int64_t looked_ms_ = 0;          // boottime_ms() before known_ was read
@@ -279,28 +293,29 @@ template <class Rule> cas_result record_update<Rule>::try_swap(bool maybe_done) 
 }
 
 template <class Rule> cas_result record_update<Rule>::try_locked(bool maybe_done) {
-    known_.reset();
     const std::int64_t looked_ms = durable::boottime_ms();
     std::error_code error;
-    cas_result tried = slot_.update_locked(
-        [&](const slot_snapshot& from) { return apply(from, looked_ms, maybe_done, error); });
+    cas_result tried = slot_.update_locked([&](const slot_snapshot& from) {
+        known_.reset();
+        return apply(from, looked_ms, maybe_done, error);
+    });
     return error ? refused(error) : tried;
 }
 
 template <class Rule> std::error_code record_update<Rule>::run(update_tries& tries) {
-    const bool is_locked = slot_.is_locked();
     return tries.run(
         with_.mine.random,
         [&] {
-            const cas_result tried = is_locked && !tries.is_first() ? try_locked(tries.maybe_done())
-                                                                    : try_swap(tries.maybe_done());
+            const bool maybe_done = tries.maybe_done();
+            const cas_result tried = tries.once([&] { return try_swap(maybe_done); },
+                                                [&] { return try_locked(maybe_done); });
             if (tried.status == cas_status::stored || tried.status == cas_status::indeterminate) {
                 std::for_each(concerned_.begin(), concerned_.end(), &wake_socket::wake);
             }
             return tried;
         },
         [&](const cas_result& tried) {
-            const bool will_lock = is_locked && tried.status == cas_status::conflict;
+            const bool will_lock = tries.may_lock() && tried.status == cas_status::conflict;
             return !known_ && !will_lock;
         },
         [&](std::error_code error) { return failed(error); });
