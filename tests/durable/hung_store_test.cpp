@@ -42,6 +42,13 @@ public:
     }
 };
 
+// A store of this machine.
+class local_slot : public valved_slot {
+public:
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
+    using valved_slot::valved_slot;
+};
+
 // A slot of a store that all slots share; renewals do not hang.
 class shared_slot : public valved_slot {
 public:
@@ -166,13 +173,14 @@ TEST_CASE("hung_store: a call with a time limit returns while the store hangs, a
             }));
         };
         each("acquire with a timeout", [](bench& b, std::chrono::milliseconds time) {
-            REQUIRE(b.lock.acquire(within(time)).error() == errc::timeout);
+            REQUIRE(b.lock.acquire(within(time)).error() == durable_errc::no_answer);
         });
         each("try_acquire", [](bench& b, std::chrono::milliseconds) {
-            REQUIRE(b.lock.try_acquire().error() == errc::timeout);
+            REQUIRE(b.lock.try_acquire().error() == durable_errc::no_answer);
         });
         each("async_acquire with a timeout", [](bench& b, std::chrono::milliseconds time) {
-            REQUIRE(sync_wait(b.lock.async_acquire(within(time))).error() == errc::timeout);
+            REQUIRE(sync_wait(b.lock.async_acquire(within(time))).error() ==
+                    durable_errc::no_answer);
         });
         for (const test::giving_up how : test::ways_to_give_up) {
             each("a stop or a cancellation", [&](bench& b, std::chrono::milliseconds) {
@@ -195,11 +203,54 @@ TEST_CASE("hung_store: a call with a time limit returns while the store hangs, a
 TEST_CASE("hung_store: a call behind one that hangs returns within its own time") {
     bench b;
     b.hang();
-    REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
-    REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
-    REQUIRE(b.lock.try_acquire().error() == errc::timeout);
-    REQUIRE(sync_wait(b.lock.async_acquire(within(10ms))).error() == errc::timeout);
+    REQUIRE(b.lock.acquire(within(10ms)).error() == durable_errc::no_answer);
+    REQUIRE(b.lock.acquire(within(10ms)).error() == durable_errc::no_answer);
+    REQUIRE(b.lock.try_acquire().error() == durable_errc::no_answer);
+    REQUIRE(sync_wait(b.lock.async_acquire(within(10ms))).error() == durable_errc::no_answer);
     REQUIRE(b.still_hangs());
+}
+
+TEST_CASE(
+    "hung_store: on a store of this machine a free lock is acquired however long that takes") {
+    const auto v = std::make_shared<valve>();
+    const memory_slot memory;
+    durable_options o = with_long_lease();
+    o.attempt_limit = 1ms;
+    durable_mutex lock(local_slot(memory, v), o);
+    durable_mutex other(memory, test::unhurried(o));
+    for (const place where : {place::load, place::compare_exchange}) {
+        const auto slowly = [&](auto call) {
+            v->hang_in(where);
+            std::thread disk([&] {
+                test::eventually([&] { return v->stuck() == 1; });
+                std::this_thread::sleep_for(20ms); // longer than attempt_limit
+                v->let_go();
+            });
+            const bool is_acquired = call().has_value();
+            disk.join();
+            REQUIRE(test::eventually([&] { return test::holding(other) == 0; }));
+            return is_acquired;
+        };
+        REQUIRE(slowly([&] { return lock.try_acquire(); }));
+        REQUIRE(slowly([&] { return lock.acquire(within(1ms)); }));
+        REQUIRE(slowly([&] { return sync_wait(lock.async_acquire(within(0ns))); }));
+    }
+    const auto held = other.acquire();
+    REQUIRE(lock.try_acquire().error() == errc::timeout);
+    REQUIRE(lock.acquire(within(1ms)).error() == errc::timeout);
+}
+
+TEST_CASE("hung_store: a store of this machine that does not answer is not a lock that is held") {
+    const auto v = std::make_shared<valve>();
+    durable_options o = with_long_lease();
+    o.attempt_limit = 1ms;
+    o.retry_time = 20ms;
+    durable_mutex lock(local_slot(memory_slot(), v), o);
+    v->hang_in(place::load);
+    REQUIRE(lock.try_acquire().error() == durable_errc::no_answer);
+    v->let_go();
+    v->fails = true;
+    REQUIRE(lock.acquire(within(1ms)).error() == std::errc::io_error);
 }
 
 TEST_CASE("hung_store: a waiter that gives up while the store hangs leaves no place in the queue",
@@ -303,7 +354,7 @@ TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and e
         int most = 0;
         for (std::size_t i = 0; i < calls.size(); ++i) {
             most = i % 50 == 0 ? std::max(most, threads_called("bide-store")) : most;
-            REQUIRE(std::move(calls[i]).join().error() == errc::timeout);
+            REQUIRE(std::move(calls[i]).join().error() == durable_errc::no_answer);
         }
         REQUIRE(v->stuck() > 0);
         REQUIRE(v->stuck() <= 256);
@@ -528,7 +579,7 @@ TEST_CASE(
         REQUIRE(threads_called("bide-lease") <= threads + 1);
         calls->hang_in(place::load);
         REQUIRE(test::in_some_time(1ms, [&](std::chrono::milliseconds time) {
-            REQUIRE(locks[0]->acquire(within(time)).error() == errc::timeout);
+            REQUIRE(locks[0]->acquire(within(time)).error() == durable_errc::no_answer);
             return calls->stuck() == 1; // it hangs in the lock's turn
         }));
         bool is_lost = false;
@@ -564,7 +615,7 @@ TEST_CASE("hung_store: the process can end while a read or a renewal hangs") {
         auto* const kept = new auto(m.acquire()); // its destructor would wait
         v->hang_in(place::anywhere);
         const bool right =
-            kept->has_value() && other.acquire(within(10ms)).error() == errc::timeout;
+            kept->has_value() && other.acquire(within(10ms)).error() == durable_errc::no_answer;
         // A slow machine may lose it before its renewal begins.
         test::eventually([&] { return v->stuck() == 2 || !(*kept)->is_held(); });
         std::exit(right ? 0 : 1);

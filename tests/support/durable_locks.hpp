@@ -69,10 +69,10 @@ private:
     std::set<std::string> callers_;
 };
 
-// A bide::memory_slot whose operations pass a valve first.
+// A bide::memory_slot whose operations pass a valve first, as the store of several machines.
 class valved_slot : public bide::slot {
 public:
-    static constexpr bide::slot_guarantees guarantees = bide::memory_slot::guarantees;
+    static constexpr bide::slot_guarantees guarantees{true, true, bide::lock_clock::boottime};
     valved_slot(bide::memory_slot of, std::shared_ptr<valve> v)
         : of_(std::move(of)), valve_(std::move(v)) {}
 

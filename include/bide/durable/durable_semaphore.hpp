@@ -69,12 +69,16 @@ public:
 
     /// Acquires `request.weight` permits, in the order of arrival.
     ///
-    /// Returns: the guard, or an error: errc::timeout or errc::stopped, and then the contender has
-    /// left the queue; a durable_errc; the error of a store that failed for longer than
-    /// durable_options::retry_time.
+    /// Returns: the guard, or an error, and then the contender has left the queue:
+    /// - errc::timeout: the permits were not free in time;
+    /// - errc::stopped;
+    /// - durable_errc::no_answer: the time was up before the store answered;
+    /// - the error of a store that failed when the time was up, or for durable_options::retry_time;
+    /// - another durable_errc.
     /// Blocks: until the permits are granted or an error is returned. With a timeout or a stop
     /// token it calls the store on a store thread. It returns at most
-    /// durable_options::attempt_limit after the timeout or the stop; a store call that is still
+    /// durable_options::attempt_limit after the timeout or the stop (on a store of this machine, after
+    /// retry_time if that is later and the first call has not ended); a store call that is still
     /// running removes the contender from the queue when it ends. Without a timeout and a stop
     /// token it calls the store on this thread, and waits for each operation of the slot to end.
     /// Throws: std::system_error if a thread cannot be started, std::bad_alloc. The contender has
@@ -87,9 +91,10 @@ public:
 
     /// Acquires permits if they are free and no contender is ahead. Does not enter the queue.
     ///
-    /// Returns: as acquire(); errc::timeout if the permits are not free, or if the store takes
-    /// longer than durable_options::attempt_limit.
-    /// Blocks: for the store, on a store thread, for at most durable_options::attempt_limit.
+    /// Returns: as acquire(); errc::timeout if the permits are not free; durable_errc::no_answer if
+    /// the store takes too long.
+    /// Blocks: for the store, on a store thread: on a store of this machine for at most
+    /// durable_options::retry_time plus attempt_limit, otherwise for at most attempt_limit.
     result<durable_guard, std::error_code> try_acquire(std::int64_t weight = 1) {
         return wait(now_or_never(weight));
     }

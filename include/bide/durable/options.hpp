@@ -112,7 +112,9 @@ struct durable_options {
 
     /// How long a call waits for the store beyond the caller's own time.
     ///
-    /// try_acquire() has no time of its own, so this is its limit. After the timeout of acquire(),
+    /// try_acquire() has no time of its own, so this is its limit on a store that several machines
+    /// share. On a store of this machine (memory, file, SQLite) the first try of an acquisition lasts
+    /// up to retry_time, as a disk may be slow: a free lock is acquired nevertheless. After the timeout of acquire(),
     /// or after a requested stop, the call returns within this time; so does a cancelled
     /// async_acquire(). A store call that is still running continues on a store thread, which takes
     /// back what the call acquires. A store that answers more slowly, over a WAN for example, needs

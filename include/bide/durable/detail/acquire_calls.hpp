@@ -141,11 +141,13 @@ inline acquisition::answer acquire_blocking(const lock_parts& parts, acquire_req
     bounded_acquisition mine(parts, std::move(request));
     acquisition& it = mine.of();
     const auto look = [&it]() noexcept { it.nudge(); };
-    const std::stop_callback on_stop(it.limits().stop, look);
+    const std::stop_callback on_stop(it.stop(), look);
     for (;;) {
+        const call_limits limits = it.limits();
+        const std::error_code late = it.if_late();
         mine.start(look_call::kind::look);
-        if (const std::error_code why = mine.call()->wait(it.limits())) {
-            return it.told(unexpected{why});
+        if (const std::error_code why = mine.call()->wait(limits)) {
+            return it.told(unexpected{why == errc::timeout ? late : why});
         }
         if (!mine.call()->goes_on()) {
             return it.told(it.take(false));
@@ -159,21 +161,23 @@ inline task<acquisition::answer> acquire_task(lock_parts parts, acquire_request 
     bounded_acquisition mine(std::move(parts), std::move(request));
     acquisition& it = mine.of();
     for (bool waits = true; waits;) {
+        const call_limits limits = it.limits();
+        const std::error_code late = it.if_late();
         mine.start(look_call::kind::look);
-        auto looking = wait_for_call(mine.call(), it.limits());
+        auto looking = wait_for_call(mine.call(), limits);
         if (const std::error_code why = co_await std::move(looking)) {
-            co_return it.told(unexpected{why});
+            co_return it.told(unexpected{why == errc::timeout ? late : why});
         }
         if (!mine.call()->goes_on()) {
             co_return it.told(it.take(true));
         }
-        auto change =
-            it.changed().async_wait().with_deadline(it.again()).with_stop(it.limits().stop);
+        auto change = it.changed().async_wait().with_deadline(it.again()).with_stop(it.stop());
         const auto changed = co_await std::move(change);
         waits = changed || changed.error() != errc::stopped;
     }
+    const call_limits limits = it.limits();
     mine.start(look_call::kind::give_up);
-    auto leaving = wait_for_call(mine.call(), it.limits());
+    auto leaving = wait_for_call(mine.call(), limits);
     static_cast<void>(co_await std::move(leaving));
     co_return it.told(unexpected{make_error_code(errc::stopped)});
 }

@@ -65,12 +65,30 @@ public:
         if (!may_wait_) {
             limits_.until = deadline::at_ns(native_platform::now());
         }
+        if (parts_.engine->is_local()) {
+            const deadline slow = deadline::after(parts_.engine->options().retry_time);
+            first_until_ = std::max(slow.steady_ns(), limits_.until.steady_ns());
+        }
     }
     acquisition(const acquisition&) = delete;
     acquisition& operator=(const acquisition&) = delete;
     ~acquisition() { hand_over(); }
 
-    const call_limits& limits() const noexcept { return limits_; }
+    // Returns the limits of the wait for the next look(). The first look at a store of this
+    // machine may last for retry_time: a sync may take long, and a free lock is acquired nevertheless.
+    // Requires: no look() is under way.
+    call_limits limits() const {
+        call_limits next = limits_;
+        if (is_first_ && first_until_ != 0) {
+            next.until = deadline::at_ns(first_until_);
+        }
+        return next;
+    }
+    const std::stop_token& stop() const noexcept { return limits_.stop; }
+    // Returns the result if the time is up during the next look(): errc::timeout if the last try found
+    // the lock held, the store's error if it failed, durable_errc::no_answer if there was none.
+    // Requires: no look() is under way.
+    std::error_code if_late() const noexcept { return if_late_; }
 
     // Tries once; calls the store. Returns false if the acquisition is over. It is also over if
     // this throws.
@@ -193,6 +211,9 @@ private:
 
     const lock_parts parts_;
     call_limits limits_;
+    std::int64_t first_until_ = 0; // the end of the first look(), if that is not limits_.until
+    bool is_first_ = true;         // no look() has ended
+    std::error_code if_late_ = make_error_code(durable_errc::no_answer);
     durable_ticket ticket_;
     const std::int64_t earlier_fence_;    // of an earlier grant, which undo() keeps
     std::shared_ptr<slot_presence> mark_; // of an inheritable grant
@@ -223,7 +244,7 @@ private:
 // opened the wake socket, it may hear from there, so this try can be the last one before it waits.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     lock_engine& engine = *parts_.engine;
-    const deadline until = call_limits::later(limits_.until, limits_.grace);
+    const deadline until = call_limits::later(limits().until, limits_.grace);
     const auto look_for = [&](intent what) {
         return engine.acquire(ticket_, std::nullopt, what, until, mark_.get(), wanted_);
     };
@@ -259,9 +280,14 @@ inline bool acquisition::look() {
     is_unsure_ = true;
     auto got = try_once();
     const bool passes = !got && may_pass(got.error());
-    const bool has_written =
-        got || is_waiting_ ||
-        (got.error() != durable_errc::conflict_timeout && got.error() != durable_errc::store_busy);
+    const bool is_busy = !got && (got.error() == durable_errc::conflict_timeout ||
+                                  got.error() == durable_errc::store_busy);
+    const bool has_written = got || is_waiting_ || !is_busy;
+    const deadline last = call_limits::later(limits().until, limits_.grace);
+    is_first_ = false;
+    if (!is_busy) {
+        if_late_ = got ? make_error_code(errc::timeout) : got.error();
+    }
     may_be_queued_ = was_queued || has_written;
     is_unsure_ = has_written ? passes : was_unsure;
     const std::int64_t now = durable::boottime_ms();
@@ -269,9 +295,8 @@ inline bool acquisition::look() {
     const bool is_late = native_platform::now() >= limits_.until.steady_ns();
     if (!got) {
         if (!may_wait_ || !passes || !may_retry) {
-            const deadline last = call_limits::later(limits_.until, limits_.grace);
-            const bool is_up = !may_wait_ && passes && last.steady_ns() <= native_platform::now();
-            return give_up(is_up ? make_error_code(errc::timeout) : got.error());
+            const bool is_up = !may_wait_ && is_busy && last.steady_ns() <= native_platform::now();
+            return give_up(is_up ? make_error_code(durable_errc::no_answer) : got.error());
         }
         plan(0, 0, false);
     } else {
@@ -279,6 +304,7 @@ inline bool acquisition::look() {
             if (granted(*got)) {
                 return false;
             }
+            if_late_ = make_error_code(durable_errc::no_answer);
             if (!may_retry) { // every answer of the store comes too late
                 return give_up(make_error_code(durable_errc::lock_lost));
             }
@@ -295,7 +321,7 @@ inline bool acquisition::look() {
     if (limits_.stop.stop_requested()) {
         return give_up(make_error_code(errc::stopped));
     }
-    return is_late ? give_up(make_error_code(errc::timeout)) : true;
+    return is_late ? give_up(if_late_) : true;
 }
 
 // Returns false if the store took so long that the lease has expired.

@@ -149,6 +149,7 @@ public:
         return {deadline::after(options().retry_time), grace(), {}};
     }
     std::int64_t permits() const noexcept { return store_.terms().permits; }
+    bool is_local() const noexcept { return store_.is_local(); } // not slot_guarantees::multi_host
     std::int64_t warn_before_ms() const noexcept { return store_.warn_before_ms(); }
     change_signal& signal() { return store_.signal(); }
     void begin_waiting(bool hears_all) noexcept { store_.begin_waiting(hears_all); }

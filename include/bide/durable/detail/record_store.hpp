@@ -47,6 +47,7 @@ public:
 
     const durable_options& options() const noexcept { return options_; }
     const durable::terms& terms() const noexcept { return terms_; }
+    bool is_local() const noexcept { return !slot_.guarantees().multi_host; }
     std::int64_t warn_before_ms() const noexcept { // durable_options::warn_before
         return options_.warn_before.count() != 0 ? options_.warn_before.count()
                                                  : (time_.lease_ms - time_.margin_ms) / 3;
