@@ -6,7 +6,7 @@
 // Children inherit what a process knows of its boot, so this process uses no durable lock itself.
 
 #include <bide/core/errc.hpp>
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>

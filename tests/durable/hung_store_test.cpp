@@ -2,9 +2,8 @@
 // the store works again. Most tests need no clock: the store hangs until the test releases it, so a
 // call that has returned before did not wait for it.
 
-#include <bide/durable/detail/renewer.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/detail/grant.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -381,62 +380,60 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
           "[promise.durable-coroutines]") {
     std::set<std::string> callers;
     scheduler workers(test::workers(2));
-    for (scheduler* const where : {static_cast<scheduler*>(nullptr), &workers}) {
-        bench b(place::load, {.lease = 300ms, .renew_on = where});
-        const auto use = [&]() -> task<bool> {
-            auto waiting = b.lock.async_acquire();
-            auto got = co_await std::move(waiting);
-            auto renewing = got->async_renew();
-            const auto renewed = co_await std::move(renewing);
-            auto releasing = got->async_release();
-            const auto released = co_await std::move(releasing);
-            auto again = b.lock.async_acquire();
-            {
-                const auto dropped = co_await std::move(again);
-            }
-            co_return renewed&& released;
-        };
-        std::vector<join_handle<bool>> tasks;
-        for (int i = 0; i < 4; ++i) {
-            tasks.push_back(workers.spawn(use()));
+    bench b(place::load, {.lease = 300ms});
+    const auto use = [&]() -> task<bool> {
+        auto waiting = b.lock.async_acquire();
+        auto got = co_await std::move(waiting);
+        auto renewing = got->async_renew();
+        const auto renewed = co_await std::move(renewing);
+        auto releasing = got->async_release();
+        const auto released = co_await std::move(releasing);
+        auto again = b.lock.async_acquire();
+        {
+            const auto dropped = co_await std::move(again);
         }
-        for (auto& task : tasks) {
-            static_cast<void>(std::move(task).join()); // a slow machine may lose one
-        }
-        std::atomic<int> done{0};
-        std::set<std::string> resumed_on; // without an executor, and not on a store thread
-        use_once(b.lock, resumed_on, done);
-        REQUIRE(test::eventually([&] { return done == 2; }));
-        for (const std::string& name : resumed_on) {
-            CHECK(name.rfind("bide-store", 0) != 0);
-        }
-        done = 0;
-
-        durable_mutex other(b.memory);
-        auto held = other.acquire();
-        REQUIRE(sync_wait(b.lock.async_acquire(within(20ms))).error() == errc::timeout);
-        auto cancelled = workers.spawn(b.lock.async_acquire());
-        REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
-        cancelled.cancel();
-        REQUIRE(std::move(cancelled).join().error() == errc::stopped);
-        test::manual_executor hand;
-        auto coroutine = acquire_in_hand(hand, b.lock, done);
-        coroutine.start();
-        REQUIRE(test::eventually([&] { return hand.run_one(); }));
-        coroutine.destroy();
-        REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
-
-        // The same for renewals.
-        REQUIRE(held->release().has_value());
-        auto kept = sync_wait(b.lock.async_acquire());
-        const std::stop_token lost = kept->lost();
-        REQUIRE(test::eventually([&] {
-            const auto now = other.inspect();
-            return lost.stop_requested() ||
-                   (!(*now)->live.holders.empty() && (*now)->live.holders[0].renewals > 0);
-        }));
-        REQUIRE(all_are_for_stores(b.v->callers()));
+        co_return renewed&& released;
+    };
+    std::vector<join_handle<bool>> tasks;
+    for (int i = 0; i < 4; ++i) {
+        tasks.push_back(workers.spawn(use()));
     }
+    for (auto& task : tasks) {
+        static_cast<void>(std::move(task).join()); // a slow machine may lose one
+    }
+    std::atomic<int> done{0};
+    std::set<std::string> resumed_on; // without an executor, and not on a store thread
+    use_once(b.lock, resumed_on, done);
+    REQUIRE(test::eventually([&] { return done == 2; }));
+    for (const std::string& name : resumed_on) {
+        CHECK(name.rfind("bide-store", 0) != 0);
+    }
+    done = 0;
+
+    durable_mutex other(b.memory);
+    auto held = other.acquire();
+    REQUIRE(sync_wait(b.lock.async_acquire(within(20ms))).error() == errc::timeout);
+    auto cancelled = workers.spawn(b.lock.async_acquire());
+    REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
+    cancelled.cancel();
+    REQUIRE(std::move(cancelled).join().error() == errc::stopped);
+    test::manual_executor hand;
+    auto coroutine = acquire_in_hand(hand, b.lock, done);
+    coroutine.start();
+    REQUIRE(test::eventually([&] { return hand.run_one(); }));
+    coroutine.destroy();
+    REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
+
+    // The same for renewals.
+    REQUIRE(held->release().has_value());
+    auto kept = sync_wait(b.lock.async_acquire());
+    const std::stop_token lost = kept->lost();
+    REQUIRE(test::eventually([&] {
+        const auto now = other.inspect();
+        return lost.stop_requested() ||
+               (!(*now)->live.holders.empty() && (*now)->live.holders[0].renewals > 0);
+    }));
+    REQUIRE(all_are_for_stores(b.v->callers()));
 }
 
 TEST_CASE("hung_store: async_release and async_renew return what release and renew return") {

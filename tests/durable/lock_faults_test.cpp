@@ -2,8 +2,7 @@
 // started; children of fork(); clocks that throw.
 
 #include <bide/durable/detail/acquisition.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -198,69 +197,27 @@ TEST_CASE("lock_faults: if the store is always slower than the lease, acquire() 
 }
 
 TEST_CASE("lock_faults: renewals continue after one that threw") {
-    scheduler workers;
-    for (scheduler* const where : {static_cast<scheduler*>(nullptr), &workers}) {
-        const bool was_kept = test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
-            std::atomic<bool> breaks{false};
-            std::atomic<int> broken{0};
-            durable_options o{.lease = lease, .clock = lock_clock::caller, .renew_on = where};
-            o.now = [&] {
-                if (breaks) {
-                    ++broken;
-                    throw std::runtime_error("no clock");
-                }
-                return std::chrono::milliseconds(bide::durable::boottime_ms());
-            };
-            durable_mutex m(memory_slot(), o);
-            const auto g = test::acquired(m);
-            const std::stop_token lost = g->lost();
-            breaks = true;
-            REQUIRE(test::eventually([&] { return broken > 1 || lost.stop_requested(); }));
-            breaks = false;
-            REQUIRE(
-                test::eventually([&] { return lost.stop_requested() || test::renewals(m) > 0; }));
-            return !lost.stop_requested();
-        });
-        REQUIRE(was_kept);
-    }
-}
-
-TEST_CASE("lock_faults: a renewer on a scheduler uses up each wake") {
-    scheduler_options one;
-    one.num_workers = 1;
-    scheduler workers(one);
-    const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
-        durable_options o{.lease = lease};
-        const auto engine = std::make_shared<bide::detail::lock_engine>(memory, 1, o);
-        durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
-        const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
-        t.fence = got->outcome.fence;
-        return std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane,
-                                                     got->good_until_ms);
-    };
-    const memory_slot rare;
-    const memory_slot frequent;
-    durable_mutex of_first(rare);
-    durable_mutex of_second(frequent);
-    const auto first = make(rare, 1h);
-    const auto renewer = std::make_shared<bide::detail::renewer>(&workers);
-    std::atomic<bool> open{false};
-    auto busy = workers.spawn([&] { test::eventually([&] { return open.load(); }); });
-    renewer->add(first);
-    first->renew_at_ms = 0; // before the task has looked
-    open = true;
-    std::move(busy).join();
-    REQUIRE(test::eventually(
-        [&] { return test::renewals(of_first) == 1; })); // it looks again in seconds
-    for (int i = 0; i < 100; ++i) {                      // by now, or the rest shows nothing
-        workers.spawn([] {}).join();
-    }
-    const auto before = workers.stats().polled;
-    const auto second = make(frequent, 3s);
-    renewer->add(second); // is due before that
-    REQUIRE(test::eventually([&] { return test::renewals(of_second) > 0 || !second->is_held(); }));
-    const auto polled = workers.stats().polled - before;
-    REQUIRE(polled < 20 + 10 * static_cast<std::uint64_t>(test::renewals(of_second)));
+    const bool was_kept = test::in_some_time(300ms, [&](std::chrono::milliseconds lease) {
+        std::atomic<bool> breaks{false};
+        std::atomic<int> broken{0};
+        durable_options o{.lease = lease, .clock = lock_clock::caller};
+        o.now = [&] {
+            if (breaks) {
+                ++broken;
+                throw std::runtime_error("no clock");
+            }
+            return std::chrono::milliseconds(bide::durable::boottime_ms());
+        };
+        durable_mutex m(memory_slot(), o);
+        const auto g = test::acquired(m);
+        const std::stop_token lost = g->lost();
+        breaks = true;
+        REQUIRE(test::eventually([&] { return broken > 1 || lost.stop_requested(); }));
+        breaks = false;
+        REQUIRE(test::eventually([&] { return lost.stop_requested() || test::renewals(m) > 0; }));
+        return !lost.stop_requested();
+    });
+    REQUIRE(was_kept);
 }
 
 TEST_CASE("lock_faults: in a child of fork() a lock renews what it acquires there") {

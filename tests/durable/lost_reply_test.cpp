@@ -2,10 +2,9 @@
 // guarantees hold, and a guard tells in time what it cannot keep.
 
 #include <bide/core/result.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/fence_gate.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
@@ -435,22 +434,26 @@ TEST_CASE("durable locks: a time out of range is refused, and changes nothing") 
     memory_slot memory;
     durable_options o = with_lease(1s);
     o.clock = lock_clock::caller;
+    milliseconds now(1'000);
+    o.now = [&now] { return now; };
     durable_mutex lock(slot_ref(memory), o);
     durable_ticket holder = lock.ticket("holder");
-    REQUIRE(lock.try_acquire(holder, milliseconds(1'000))->acquired);
+    REQUIRE(lock.try_acquire(holder)->acquired);
     const slot_version before = memory.load()->version;
 
     durable_ticket other = lock.ticket("other");
-    for (const milliseconds now : {milliseconds(-1), milliseconds::min(), milliseconds::max(),
-                                   milliseconds(std::int64_t{1} << 53)}) {
-        CHECK(lock.try_acquire(other, now).error() == durable_errc::invalid_argument);
-        CHECK(lock.renew(holder, now).error() == durable_errc::invalid_argument);
+    for (const milliseconds wrong : {milliseconds(-1), milliseconds::min(), milliseconds::max(),
+                                     milliseconds(std::int64_t{1} << 53)}) {
+        now = wrong;
+        CHECK(lock.try_acquire(other).error() == durable_errc::invalid_argument);
+        CHECK(lock.renew(holder).error() == durable_errc::invalid_argument);
     }
     CHECK(memory.load()->version == before);
-    CHECK(*lock.renew(holder, milliseconds(1'999)));
-    CHECK_FALSE(*lock.renew(holder, milliseconds(2'999)));
+    now = milliseconds(1'999);
+    CHECK(*lock.renew(holder));
+    now = milliseconds(2'999);
+    CHECK_FALSE(*lock.renew(holder));
 
-    o.now = [] { return milliseconds(-5); };
-    durable_mutex asks(slot_ref(memory), o);
-    CHECK(asks.acquire().error() == durable_errc::invalid_argument);
+    now = milliseconds(-5);
+    CHECK(lock.acquire().error() == durable_errc::invalid_argument);
 }

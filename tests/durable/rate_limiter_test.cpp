@@ -1,7 +1,7 @@
 #include <bide/durable/rate_limiter.hpp>
 
 #include <bide/durable/detail/rate_record.hpp>
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>

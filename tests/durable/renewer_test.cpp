@@ -1,9 +1,9 @@
 // When the thread of the renewals starts. (guard_test tests the renewals, hung_store_test stores
 // that hang.)
 
-#include <bide/durable/detail/renewer.hpp>
+#include <bide/durable/detail/grant.hpp>
 
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 
@@ -87,12 +87,12 @@ TEST_CASE("renewer: a grant that ended starts no thread") {
 }
 
 TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
-    const auto renewer = std::make_shared<bide::detail::renewer>(nullptr);
+    const auto renewer = std::make_shared<bide::detail::renewer>();
     const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
         const auto engine =
             std::make_shared<bide::detail::lock_engine>(memory, 1, with_lease(lease));
         durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
-        const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
+        const auto got = engine->acquire(t, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
         auto made =
             std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane, got->good_until_ms);

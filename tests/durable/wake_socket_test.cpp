@@ -1,8 +1,7 @@
 // Processes that wait for a lock in a file are woken by the process that grants it to them. Nothing
 // here wakes up by itself within the time of a test: the interval of polls is an hour.
 
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <support/children.hpp>
 #include <support/temp_directory.hpp>

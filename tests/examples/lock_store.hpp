@@ -4,7 +4,7 @@
 #include "lock_options.hpp"
 #include "lock_process.hpp"
 
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/file.hpp>

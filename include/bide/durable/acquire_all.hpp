@@ -7,9 +7,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
-#include <bide/durable/durable_shared_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/task/task.hpp>

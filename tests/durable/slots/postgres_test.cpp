@@ -1,6 +1,6 @@
 #include <bide/durable/slots/postgres.hpp>
 
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 
 #include <support/canned_server.hpp>
 #include <support/servers.hpp>

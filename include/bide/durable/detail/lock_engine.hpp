@@ -7,8 +7,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/caller_transaction.hpp>
-#include <bide/durable/detail/process_identity.hpp>
+#include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/record_store.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
@@ -27,6 +26,9 @@
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
+
+class renewer;     // detail/grant.hpp
+class withdrawals; // detail/acquisition.hpp
 
 // What an acquisition asks for beside its ticket.
 struct acquire_wishes {
@@ -53,25 +55,19 @@ public:
         bool can_be_watched = false; // waiting: changes could signal; try again with intent::watch
     };
 
-    // Each operation reads the record once and changes it, by one of two functions update(rule):
-    // the store's own, or the one that works inside a transaction of the caller.
+    // Each operation reads the record once and changes it.
 
     // Acquires, or enters the queue. The outcome is never `refused`, which is returned as an error.
     // At `until` the tries end; see record_store::update(). If `of` is not nullptr, the grant is
     // bound to this mark and not to the process. Otherwise the ticket decides.
-    result<acquired, std::error_code> acquire(const durable_ticket& t, given_time now, intent what,
+    result<acquired, std::error_code> acquire(const durable_ticket& t, intent what,
                                               deadline until = deadline::never(),
                                               const slot_presence* of = nullptr,
-                                              const acquire_wishes& wanted = {}) {
-        return acquire_by(t, what, of, wanted,
-                          [&](auto rule) { return store_.update(now, what, until, rule); });
-    }
+                                              const acquire_wishes& wanted = {});
+
     // Renews. Returns until when the lease is good, on this machine; nothing if it is lost.
-    result<std::optional<std::int64_t>, std::error_code> renew(const durable_ticket& t,
-                                                               given_time now) {
-        auto renewed = renew_by(store_, t, [&](auto rule) {
-            return store_.update(now, intent::nothing, deadline::never(), rule);
-        });
+    result<std::optional<std::int64_t>, std::error_code> renew(const durable_ticket& t) {
+        auto renewed = renew_on(store_, t, deadline::never());
         if (renewed && !*renewed) {
             holds_nothing(t);
         }
@@ -82,11 +78,9 @@ public:
     // not delay it.
     result<std::optional<std::int64_t>, std::error_code> renew_apart(const durable_ticket& t,
                                                                      deadline until) {
-        record_store& from = apart_ != nullptr ? *apart_ : store_;
-        return renew_by(from, t, [&](auto rule) {
-            return from.update(std::nullopt, intent::nothing, until, rule);
-        });
+        return renew_on(apart_ != nullptr ? *apart_ : store_, t, until);
     }
+
     struct taking_back {
         // If true, writes the record even if nothing is taken back. So a delayed write of an
         // earlier try cannot take effect afterwards.
@@ -96,32 +90,9 @@ public:
     // Releases a grant or a place in the queue. Returns false if there was neither.
     result<bool, std::error_code> release(const durable_ticket& t) { return release(t, {}); }
     result<bool, std::error_code> release(const durable_ticket& t, taking_back how,
-                                          deadline until = deadline::never()) {
-        auto released = release_by(t, how, [&](auto rule) {
-            return store_.update(std::nullopt, intent::nothing, until, rule);
-        });
-        if (released && how.terms.but == 0) {
-            holds_nothing(t);
-        }
-        return released;
-    }
+                                          deadline until = deadline::never());
 
-    // The same inside a transaction of the caller.
-    result<acquired, std::error_code> acquire_in(caller_transaction& in, const durable_ticket& t,
-                                                 given_time now) {
-        return acquire_by(t, intent::queue, nullptr, {},
-                          [&](auto rule) { return store_.update_in(in, now, rule); });
-    }
-    result<std::optional<std::int64_t>, std::error_code>
-    renew_in(caller_transaction& in, const durable_ticket& t, given_time now) {
-        return renew_by(store_, t, [&](auto rule) { return store_.update_in(in, now, rule); });
-    }
-    result<bool, std::error_code> release_in(caller_transaction& in, const durable_ticket& t) {
-        return release_by(t, {},
-                          [&](auto rule) { return store_.update_in(in, std::nullopt, rule); });
-    }
-
-    result<std::optional<durable::inspection>, std::error_code> inspect(given_time now);
+    result<std::optional<durable::inspection>, std::error_code> inspect();
 
     // Makes a change from outside: change(record, time). Returns false if the record is unchanged.
     template <class Change> result<bool, std::error_code> administer(Change change);
@@ -135,11 +106,16 @@ public:
     }
     presence is_present(std::int64_t mark) { return store_.is_present(mark); }
 
-    // Keeps the mark of a ticket that is bound to this process and has no guard.
+    // Keeps the mark of a ticket without a guard, if the ticket is bound to this process.
     // Throws: std::bad_alloc.
-    void keep_mark(const std::string& nonce) { store_.keep_mark(nonce); }
+    void keep_mark(const durable_ticket& t) {
+        if (t.process_bound) {
+            store_.keep_mark(t.nonce);
+        }
+    }
 
     std::string explain() { return store_.explain(); }
+    std::string store() const { return store_.shared_store(); } // slot::store()
 
     const durable_options& options() const noexcept { return store_.options(); }
     std::chrono::nanoseconds grace() const noexcept { // durable_options::attempt_limit
@@ -156,6 +132,10 @@ public:
     void end_waiting(bool hears_all) noexcept { store_.end_waiting(hears_all); }
     bool has_waited() { return store_.has_waited(); }
 
+    // What works for this lock in the background, in each process.
+    per_process<std::shared_ptr<detail::withdrawals>> withdrawals;
+    per_process<std::shared_ptr<detail::renewer>> renewer;
+
 private:
     static void holds_nothing(const durable_ticket& t) noexcept {
         if (t.process_bound) {
@@ -163,25 +143,16 @@ private:
         }
     }
 
-    template <class Update>
-    result<acquired, std::error_code> acquire_by(const durable_ticket& t, intent what,
-                                                 const slot_presence* of,
-                                                 const acquire_wishes& wanted, Update update);
-    template <class Update>
     result<std::optional<std::int64_t>, std::error_code>
-    renew_by(record_store& from, const durable_ticket& t, Update update);
-    template <class Update>
-    result<bool, std::error_code> release_by(const durable_ticket& t, taking_back how,
-                                             Update update);
+    renew_on(record_store& on, const durable_ticket& t, deadline until);
 
     const std::unique_ptr<record_store> apart_; // nullptr: renewals use store_
     record_store store_;
 };
 
-template <class Update>
-result<lock_engine::acquired, std::error_code>
-lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presence* of,
-                        const acquire_wishes& wanted, Update update) {
+inline result<lock_engine::acquired, std::error_code>
+lock_engine::acquire(const durable_ticket& t, intent what, deadline until, const slot_presence* of,
+                     const acquire_wishes& wanted) {
     const auto& labels = wanted.about.labels;
     const bool is_text = is_utf8(t.holder_id) && is_utf8(t.nonce) && is_utf8(wanted.about.note) &&
                          std::all_of(labels.begin(), labels.end(), [](const durable::label& one) {
@@ -201,26 +172,29 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
     }
     acquired got;
     bool is_true_unstored = false; // only observations were to be stored
-    const std::error_code error = update([&](record_view& view, bool maybe_done) {
-        got.outcome = durable::acquire(view.record, self, terms, view.at.now_ms, view.judge());
-        got.good_until_ms = got.outcome.expires_at != 0 ? view.good_until(got.outcome.expires_at)
-                                                        : view.good_until();
-        if (got.outcome.status == durable::acquire_status::waiting) {
-            got.expiry_in_ms =
-                got.outcome.next_ms == 0
-                    ? 0
-                    : std::max<std::int64_t>(got.outcome.next_ms - view.at.now_ms, 1);
-            if (what >= intent::wait) {
-                store_.follow(view);
-                got.is_watched = store_.is_watched();
-                got.can_be_watched = store_.can_be_watched();
+    const std::error_code error =
+        store_.update(what, until, [&](record_view& view, bool maybe_done) {
+            got.outcome = durable::acquire(view.record, self, terms, view.at.now_ms, view.judge());
+            got.good_until_ms = got.outcome.expires_at != 0
+                                    ? view.good_until(got.outcome.expires_at)
+                                    : view.good_until();
+            if (got.outcome.status == durable::acquire_status::waiting) {
+                got.expiry_in_ms =
+                    got.outcome.next_ms == 0
+                        ? 0
+                        : std::max<std::int64_t>(got.outcome.next_ms - view.at.now_ms, 1);
+                if (what >= intent::wait) {
+                    store_.follow(view);
+                    got.is_watched = store_.is_watched();
+                    got.can_be_watched = store_.can_be_watched();
+                }
             }
-        }
-        is_true_unstored = !maybe_done && (got.outcome.status == durable::acquire_status::refused ||
-                                           got.outcome.is_only_observed);
-        return got.outcome.changed ||
-               (view.is_mended && got.outcome.status != durable::acquire_status::refused);
-    });
+            is_true_unstored =
+                !maybe_done && (got.outcome.status == durable::acquire_status::refused ||
+                                got.outcome.is_only_observed);
+            return got.outcome.changed ||
+                   (view.is_mended && got.outcome.status != durable::acquire_status::refused);
+        });
     if (error && !is_true_unstored) {
         return unexpected{error};
     }
@@ -230,14 +204,13 @@ lock_engine::acquire_by(const durable_ticket& t, intent what, const slot_presenc
     return got;
 }
 
-template <class Update>
-result<std::optional<std::int64_t>, std::error_code>
-lock_engine::renew_by(record_store& from, const durable_ticket& t, Update update) {
+inline result<std::optional<std::int64_t>, std::error_code>
+lock_engine::renew_on(record_store& on, const durable_ticket& t, deadline until) {
     const durable::origin origin = store_.origin(t.process_bound);
     durable::renew_outcome outcome;
     std::int64_t good_until_ms = 0;
-    const std::error_code error = update([&](record_view& view, bool) {
-        outcome = durable::renew(view.record, t.nonce, t.fence, from.terms(), view.at.now_ms,
+    const std::error_code error = on.update(intent::nothing, until, [&](record_view& view, bool) {
+        outcome = durable::renew(view.record, t.nonce, t.fence, on.terms(), view.at.now_ms,
                                  view.judge(), origin);
         good_until_ms = view.good_until();
         return outcome.changed;
@@ -252,27 +225,28 @@ lock_engine::renew_by(record_store& from, const durable_ticket& t, Update update
                                                             : std::nullopt;
 }
 
-template <class Update>
-result<bool, std::error_code> lock_engine::release_by(const durable_ticket& t, taking_back how,
-                                                      Update update) {
+inline result<bool, std::error_code> lock_engine::release(const durable_ticket& t, taking_back how,
+                                                          deadline until) {
     bool was_there = false;
-    const std::error_code error = update([&](record_view& view, bool maybe_done) {
+    const auto rule = [&](record_view& view, bool maybe_done) {
         const durable::release_outcome outcome =
             durable::release(view.record, t.nonce, t.fence, view.at.now_ms, view.here(), how.terms);
         was_there = outcome.status != durable::release_status::not_there || maybe_done;
         return outcome.changed || how.settle;
-    });
-    if (error) {
+    };
+    if (const std::error_code error = store_.update(intent::nothing, until, rule)) {
         return unexpected{error};
     }
     if (was_there) {
         signal().signal();
     }
+    if (how.terms.but == 0) {
+        holds_nothing(t);
+    }
     return was_there;
 }
 
-inline result<std::optional<durable::inspection>, std::error_code>
-lock_engine::inspect(given_time now) {
+inline result<std::optional<durable::inspection>, std::error_code> lock_engine::inspect() {
     std::optional<durable::inspection> seen;
     const auto look = [&](record_view& s, bool) {
         seen.reset();
@@ -281,8 +255,7 @@ lock_engine::inspect(given_time now) {
         }
         return false;
     };
-    const std::error_code error = store_.update(now, intent::nothing, deadline::never(), look);
-    if (error) {
+    if (const std::error_code error = store_.update(intent::nothing, deadline::never(), look)) {
         return unexpected{error};
     }
     return seen;
@@ -300,8 +273,7 @@ template <class Change> result<bool, std::error_code> lock_engine::administer(Ch
         done = changed || maybe_done;
         return changed;
     };
-    if (const std::error_code error =
-            store_.update(std::nullopt, intent::nothing, deadline::never(), rule)) {
+    if (const std::error_code error = store_.update(intent::nothing, deadline::never(), rule)) {
         return unexpected{error};
     }
     if (refused) {

@@ -7,7 +7,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/rate_record.hpp>
-#include <bide/durable/detail/record_update.hpp>
+#include <bide/durable/detail/record_store.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
