@@ -106,7 +106,10 @@ private:
             const std::lock_guard held(lock_);
             entries_.push_back(std::move(left));
         }
-        wake_at(durable::boottime_ms());
+        if (!try_to([this] { wake_at(durable::boottime_ms()); })) {
+            const std::lock_guard held(lock_);
+            entries_.clear(); // the caller has a reference to their lock
+        }
     }
     std::int64_t due_ms() noexcept override { return 0; }
     std::int64_t work() noexcept override;
@@ -258,7 +261,7 @@ public:
 private:
     // Binds the grant to a mark of its own.
     void bind() {
-        auto taken = engine_->be_present();
+        auto taken = engine_->on().be_present();
         if (!taken) {
             // A read of the slot gives a better error than its mark, if the files cannot be used.
             const auto seen = engine_->inspect();

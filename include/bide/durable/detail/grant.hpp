@@ -271,7 +271,7 @@ inline result<bool, std::error_code> grant::hand_over() {
     }
     const std::int64_t mark = std::exchange(mark_, nullptr)->mark();
     // If it is unknown, contenders wait for its lease.
-    if (engine_->is_present(mark) != presence::no) {
+    if (engine_->on().is_present(mark) != presence::no) {
         return true;
     }
     // If a contender has seen that the mark is gone, it may have removed the grant already. That
@@ -473,7 +473,7 @@ inline void renew_in_background(const grant_ptr& one, lock_engine& of) {
     if (of.options().auto_renew) {
         of.renewer
             .get([&of] {
-                const std::string store = of.store();
+                const std::string store = of.on().store();
                 return store.empty() ? std::make_shared<renewer>() : renewers::of(store);
             })
             ->add(one);
