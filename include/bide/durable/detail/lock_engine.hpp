@@ -365,9 +365,9 @@ inline result<bool, std::error_code> lock_engine::repair(std::int64_t min_fence,
     const std::lock_guard turn(mine.turn);
     const blocking_section section;
     const auto failed = [&](std::error_code error) {
-        return told(mine.failed(error, on().explain()));
+        return told(mine.failed(error, main_.of->explain()));
     };
-    const auto loaded = on().load();
+    const auto loaded = main_.of->load();
     if (!loaded && loaded.error() != durable_errc::corrupt_record) {
         return unexpected{failed(loaded.error())};
     }
@@ -385,8 +385,8 @@ inline result<bool, std::error_code> lock_engine::repair(std::int64_t min_fence,
     durable::terms first = terms_;
     first.first_fence = loaded ? store_time::first_fence(*loaded) : durable::floor_of_now();
     const std::string made = durable::encode(durable::repair(first, min_fence, std::move(note)));
-    const cas_result tried =
-        loaded ? on().compare_exchange(loaded->version, made) : on().replace_damaged(made);
+    const cas_result tried = loaded ? main_.of->compare_exchange(loaded->version, made)
+                                    : main_.of->replace_damaged(made);
     if (tried.status == cas_status::stored) {
         return true;
     }
