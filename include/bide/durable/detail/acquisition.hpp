@@ -75,6 +75,8 @@ inline durable_ticket ticket_of(const lock_engine& engine, std::string holder_id
 // when its time in the record ends.
 class withdrawals final : public background_job {
 public:
+    withdrawals() noexcept : background_job(&store_threads::post) {}
+
     struct entry {
         durable_ticket ticket{};
         bool is_there = true; // it may be in the record

@@ -315,8 +315,8 @@ inline void lease_monitor::remove(int) noexcept {}
 
 // ---- store threads
 
-// The threads that call stores. The process has two sets of them, started on demand: for the calls
-// of coroutines and of threads with a time limit, and for jobs. They are never destroyed, and the
+// The threads that call stores. The process has two sets of them, started on demand: for renewals,
+// and for the other calls and jobs. They are never destroyed, and the
 // end of the process does not wait for their threads. A child of fork() starts its own.
 //
 // At most 256 calls run at once. A further call waits for a free thread, in order of arrival. So
@@ -330,13 +330,13 @@ public:
     // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
     // be started; then r is not used.
     static std::error_code post(runnable& r) noexcept {
-        return post(r, process_wide<calls, native_platform>::get(
-                           +[]() noexcept { return new (std::nothrow) calls; }));
+        return post_to(r, process_wide<calls, native_platform>::get(
+                              +[]() noexcept { return new (std::nothrow) calls; }));
     }
-    // Runs it on a thread of the jobs.
-    static std::error_code post_job(runnable& r) noexcept {
-        return post(r, process_wide<jobs, native_platform>::get(
-                           +[]() noexcept { return new (std::nothrow) jobs; }));
+    // Runs it on a thread for renewals.
+    static std::error_code post_renewal(runnable& r) noexcept {
+        return post_to(r, process_wide<renewals, native_platform>::get(
+                              +[]() noexcept { return new (std::nothrow) renewals; }));
     }
 
 private:
@@ -357,11 +357,11 @@ private:
     struct calls final : pool {
         calls() noexcept : pool({most, keep_alive, "bide-store"}) {}
     };
-    struct jobs final : pool {
-        jobs() noexcept : pool({most, keep_alive, "bide-lease"}) {}
+    struct renewals final : pool {
+        renewals() noexcept : pool({most, keep_alive, "bide-lease"}) {}
     };
 
-    static std::error_code post(runnable& r, pool* to) noexcept {
+    static std::error_code post_to(runnable& r, pool* to) noexcept {
         std::error_code why = std::make_error_code(std::errc::not_enough_memory);
         if (to != nullptr && to->post(r, why)) {
             why.clear();
@@ -378,11 +378,13 @@ private:
 //   runs      posted to the store threads, or at work. A new time is looked at after the work
 //
 // The monitor only posts the job, if it is due. If no thread can be started, it tries again 10 ms
-// later. Coroutines that the work wakes resume on a service thread: they must not occupy a thread of
-// the jobs.
+// later. Coroutines that the work wakes resume on a service thread: they must not occupy a
+// store thread.
 class background_job : public monitor_client, public std::enable_shared_from_this<background_job> {
 public:
-    background_job() noexcept { posted_.run = waker(&run, this); }
+    using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads
+
+    explicit background_job(poster post) noexcept : post_(post) { posted_.run = waker(&run, this); }
     ~background_job() override {
         if (at_ms_ != never) {
             try_to([this] { lease_monitor::here().cancel(*this); });
@@ -425,6 +427,7 @@ private:
         }
     }
 
+    const poster post_;
     runnable posted_;
     mutex state_;
     // Under state_:
@@ -449,7 +452,7 @@ inline void background_job::happened() noexcept {
         runs_ = true;
         at_ms_ = never;
         self_ = shared_from_this();
-        if (!store_threads::post_job(posted_)) {
+        if (!post_(posted_)) {
             return;
         }
         self_.reset(); // the monitor has a reference

@@ -341,6 +341,8 @@ inline void end_grant(const grant_ptr& held) noexcept {
 // When a lease ends, the lease monitor declares its grant lost in every case.
 class renewer final : public background_job {
 public:
+    renewer() : background_job(&store_threads::post_renewal) {}
+
     // Renews the grant from now on, as long as it is active.
     // Throws: as background_job::wake_at().
     void add(const grant_ptr& one) {
