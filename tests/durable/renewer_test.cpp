@@ -116,6 +116,30 @@ TEST_CASE("renewer: a guard is renewed though its lock object has ended") {
     renews_without_its_lock<sharing_slot>();
 }
 
+TEST_CASE("renewer: calls that hang do not delay renewals, however many they are") {
+    const bool was_kept = test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
+        return test::in_child([&] {
+                   static event never_set; // the calls end with the process
+                   static std::array<runnable, bide::detail::store_threads::most + 1> calls;
+                   for (runnable& call : calls) {
+                       call.run = waker([](void*) noexcept { never_set.wait(); }, nullptr);
+                       if (bide::detail::store_threads::post(call)) {
+                           return 2;
+                       }
+                   }
+                   durable_mutex m(memory_slot{}, with_lease(lease));
+                   const auto g = m.acquire();
+                   const std::stop_token lost = g->lost();
+                   const std::int64_t until = bide::durable::boottime_ms() + 2 * lease.count();
+                   test::eventually([&] {
+                       return lost.stop_requested() || bide::durable::boottime_ms() >= until;
+                   });
+                   return lost.stop_requested() ? 1 : 0;
+               }) == 0;
+    });
+    REQUIRE(was_kept);
+}
+
 TEST_CASE("renewer: if its thread cannot be started, the renewal is tried again") {
     const bool was_kept = test::in_some_time(600ms, [](std::chrono::milliseconds lease) {
         return test::in_child([&] {
