@@ -80,7 +80,7 @@ public:
     }
 
     void load() {
-        auto loaded = slot_.load();
+        auto loaded = slot_->load();
         if (!loaded) {
             throw std::system_error(loaded.error(), "load");
         }
@@ -88,7 +88,7 @@ public:
     }
     void store() {
         ++value_[0];
-        const bide::cas_result tried = slot_.compare_exchange(version_, value_);
+        const bide::cas_result tried = slot_->compare_exchange(version_, value_);
         if (tried.status != bide::cas_status::stored) {
             throw std::system_error(tried.error, "compare_exchange");
         }

@@ -221,7 +221,7 @@ public:
             }
             std::string value = std::to_string(number_in(*known_) + 1);
             value.resize(300, ' ');
-            bide::cas_result tried = slot_.compare_exchange(known_->version, value);
+            bide::cas_result tried = slot_->compare_exchange(known_->version, value);
             if (tried.status == bide::cas_status::stored) {
                 known_.reset();
                 return;
@@ -250,7 +250,7 @@ private:
     static constexpr std::uint64_t too_many_errors = 5;
 
     bool look() {
-        auto loaded = slot_.load();
+        auto loaded = slot_->load();
         if (!loaded) {
             note(loaded.error(), "load");
             return false;

@@ -3,7 +3,7 @@
 #include "durable/directory.hpp"
 #include "durable/stores.hpp"
 
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 
 #include <cerrno>
 #include <chrono>

@@ -49,18 +49,18 @@ struct slot_meter {
 };
 
 // A slot that offers what S does, and counts.
-template <class S> class metered_slot {
+template <class S> class metered_slot : public bide::slot {
 public:
     static constexpr bide::slot_guarantees guarantees = S::guarantees;
 
     metered_slot(S of, slot_meter& by) : of_(std::move(of)), by_(&by) {}
 
-    bide::result<bide::slot_snapshot, std::error_code> load() {
+    bide::result<bide::slot_snapshot, std::error_code> load() override {
         ++by_->loads;
         return of_.load();
     }
 
-    bide::cas_result compare_exchange(bide::slot_version version, std::string_view value) {
+    bide::cas_result compare_exchange(bide::slot_version version, std::string_view value) override {
         const std::int64_t began = now_ns();
         bide::cas_result tried = of_.compare_exchange(version, value);
         if (tried.status == bide::cas_status::stored) {
@@ -71,9 +71,7 @@ public:
         return tried;
     }
 
-    bide::cas_result update_locked(const bide::slot_update& update)
-        requires bide::locked_slot<S>
-    {
+    bide::cas_result update_locked(const bide::slot_update& update) override {
         const std::int64_t began = now_ns();
         bool writes = false;
         bide::cas_result tried = of_.update_locked([&](const bide::slot_snapshot& from) {
@@ -87,28 +85,16 @@ public:
         return tried;
     }
 
-    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch()
-        requires bide::watchable_slot<S>
-    {
+    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() override {
         return of_.watch();
     }
 
-    bide::result<std::shared_ptr<bide::slot_presence>, std::error_code> be_present()
-        requires bide::present_slot<S>
-    {
+    bide::result<std::shared_ptr<bide::slot_presence>, std::error_code> be_present() override {
         return of_.be_present();
     }
-    bide::presence is_present(std::int64_t mark)
-        requires bide::present_slot<S>
-    {
-        return of_.is_present(mark);
-    }
+    bide::presence is_present(std::int64_t mark) const override { return of_.is_present(mark); }
 
-    bide::result<std::int64_t, std::error_code> server_now()
-        requires bide::clocked_slot<S>
-    {
-        return of_.server_now();
-    }
+    bide::result<std::int64_t, std::error_code> server_now() override { return of_.server_now(); }
 
 private:
     S of_;

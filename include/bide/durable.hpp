@@ -7,9 +7,7 @@
 
 #include <bide/durable/acquire_all.hpp>
 #include <bide/durable/admin.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
-#include <bide/durable/durable_shared_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/fence_gate.hpp>
 #include <bide/durable/guard.hpp>

@@ -1,7 +1,6 @@
 #include <bide/durable/admin.hpp>
 
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slots/memory.hpp>
 
 #include <support/durable_locks.hpp>

@@ -6,7 +6,7 @@
 // Children inherit what a process knows of its boot, so this process uses no durable lock itself.
 
 #include <bide/core/errc.hpp>
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
@@ -174,18 +174,18 @@ using bide::durable::boottime_ms;
 void edit(const store& in, const std::string& directory,
           const std::function<void(bide::durable::record&)>& f) {
     slot_ref slot = in.open(directory);
-    const auto there = slot.load();
+    const auto there = slot->load();
     REQUIRE(there);
     auto record = bide::durable::decode(there->value);
     REQUIRE(record);
     f(*record);
-    REQUIRE(slot.compare_exchange(there->version, bide::durable::encode(*record)).status ==
+    REQUIRE(slot->compare_exchange(there->version, bide::durable::encode(*record)).status ==
             bide::cas_status::stored);
 }
 
 bide::slot_version version_of(const store& in, const std::string& directory) {
     slot_ref slot = in.open(directory);
-    const auto there = slot.load();
+    const auto there = slot->load();
     return there ? there->version : 0;
 }
 

@@ -1,4 +1,4 @@
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 
@@ -17,115 +17,91 @@ using test::waiting;
 
 namespace {
 
-durable_options on_callers_clock() {
+// The time is a variable of the test.
+durable_options on_clock(const std::chrono::milliseconds& now) {
     durable_options o{.lease = 100ms, .clock = lock_clock::caller};
+    o.now = [&now] { return now; };
     return o;
 }
 
-// A minimal store with transactions.
-struct tiny_database {
-    slot_snapshot lock;
-    int work = 0;
-};
-struct tiny_transaction {
-    tiny_database& of;
-    tiny_database draft = of;
-    bool is_aborted = false;
-    void commit() { of = draft; }
-};
-class tiny_slot {
-public:
+struct failing_slot : slot {
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
-    using transaction = tiny_transaction;
-    explicit tiny_slot(tiny_database& of) : of_(&of) {}
-    result<slot_snapshot, std::error_code> load() { return of_->lock; }
-    cas_result compare_exchange(slot_version v, std::string_view value) {
-        return write(*of_, v, value);
+    result<slot_snapshot, std::error_code> load() override {
+        return unexpected{std::make_error_code(std::errc::io_error)};
     }
-    result<slot_snapshot, std::error_code> load_in(transaction& in) {
-        if (in.is_aborted) {
-            return unexpected{std::make_error_code(std::errc::io_error)};
-        }
-        return in.draft.lock;
-    }
-    std::string explain() const { return "the transaction was aborted"; }
-    cas_result compare_exchange_in(transaction& in, slot_version v, std::string_view value) {
-        return write(in.draft, v, value);
-    }
-
-private:
-    static cas_result write(tiny_database& d, slot_version v, std::string_view value) {
-        if (d.lock.version != v) {
-            return {cas_status::conflict, 0, {}, {}};
-        }
-        d.lock.value = value;
-        return {cas_status::stored, ++d.lock.version, {}, {}};
-    }
-    tiny_database* of_;
+    cas_result compare_exchange(slot_version, std::string_view) override { return {}; }
+    std::string explain() const override { return "the disk is gone"; }
 };
-static_assert(transactional_slot<tiny_slot>);
 
 } // namespace
 
-TEST_CASE("durable_semaphore: single steps depend on the caller's time only") {
-    durable_semaphore s(memory_slot(), 1, on_callers_clock());
-    REQUIRE_FALSE(s.inspect(0ms)->has_value()); // never used
+TEST_CASE("durable_semaphore: with lock_clock::caller, single steps depend on its time only") {
+    std::chrono::milliseconds now = 0ms;
+    durable_semaphore s(memory_slot(), 1, on_clock(now));
+    REQUIRE_FALSE(s.inspect()->has_value()); // never used
     durable_ticket a = s.ticket("a");
     durable_ticket b = s.ticket("b");
 
-    const auto first = s.try_acquire(a, 1000ms);
+    now = 1000ms;
+    const auto first = s.try_acquire(a);
     REQUIRE(first->acquired);
     REQUIRE(first->fence == bide::durable::floor_of(1000));
     REQUIRE(a.fence == first->fence);
 
-    const auto behind = s.try_acquire(b, 1010ms);
+    now = 1010ms;
+    const auto behind = s.try_acquire(b);
     REQUIRE_FALSE(behind->acquired);
     REQUIRE(behind->position == 0);
     REQUIRE(behind->retry_in == 90ms);
 
-    REQUIRE(s.renew(a, 1050ms).value());
-    REQUIRE_FALSE(s.try_acquire(b, 1149ms)->acquired); // the lease expires at 1150
-    const auto taken = s.try_acquire(b, 1150ms);
+    now = 1050ms;
+    REQUIRE(s.renew(a).value());
+    now = 1149ms; // the lease expires at 1150
+    REQUIRE_FALSE(s.try_acquire(b)->acquired);
+    now = 1150ms;
+    const auto taken = s.try_acquire(b);
     REQUIRE(taken->acquired);
     REQUIRE(taken->fence == first->fence + 1);
 
-    REQUIRE_FALSE(s.renew(a, 1151ms).value()); // lost
-    REQUIRE_FALSE(s.release(a).value());       // and the next one's hold is not touched
-    REQUIRE(s.inspect(1152ms).value()->live.holders.size() == 1);
+    now = 1151ms;
+    REQUIRE_FALSE(s.renew(a).value());   // lost
+    REQUIRE_FALSE(s.release(a).value()); // and the next one's hold is not touched
+    REQUIRE(s.inspect().value()->live.holders.size() == 1);
     REQUIRE(s.release(b).value());
     REQUIRE_FALSE(s.release(b).value());
-    REQUIRE(s.inspect(1153ms).value()->live.holders.empty());
+    REQUIRE(s.inspect().value()->live.holders.empty());
 }
 
 TEST_CASE("durable_semaphore: the same ticket is the same contender, the same name is not") {
-    durable_semaphore s(memory_slot(), 2, on_callers_clock());
+    std::chrono::milliseconds now = 0ms;
+    durable_semaphore s(memory_slot(), 2, on_clock(now));
     durable_ticket a = s.ticket("worker");
-    REQUIRE(s.try_acquire(a, 0ms)->acquired);
+    REQUIRE(s.try_acquire(a)->acquired);
     auto resumed = durable_ticket::parse(a.to_string()); // by another process, say
-    const auto again = s.try_acquire(*resumed, 50ms);
+    now = 50ms;
+    const auto again = s.try_acquire(*resumed);
     REQUIRE(again->acquired);
     REQUIRE(again->fence == a.fence);
     durable_ticket other = s.ticket("worker");
-    const auto second = s.try_acquire(other, 50ms);
+    const auto second = s.try_acquire(other);
     REQUIRE(second->acquired);
     REQUIRE(second->fence != a.fence);
     REQUIRE(second->lane != again->lane);
     durable_ticket third = s.ticket("worker");
-    REQUIRE_FALSE(s.try_acquire(third, 60ms)->acquired);
+    now = 60ms;
+    REQUIRE_FALSE(s.try_acquire(third)->acquired);
 }
 
-TEST_CASE("durable_semaphore: a time on another clock than the record's is refused") {
+TEST_CASE("durable_semaphore: a record on another clock is refused") {
     const memory_slot slot;
     durable_semaphore s(slot, 1);
     durable_ticket t = s.ticket();
-    REQUIRE(s.try_acquire(t, 5ms).error() == durable_errc::clock_mismatch);
-    REQUIRE(s.renew(t, 5ms).error() == durable_errc::clock_mismatch);
-    REQUIRE(s.inspect(5ms).error() == durable_errc::clock_mismatch);
     REQUIRE(s.try_acquire(t)->acquired);
 
-    durable_semaphore other(slot, 1, on_callers_clock());
+    const std::chrono::milliseconds now = 5ms;
+    durable_semaphore other(slot, 1, on_clock(now));
     durable_ticket u = other.ticket();
-    REQUIRE(other.try_acquire(u, 5ms).error() == durable_errc::clock_mismatch);
+    REQUIRE(other.try_acquire(u).error() == durable_errc::clock_mismatch);
 }
 
 TEST_CASE("durable_semaphore: contenders with another number of permits are refused",
@@ -154,7 +130,6 @@ TEST_CASE("durable_semaphore: the constructor throws if an option is out of rang
     REQUIRE(refuses(1, {.lease = 1ms})); // less than the margin that is taken where none is given
     REQUIRE(refuses(1, {.lease = 1s, .warn_before = 1s})); // not before the loss
     REQUIRE(refuses(1, {.warn_before = -1ms}));
-    REQUIRE(refuses(1, {.reclaim_delay = -1ms}));
     REQUIRE(refuses(1, {.clock = lock_clock::server})); // that this slot does not have
     REQUIRE(refuses(1, {.holder_id = "\xff"}));
     REQUIRE(refuses(1, {.attempt_limit = -1ms}));
@@ -329,48 +304,10 @@ TEST_CASE("durable_semaphore: a stored value that is no record is an error, not 
     REQUIRE(slot.load()->value == "{\"v\":1}");
 }
 
-TEST_CASE(
-    "durable_semaphore: in a transaction the lock and the work change together or not at all") {
-    tiny_database database;
-    tiny_slot inside(database);
-    durable_semaphore s(tiny_slot(database), 1);
+TEST_CASE("durable_semaphore: explain() tells what the slot said of the last failure") {
+    durable_semaphore s(failing_slot(), 1);
+    REQUIRE(s.explain() == "");
     durable_ticket t = s.ticket();
-    {
-        tiny_transaction dropped{database};
-        REQUIRE(s.try_acquire_in(inside, dropped, t)->acquired);
-        dropped.draft.work = 1;
-    }
-    REQUIRE(holding(s) == 0);
-    REQUIRE(database.work == 0);
-
-    t = s.ticket();
-    {
-        tiny_transaction kept{database};
-        REQUIRE(s.try_acquire_in(inside, kept, t)->acquired);
-        kept.draft.work = 2;
-        kept.commit();
-    }
-    REQUIRE(holding(s) == 1);
-    REQUIRE(database.work == 2);
-    {
-        tiny_transaction kept{database};
-        REQUIRE(s.renew_in(inside, kept, t).value());
-        REQUIRE(s.release_in(inside, kept, t).value());
-        kept.draft.work = 3;
-        kept.commit();
-    }
-    REQUIRE(holding(s) == 0);
-    tiny_transaction late{database};
-    REQUIRE_FALSE(s.renew_in(inside, late, t).value());
-}
-
-TEST_CASE("durable_semaphore: explain() tells what a slot said of a failure in a transaction") {
-    tiny_database database;
-    tiny_slot inside(database);
-    durable_semaphore s(tiny_slot(database), 1);
-    durable_ticket t = s.ticket();
-    tiny_transaction aborted{database};
-    aborted.is_aborted = true;
-    REQUIRE(s.try_acquire_in(inside, aborted, t).error() == std::errc::io_error);
-    REQUIRE(s.explain() == "the transaction was aborted");
+    REQUIRE(s.try_acquire(t).error() == std::errc::io_error);
+    REQUIRE(s.explain() == "the disk is gone");
 }

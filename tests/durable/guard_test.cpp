@@ -1,7 +1,6 @@
 #include <bide/durable/guard.hpp>
 
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
@@ -16,22 +15,19 @@
 using namespace bide;
 using test::renewals;
 
-TEST_CASE("guard: renews its lease, on a thread and on a scheduler") {
-    scheduler workers;
-    for (scheduler* const where : {static_cast<scheduler*>(nullptr), &workers}) {
-        const bool was_kept = test::in_some_time(60ms, [&](std::chrono::milliseconds lease) {
-            durable_mutex m(memory_slot(), {.lease = lease, .renew_on = where});
-            const std::int64_t before = bide::durable::boottime_ms();
-            auto g = test::acquired(m);
-            const std::stop_token lost = g->lost();
-            REQUIRE(test::eventually([&] {
-                return lost.stop_requested() ||
-                       (renewals(m) >= 3 && bide::durable::boottime_ms() - before > lease.count());
-            }));
-            return !lost.stop_requested();
-        });
-        REQUIRE(was_kept);
-    }
+TEST_CASE("guard: renews its lease") {
+    const bool was_kept = test::in_some_time(60ms, [&](std::chrono::milliseconds lease) {
+        durable_mutex m(memory_slot(), {.lease = lease});
+        const std::int64_t before = bide::durable::boottime_ms();
+        auto g = test::acquired(m);
+        const std::stop_token lost = g->lost();
+        REQUIRE(test::eventually([&] {
+            return lost.stop_requested() ||
+                   (renewals(m) >= 3 && bide::durable::boottime_ms() - before > lease.count());
+        }));
+        return !lost.stop_requested();
+    });
+    REQUIRE(was_kept);
 }
 
 TEST_CASE("guard: a release does not stop the lost() token") {

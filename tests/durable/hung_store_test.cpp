@@ -2,9 +2,8 @@
 // the store works again. Most tests need no clock: the store hangs until the test releases it, so a
 // call that has returned before did not wait for it.
 
-#include <bide/durable/detail/renewer.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/detail/grant.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -28,10 +27,10 @@ namespace {
 class updating_slot : public valved_slot {
 public:
     using valved_slot::valved_slot;
-    cas_result compare_exchange(slot_version, std::string_view) {
+    cas_result compare_exchange(slot_version, std::string_view) override {
         return {cas_status::conflict, 0, {}, {}};
     }
-    cas_result update_locked(const slot_update& update) {
+    cas_result update_locked(const slot_update& update) override {
         valve_->pass(place::update_locked);
         const slot_version before = of_.load()->version;
         const cas_result tried = of_.update_locked(update);
@@ -41,7 +40,13 @@ public:
         return tried;
     }
 };
-static_assert(locked_slot<updating_slot>);
+
+// A store of this machine.
+class local_slot : public valved_slot {
+public:
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
+    using valved_slot::valved_slot;
+};
 
 // A slot of a store that all slots share; renewals do not hang.
 class shared_slot : public valved_slot {
@@ -50,14 +55,15 @@ public:
                 std::shared_ptr<valve> renewals)
         : valved_slot(std::move(of), std::move(calls)), store_(std::move(store)),
           renewals_(std::move(renewals)) {}
-    std::string store() const { return store_; }
-    shared_slot for_renewals() const { return {of_, store_, renewals_, renewals_}; }
+    std::string store() const override { return store_; }
+    std::unique_ptr<slot> for_renewals() const override {
+        return std::make_unique<shared_slot>(of_, store_, renewals_, renewals_);
+    }
 
 private:
     std::string store_;
     std::shared_ptr<valve> renewals_;
 };
-static_assert(shared_store_slot<shared_slot>);
 
 // A lease so long that no entry expires while a test waits for it to be taken back.
 durable_options with_long_lease() {
@@ -166,13 +172,14 @@ TEST_CASE("hung_store: a call with a time limit returns while the store hangs, a
             }));
         };
         each("acquire with a timeout", [](bench& b, std::chrono::milliseconds time) {
-            REQUIRE(b.lock.acquire(within(time)).error() == errc::timeout);
+            REQUIRE(b.lock.acquire(within(time)).error() == durable_errc::no_answer);
         });
         each("try_acquire", [](bench& b, std::chrono::milliseconds) {
-            REQUIRE(b.lock.try_acquire().error() == errc::timeout);
+            REQUIRE(b.lock.try_acquire().error() == durable_errc::no_answer);
         });
         each("async_acquire with a timeout", [](bench& b, std::chrono::milliseconds time) {
-            REQUIRE(sync_wait(b.lock.async_acquire(within(time))).error() == errc::timeout);
+            REQUIRE(sync_wait(b.lock.async_acquire(within(time))).error() ==
+                    durable_errc::no_answer);
         });
         for (const test::giving_up how : test::ways_to_give_up) {
             each("a stop or a cancellation", [&](bench& b, std::chrono::milliseconds) {
@@ -195,11 +202,54 @@ TEST_CASE("hung_store: a call with a time limit returns while the store hangs, a
 TEST_CASE("hung_store: a call behind one that hangs returns within its own time") {
     bench b;
     b.hang();
-    REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
-    REQUIRE(b.lock.acquire(within(10ms)).error() == errc::timeout);
-    REQUIRE(b.lock.try_acquire().error() == errc::timeout);
-    REQUIRE(sync_wait(b.lock.async_acquire(within(10ms))).error() == errc::timeout);
+    REQUIRE(b.lock.acquire(within(10ms)).error() == durable_errc::no_answer);
+    REQUIRE(b.lock.acquire(within(10ms)).error() == durable_errc::no_answer);
+    REQUIRE(b.lock.try_acquire().error() == durable_errc::no_answer);
+    REQUIRE(sync_wait(b.lock.async_acquire(within(10ms))).error() == durable_errc::no_answer);
     REQUIRE(b.still_hangs());
+}
+
+TEST_CASE(
+    "hung_store: on a store of this machine a free lock is acquired however long that takes") {
+    const auto v = std::make_shared<valve>();
+    const memory_slot memory;
+    durable_options o = with_long_lease();
+    o.attempt_limit = 1ms;
+    durable_mutex lock(local_slot(memory, v), o);
+    durable_mutex other(memory, test::unhurried(o));
+    for (const place where : {place::load, place::compare_exchange}) {
+        const auto slowly = [&](auto call) {
+            v->hang_in(where);
+            std::thread disk([&] {
+                test::eventually([&] { return v->stuck() == 1; });
+                std::this_thread::sleep_for(20ms); // longer than attempt_limit
+                v->let_go();
+            });
+            const bool is_acquired = call().has_value();
+            disk.join();
+            REQUIRE(test::eventually([&] { return test::holding(other) == 0; }));
+            return is_acquired;
+        };
+        REQUIRE(slowly([&] { return lock.try_acquire(); }));
+        REQUIRE(slowly([&] { return lock.acquire(within(1ms)); }));
+        REQUIRE(slowly([&] { return sync_wait(lock.async_acquire(within(0ns))); }));
+    }
+    const auto held = other.acquire();
+    REQUIRE(lock.try_acquire().error() == errc::timeout);
+    REQUIRE(lock.acquire(within(1ms)).error() == errc::timeout);
+}
+
+TEST_CASE("hung_store: a store of this machine that does not answer is not a lock that is held") {
+    const auto v = std::make_shared<valve>();
+    durable_options o = with_long_lease();
+    o.attempt_limit = 1ms;
+    o.retry_time = 20ms;
+    durable_mutex lock(local_slot(memory_slot(), v), o);
+    v->hang_in(place::load);
+    REQUIRE(lock.try_acquire().error() == durable_errc::no_answer);
+    v->let_go();
+    v->fails = true;
+    REQUIRE(lock.acquire(within(1ms)).error() == std::errc::io_error);
 }
 
 TEST_CASE("hung_store: a waiter that gives up while the store hangs leaves no place in the queue",
@@ -303,7 +353,7 @@ TEST_CASE("hung_store: a thousand calls make no more threads than the cap, and e
         int most = 0;
         for (std::size_t i = 0; i < calls.size(); ++i) {
             most = i % 50 == 0 ? std::max(most, threads_called("bide-store")) : most;
-            REQUIRE(std::move(calls[i]).join().error() == errc::timeout);
+            REQUIRE(std::move(calls[i]).join().error() == durable_errc::no_answer);
         }
         REQUIRE(v->stuck() > 0);
         REQUIRE(v->stuck() <= 256);
@@ -330,62 +380,60 @@ TEST_CASE("hung_store: coroutines never call a store on a thread that resumes th
           "[promise.durable-coroutines]") {
     std::set<std::string> callers;
     scheduler workers(test::workers(2));
-    for (scheduler* const where : {static_cast<scheduler*>(nullptr), &workers}) {
-        bench b(place::load, {.lease = 300ms, .renew_on = where});
-        const auto use = [&]() -> task<bool> {
-            auto waiting = b.lock.async_acquire();
-            auto got = co_await std::move(waiting);
-            auto renewing = got->async_renew();
-            const auto renewed = co_await std::move(renewing);
-            auto releasing = got->async_release();
-            const auto released = co_await std::move(releasing);
-            auto again = b.lock.async_acquire();
-            {
-                const auto dropped = co_await std::move(again);
-            }
-            co_return renewed&& released;
-        };
-        std::vector<join_handle<bool>> tasks;
-        for (int i = 0; i < 4; ++i) {
-            tasks.push_back(workers.spawn(use()));
+    bench b(place::load, {.lease = 300ms});
+    const auto use = [&]() -> task<bool> {
+        auto waiting = b.lock.async_acquire();
+        auto got = co_await std::move(waiting);
+        auto renewing = got->async_renew();
+        const auto renewed = co_await std::move(renewing);
+        auto releasing = got->async_release();
+        const auto released = co_await std::move(releasing);
+        auto again = b.lock.async_acquire();
+        {
+            const auto dropped = co_await std::move(again);
         }
-        for (auto& task : tasks) {
-            static_cast<void>(std::move(task).join()); // a slow machine may lose one
-        }
-        std::atomic<int> done{0};
-        std::set<std::string> resumed_on; // without an executor, and not on a store thread
-        use_once(b.lock, resumed_on, done);
-        REQUIRE(test::eventually([&] { return done == 2; }));
-        for (const std::string& name : resumed_on) {
-            CHECK(name.rfind("bide-store", 0) != 0);
-        }
-        done = 0;
-
-        durable_mutex other(b.memory);
-        auto held = other.acquire();
-        REQUIRE(sync_wait(b.lock.async_acquire(within(20ms))).error() == errc::timeout);
-        auto cancelled = workers.spawn(b.lock.async_acquire());
-        REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
-        cancelled.cancel();
-        REQUIRE(std::move(cancelled).join().error() == errc::stopped);
-        test::manual_executor hand;
-        auto coroutine = acquire_in_hand(hand, b.lock, done);
-        coroutine.start();
-        REQUIRE(test::eventually([&] { return hand.run_one(); }));
-        coroutine.destroy();
-        REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
-
-        // The same for renewals.
-        REQUIRE(held->release().has_value());
-        auto kept = sync_wait(b.lock.async_acquire());
-        const std::stop_token lost = kept->lost();
-        REQUIRE(test::eventually([&] {
-            const auto now = other.inspect();
-            return lost.stop_requested() ||
-                   (!(*now)->live.holders.empty() && (*now)->live.holders[0].renewals > 0);
-        }));
-        REQUIRE(all_are_for_stores(b.v->callers()));
+        co_return renewed&& released;
+    };
+    std::vector<join_handle<bool>> tasks;
+    for (int i = 0; i < 4; ++i) {
+        tasks.push_back(workers.spawn(use()));
     }
+    for (auto& task : tasks) {
+        static_cast<void>(std::move(task).join()); // a slow machine may lose one
+    }
+    std::atomic<int> done{0};
+    std::set<std::string> resumed_on; // without an executor, and not on a store thread
+    use_once(b.lock, resumed_on, done);
+    REQUIRE(test::eventually([&] { return done == 2; }));
+    for (const std::string& name : resumed_on) {
+        CHECK(name.rfind("bide-store", 0) != 0);
+    }
+    done = 0;
+
+    durable_mutex other(b.memory);
+    auto held = other.acquire();
+    REQUIRE(sync_wait(b.lock.async_acquire(within(20ms))).error() == errc::timeout);
+    auto cancelled = workers.spawn(b.lock.async_acquire());
+    REQUIRE(test::eventually([&] { return b.waiters() == 1; }));
+    cancelled.cancel();
+    REQUIRE(std::move(cancelled).join().error() == errc::stopped);
+    test::manual_executor hand;
+    auto coroutine = acquire_in_hand(hand, b.lock, done);
+    coroutine.start();
+    REQUIRE(test::eventually([&] { return hand.run_one(); }));
+    coroutine.destroy();
+    REQUIRE(test::eventually([&] { return b.waiters() == 0; }));
+
+    // The same for renewals.
+    REQUIRE(held->release().has_value());
+    auto kept = sync_wait(b.lock.async_acquire());
+    const std::stop_token lost = kept->lost();
+    REQUIRE(test::eventually([&] {
+        const auto now = other.inspect();
+        return lost.stop_requested() ||
+               (!(*now)->live.holders.empty() && (*now)->live.holders[0].renewals > 0);
+    }));
+    REQUIRE(all_are_for_stores(b.v->callers()));
 }
 
 TEST_CASE("hung_store: async_release and async_renew return what release and renew return") {
@@ -528,7 +576,7 @@ TEST_CASE(
         REQUIRE(threads_called("bide-lease") <= threads + 1);
         calls->hang_in(place::load);
         REQUIRE(test::in_some_time(1ms, [&](std::chrono::milliseconds time) {
-            REQUIRE(locks[0]->acquire(within(time)).error() == errc::timeout);
+            REQUIRE(locks[0]->acquire(within(time)).error() == durable_errc::no_answer);
             return calls->stuck() == 1; // it hangs in the lock's turn
         }));
         bool is_lost = false;
@@ -564,7 +612,7 @@ TEST_CASE("hung_store: the process can end while a read or a renewal hangs") {
         auto* const kept = new auto(m.acquire()); // its destructor would wait
         v->hang_in(place::anywhere);
         const bool right =
-            kept->has_value() && other.acquire(within(10ms)).error() == errc::timeout;
+            kept->has_value() && other.acquire(within(10ms)).error() == durable_errc::no_answer;
         // A slow machine may lose it before its renewal begins.
         test::eventually([&] { return v->stuck() == 2 || !(*kept)->is_held(); });
         std::exit(right ? 0 : 1);

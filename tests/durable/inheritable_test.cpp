@@ -3,8 +3,7 @@
 // rules.)
 
 #include <bide/core/errc.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>

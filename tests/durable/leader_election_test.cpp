@@ -1,6 +1,6 @@
 #include <bide/durable/leader_election.hpp>
 
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>

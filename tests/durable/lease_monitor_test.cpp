@@ -1,4 +1,4 @@
-#include <bide/durable/detail/lease_monitor.hpp>
+#include <bide/durable/detail/background.hpp>
 
 #include <bide/durable/process.hpp>
 

@@ -2,10 +2,9 @@
 // guarantees hold, and a guard tells in time what it cannot keep.
 
 #include <bide/core/result.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/fence_gate.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
@@ -67,14 +66,14 @@ private:
     std::vector<swap> all_;
 };
 
-class unsteady_slot {
+class unsteady_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees = memory_slot::guarantees;
 
     unsteady_slot(memory_slot on, std::shared_ptr<late_swaps> late, mishaps m, std::uint32_t seed)
         : on_(std::move(on)), late_(std::move(late)), mishaps_(m), chance_(seed) {}
 
-    loaded load() {
+    loaded load() override {
         late_->operation(on_);
         chance_();
         if (chance_.below(100) < mishaps_.failures) {
@@ -83,7 +82,7 @@ public:
         return on_.load();
     }
 
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         late_->operation(on_);
         chance_();
         const auto unknown = make_error_code(durable_errc::indeterminate);
@@ -177,22 +176,22 @@ void check_nobody_held_twice(const contest& c) {
 }
 
 // A memory_slot with a server's clock.
-class clocked_memory {
+class clocked_memory : public slot {
 public:
     static constexpr slot_guarantees guarantees{true, true, lock_clock::server};
 
     clocked_memory(memory_slot on, std::atomic<std::int64_t>& offset_ms)
         : on_(std::move(on)), offset_ms_(&offset_ms) {}
 
-    loaded load() {
+    loaded load() override {
         auto there = on_.load();
         there->server_ms = *server_now();
         return there;
     }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         return on_.compare_exchange(version, value);
     }
-    result<std::int64_t, std::error_code> server_now() {
+    result<std::int64_t, std::error_code> server_now() override {
         return bide::durable::unix_ms() + offset_ms_->load();
     }
 
@@ -212,21 +211,21 @@ struct clocked_pair {
 };
 
 // The store as a machine with a differing clock sees it: its own times come out right.
-class skewed_slot {
+class skewed_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees = memory_slot::guarantees;
 
     skewed_slot(memory_slot on, std::int64_t offset_ms)
         : on_(std::move(on)), offset_ms_(offset_ms) {}
 
-    loaded load() {
+    loaded load() override {
         auto there = on_.load();
         if (there->version != 0) {
             there->value = shifted(there->value, -offset_ms_);
         }
         return there;
     }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         cas_result swapped = on_.compare_exchange(version, shifted(value, offset_ms_));
         swapped.current.reset();
         return swapped;
@@ -435,22 +434,26 @@ TEST_CASE("durable locks: a time out of range is refused, and changes nothing") 
     memory_slot memory;
     durable_options o = with_lease(1s);
     o.clock = lock_clock::caller;
+    milliseconds now(1'000);
+    o.now = [&now] { return now; };
     durable_mutex lock(slot_ref(memory), o);
     durable_ticket holder = lock.ticket("holder");
-    REQUIRE(lock.try_acquire(holder, milliseconds(1'000))->acquired);
+    REQUIRE(lock.try_acquire(holder)->acquired);
     const slot_version before = memory.load()->version;
 
     durable_ticket other = lock.ticket("other");
-    for (const milliseconds now : {milliseconds(-1), milliseconds::min(), milliseconds::max(),
-                                   milliseconds(std::int64_t{1} << 53)}) {
-        CHECK(lock.try_acquire(other, now).error() == durable_errc::invalid_argument);
-        CHECK(lock.renew(holder, now).error() == durable_errc::invalid_argument);
+    for (const milliseconds wrong : {milliseconds(-1), milliseconds::min(), milliseconds::max(),
+                                     milliseconds(std::int64_t{1} << 53)}) {
+        now = wrong;
+        CHECK(lock.try_acquire(other).error() == durable_errc::invalid_argument);
+        CHECK(lock.renew(holder).error() == durable_errc::invalid_argument);
     }
     CHECK(memory.load()->version == before);
-    CHECK(*lock.renew(holder, milliseconds(1'999)));
-    CHECK_FALSE(*lock.renew(holder, milliseconds(2'999)));
+    now = milliseconds(1'999);
+    CHECK(*lock.renew(holder));
+    now = milliseconds(2'999);
+    CHECK_FALSE(*lock.renew(holder));
 
-    o.now = [] { return milliseconds(-5); };
-    durable_mutex asks(slot_ref(memory), o);
-    CHECK(asks.acquire().error() == durable_errc::invalid_argument);
+    now = milliseconds(-5);
+    CHECK(lock.acquire().error() == durable_errc::invalid_argument);
 }

@@ -1,6 +1,6 @@
 // A program in which one file is compiled with BIDE_DURABLE_HEADER_ONLY, and this one is not: it uses
 // the library bide::durable.
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 
 #include "header_only_part.hpp"
 

@@ -1,6 +1,6 @@
 #include <bide/durable/observer.hpp>
 
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/task/task.hpp>

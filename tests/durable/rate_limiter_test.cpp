@@ -1,7 +1,7 @@
 #include <bide/durable/rate_limiter.hpp>
 
 #include <bide/durable/detail/rate_record.hpp>
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <bide/sched/scheduler.hpp>
@@ -102,16 +102,16 @@ bool random_requests_keep_the_rate(unsigned seed, std::int64_t skew_ms, std::int
 }
 
 // A slot that stores without a look at the version.
-class blind_slot {
+class blind_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees = memory_slot::guarantees;
     explicit blind_slot(memory_slot of) : of_(std::move(of)) {}
-    result<slot_snapshot, std::error_code> load() {
+    result<slot_snapshot, std::error_code> load() override {
         auto seen = of_.load();
         std::this_thread::yield(); // between the load and the store
         return seen;
     }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         for (;;) {
             const auto tried = of_.compare_exchange(version, value);
             if (tried.status != cas_status::conflict) {
@@ -163,12 +163,12 @@ struct clockless_slot : memory_slot {
 struct relaxed_slot : memory_slot { // may lose values, as Redis
     static constexpr slot_guarantees guarantees{false, true, lock_clock::boottime};
 };
-class unsure_slot {
+class unsure_slot : public slot {
 public:
     static constexpr slot_guarantees guarantees = memory_slot::guarantees;
     explicit unsure_slot(memory_slot of) : of_(std::move(of)) {}
-    result<slot_snapshot, std::error_code> load() { return of_.load(); }
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    result<slot_snapshot, std::error_code> load() override { return of_.load(); }
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         const auto done = of_.compare_exchange(version, value);
         if (++calls_ % 2 == 1) { // stored, and the reply is lost
             return {cas_status::indeterminate, 0, {}, std::make_error_code(std::errc::io_error)};

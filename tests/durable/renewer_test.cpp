@@ -1,9 +1,9 @@
 // When the thread of the renewals starts. (guard_test tests the renewals, hung_store_test stores
 // that hang.)
 
-#include <bide/durable/detail/renewer.hpp>
+#include <bide/durable/detail/grant.hpp>
 
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
 
@@ -30,8 +30,10 @@ void start_lease_monitor() {
 
 // A slot of a store that several locks share.
 struct sharing_slot : memory_slot {
-    std::string store() const { return "a store"; }
-    sharing_slot for_renewals() const { return *this; }
+    std::string store() const override { return "a store"; }
+    std::unique_ptr<slot> for_renewals() const override {
+        return std::make_unique<sharing_slot>(*this);
+    }
 };
 
 template <class Slot> void renews_without_its_lock() {
@@ -85,12 +87,12 @@ TEST_CASE("renewer: a grant that ended starts no thread") {
 }
 
 TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
-    const auto renewer = std::make_shared<bide::detail::renewer>(nullptr);
+    const auto renewer = std::make_shared<bide::detail::renewer>();
     const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
         const auto engine =
             std::make_shared<bide::detail::lock_engine>(memory, 1, with_lease(lease));
         durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
-        const auto got = engine->acquire(t, std::nullopt, bide::detail::intent::queue);
+        const auto got = engine->acquire(t, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
         auto made =
             std::make_shared<bide::detail::grant>(engine, t, got->outcome.lane, got->good_until_ms);
@@ -111,8 +113,31 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
 
 TEST_CASE("renewer: a guard is renewed though its lock object has ended") {
     renews_without_its_lock<memory_slot>();
-    static_assert(shared_store_slot<sharing_slot>);
     renews_without_its_lock<sharing_slot>();
+}
+
+TEST_CASE("renewer: calls that hang do not delay renewals, however many they are") {
+    const bool was_kept = test::in_some_time(300ms, [](std::chrono::milliseconds lease) {
+        return test::in_child([&] {
+                   static event never_set; // the calls end with the process
+                   static std::array<runnable, bide::detail::store_threads::most + 1> calls;
+                   for (runnable& call : calls) {
+                       call.run = waker([](void*) noexcept { never_set.wait(); }, nullptr);
+                       if (bide::detail::store_threads::post(call)) {
+                           return 2;
+                       }
+                   }
+                   durable_mutex m(memory_slot{}, with_lease(lease));
+                   const auto g = m.acquire();
+                   const std::stop_token lost = g->lost();
+                   const std::int64_t until = bide::durable::boottime_ms() + 2 * lease.count();
+                   test::eventually([&] {
+                       return lost.stop_requested() || bide::durable::boottime_ms() >= until;
+                   });
+                   return lost.stop_requested() ? 1 : 0;
+               }) == 0;
+    });
+    REQUIRE(was_kept);
 }
 
 TEST_CASE("renewer: if its thread cannot be started, the renewal is tried again") {

@@ -1,8 +1,7 @@
 // Processes that wait for a lock in a file are woken by the process that grants it to them. Nothing
 // here wakes up by itself within the time of a test: the interval of polls is an hour.
 
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <support/children.hpp>
 #include <support/temp_directory.hpp>
@@ -25,21 +24,25 @@ struct counts {
 };
 
 // A file slot that counts its operations.
-class counting_slot {
+class counting_slot : public bide::slot {
 public:
     counting_slot(const std::string& path, counts& in) : of_(path), in_(&in) {}
 
-    auto load() {
+    bide::result<bide::slot_snapshot, std::error_code> load() override {
         ++in_->loads;
         return of_.load();
     }
-    auto compare_exchange(bide::slot_version version, std::string_view value) {
+    bide::cas_result compare_exchange(bide::slot_version version, std::string_view value) override {
         ++in_->stores;
         return of_.compare_exchange(version, value);
     }
-    auto watch() { return of_.watch(); }
-    auto be_present() { return of_.be_present(); }
-    bide::presence is_present(std::int64_t mark) const { return of_.is_present(mark); }
+    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() override {
+        return of_.watch();
+    }
+    bide::result<std::shared_ptr<bide::slot_presence>, std::error_code> be_present() override {
+        return of_.be_present();
+    }
+    bide::presence is_present(std::int64_t mark) const override { return of_.is_present(mark); }
     static constexpr bide::slot_guarantees guarantees = bide::file_slot::guarantees;
 
 private:

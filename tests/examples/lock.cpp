@@ -33,10 +33,7 @@ bide::durable_options durable_options_of(const options& o) {
     return all;
 }
 
-bool can_inherit(const options& o) {
-    const std::string kind = kind_of(o.slot);
-    return !o.is_leased && (kind == "file" || kind == "sqlite");
-}
+bool can_inherit(const options& o) { return !o.is_leased && is_local(o); }
 
 guard_or_error try_to_acquire(const options& o, bide::durable_semaphore& lock,
                               bide::acquire_request wanted) {
@@ -56,8 +53,12 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
     const auto begin = steady::now();
     int caught = 0;
     std::optional<steady::time_point> end;
-    if (o.timeout && *o.timeout < std::chrono::hours(24 * 365))
-        end = begin + *o.timeout + give_up_after;
+    if (o.timeout && *o.timeout < std::chrono::hours(24 * 365)) {
+        // On this machine the first try may take as long: a free lock is taken, though a disk is slow.
+        const auto first =
+            is_local(o) ? durable_options_of(o).retry_time : options::milliseconds(0);
+        end = begin + std::max(*o.timeout, first) + 2 * give_up_after;
+    }
     std::stop_source stop;
     bide::acquire_request wanted;
     wanted.weight = o.weight;
@@ -98,12 +99,11 @@ durable_guard acquire(const options& o, bide::durable_semaphore& lock, inbox& ev
                 [](int) {});
         die_of(caught);
     }
-    if (!got || (!*got && got->error() == bide::errc::timeout)) {
-        if (const std::string why = got ? lock.explain() : std::string(); !why.empty())
-            complain(o.name + ": not acquired; the store failed: " + why);
+    if (!got)
+        throw failure{EX_UNAVAILABLE, o.name + ": no answer in time (" + shown(o.slot) + ")"};
+    if (!*got && got->error() == bide::errc::timeout) {
         if (o.verbose)
-            complain(o.name + ": not acquired" + after +
-                     (got ? "" : ": no answer in time (" + shown(o.slot) + ")"));
+            complain(o.name + ": not acquired" + after);
         throw failure{static_cast<int>(o.conflict_status), {}};
     }
     if (!*got) {

@@ -19,7 +19,7 @@ inline std::optional<std::int64_t> time_of(const bide::durable::record& r, const
     switch (r.clock) {
     case bide::lock_clock::boottime: return bide::durable::boottime_ms();
     case bide::lock_clock::server:
-        if (const auto now = open_slot(o).server_now())
+        if (const auto now = open_slot(o)->server_now())
             return *now;
         return std::nullopt;
     case bide::lock_clock::caller:
@@ -179,8 +179,8 @@ inline int watch(const administration& by) {
     auto slot = open_slot(o);
     std::unique_ptr<bide::slot_watch> changes;
     for (std::string before;;) {
-        if (changes == nullptr && slot.is_watchable())
-            if (auto made = slot.watch()) // otherwise the lock is read once a second
+        if (changes == nullptr)
+            if (auto made = slot->watch()) // otherwise the lock is read once a second
                 changes = std::move(*made);
         const auto seen = by.look();
         const bide::durable::holder* const leader =

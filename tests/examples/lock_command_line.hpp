@@ -3,6 +3,8 @@
 
 #include "lock_options.hpp"
 
+#include <bide/durable/record_types.hpp>
+
 namespace lock_parts {
 
 // ---- Parses bide-lock's command line, by the table below.
@@ -48,6 +50,10 @@ public:
     // ---- for the table: the value of the current option
 
     const char* text() const { return value_; }
+    std::string text(std::size_t most) const {
+        is_text(value_, "", most);
+        return value_;
+    }
     std::int64_t number(std::int64_t least, std::int64_t greatest) const {
         const auto value = parse_number(value_, least, greatest);
         if (!value)
@@ -57,8 +63,10 @@ public:
     }
     options::milliseconds time(std::int64_t least) const {
         const auto value = parse_time(value_);
-        if (!value || value->count() < least)
+        if (!value)
             fail("needs a time, such as 500ms, 30s, 5m, 1.5h");
+        if (value->count() < least)
+            fail("needs a time of at least " + std::to_string(least) + "ms, not " + value_);
         return *value;
     }
     void slot() { // all users of the machine can read arguments: overwrites a password
@@ -88,7 +96,23 @@ public:
         const auto equals = pair.find('=');
         if (equals == 0 || equals == pair.npos)
             fail("needs NAME=VALUE");
-        o.labels.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+        const std::string name(pair.substr(0, equals));
+        const std::string value(pair.substr(equals + 1));
+        is_text(name, "a NAME of ", bide::durable::longest_label);
+        is_text(value, "a VALUE of ", bide::durable::longest_label);
+        for (const auto& other : o.labels)
+            if (other.first == name)
+                fail("there are two with the NAME " + name);
+        if (o.labels.size() == bide::durable::most_labels)
+            fail("needs at most " + std::to_string(bide::durable::most_labels) + " of them");
+        o.labels.emplace_back(name, value);
+    }
+    void schema() { // as postgres_slot_options::schema
+        o.schema = value_;
+        if (o.schema.empty() ||
+            o.schema.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                       "0123456789_") != std::string::npos)
+            fail("needs a name of letters, digits and underscores");
     }
     void mode() {
         const auto bits = parse_number(value_, 0, 0777, 8);
@@ -126,12 +150,21 @@ public:
     options o;
 
     static constexpr std::int64_t most_readers = 1024; // the same as in durable_shared_mutex
+    static constexpr std::int64_t least_lease_ms = 20;
     static constexpr std::int64_t most_fence = (std::int64_t{1} << 53) - 1;
 
 private:
     [[noreturn]] void fail(const std::string& what) const {
         throw failure{EX_USAGE, shown((option_.empty() ? "" : option_ + ": ") + what) +
                                     "\nTry: bide-lock --help"};
+    }
+
+    void is_text(const std::string& text, const char* what, std::size_t most) const {
+        if (text.size() > most)
+            fail("needs " + std::string(what) + (*what == '\0' ? "a text of " : "") + "at most " +
+                 std::to_string(most) + " bytes, not " + std::to_string(text.size()));
+        if (json::parse(one_line(text)) != text)
+            fail("needs text in UTF-8");
     }
 
     void read_options() {
@@ -250,6 +283,11 @@ private:
             o.action = does::run;
         else if (operands_.size() == 1 && parse_number(first, 0, 1 << 20))
             o.action = does::keep;
+        else if (operands_.size() > 1)
+            fail(std::string(first) +
+                 ": not an action; a command stands behind --, or behind a "
+                 "path: bide-lock ./" +
+                 std::string(first) + " " + std::string(operands_[1]));
         else
             fail(std::string(first) + ": not an action; a command stands behind --");
         if (runs && *o.command == nullptr)
@@ -382,6 +420,8 @@ Where the lock is:
         {"", "cert", "FILE", does::all, "a certificate for them",
          [](p& a) { a.o.cert_file = a.text(); }},
         {"", "key", "FILE", does::all, "its key", [](p& a) { a.o.key_file = a.text(); }},
+        {"", "schema", "NAME", does::all, "postgres: the schema of the table bide_lock",
+         [](p& a) { a.schema(); }},
         {"", "relaxed", nullptr, does::all, "accept a store that may lose its record of holders",
          [](p& a) { a.o.relaxed = true; }},
         {"", "mode", "MODE", does::acquire | does::repair,
@@ -400,8 +440,8 @@ passed to the command.
 How to acquire the lock:
 )"),
         {"n", "nonblock", nullptr, does::acquire,
-         "fail at once if the lock is held or has waiters, or if the store does not answer within "
-         "100 ms (use -w 1 for a remote store)",
+         "fail at once if the lock is held or has waiters. A remote store has to answer within "
+         "100 ms: use -w 1",
          [](p& a) { a.o.timeout.emplace(0); }},
         {"", "nb", nullptr, does::acquire, nullptr, [](p& a) { a.o.timeout.emplace(0); }},
         {"w", "timeout", "TIME", does::acquire,
@@ -410,7 +450,8 @@ How to acquire the lock:
          [](p& a) { a.o.timeout = a.time(0); }},
         {"", "wait", "TIME", does::acquire, nullptr, [](p& a) { a.o.timeout = a.time(0); }},
         {"E", "conflict-exit-code", "N", does::acquire,
-         "the exit status of these failures (default: 1)",
+         "the exit status if the lock was held by others (default: 1). A store that fails or does "
+         "not answer has another one",
          [](p& a) { a.o.conflict_status = a.number(0, 255); }},
         {"s", "shared", nullptr, does::acquire | does::resize | does::repair,
          "share the lock with other holders that use -s: 1 of 1024 permits",
@@ -429,9 +470,9 @@ How to acquire the lock:
          "job that several machines start at about the same time",
          [](p& a) { a.o.at_least = a.time(0); }},
         {"", "holder", "ID", does::acquire, "the name that inspect shows (host:pid)",
-         [](p& a) { a.o.holder = a.text(); }},
+         [](p& a) { a.o.holder = a.text(bide::durable::longest_name); }},
         {"", "note", "TEXT", does::acquire, "a text that inspect shows, of at most 256 bytes",
-         [](p& a) { a.o.note = a.text(); }},
+         [](p& a) { a.o.note = a.text(bide::durable::longest_note); }},
         {"", "label", "NAME=VALUE", does::acquire,
          "a value that inspect shows, of at most 64 bytes; up to 16 labels",
          [](p& a) { a.label(); }},
@@ -444,8 +485,9 @@ How to hold the lock:
         {"c", "command", "TEXT", does::run | does::elect, "the command, for $SHELL -c",
          [](p& a) { a.shell_command(); }},
         {"", "lease", "TIME", does::acquire,
-         "hold the lock by a lease of this length (default: 30s), also on file and sqlite",
-         [](p& a) { a.o.lease = a.time(1), a.o.is_leased = true; }},
+         "hold the lock by a lease of this length (default: 30s, at least 20ms), also on file and "
+         "sqlite",
+         [](p& a) { a.o.lease = a.time(p::least_lease_ms), a.o.is_leased = true; }},
         {"", "kill-after", "TIME", does::run | does::elect,
          "from SIGTERM to SIGKILL, when the command must end (default: 10s, but at most a third of "
          "the lease)",
@@ -505,7 +547,8 @@ How to administer the lock:
              "change the number of permits (-s, -x: 1024); refused while holders have more"),
         term("repair NAME", "make a new record if the stored one cannot be read, or there is none, "
                             "with the lock's --permits. The new record has no holder: first make "
-                            "sure that no command is running. Not for redis and etcd"),
+                            "sure that no command is running. On redis, etcd and postgres, a value "
+                            "that is not a lock's at all has to be removed first, by other means"),
         {"", "min-fence", "N", does::repair,
          "repair: the least next BIDE_FENCE (default: from the clock)",
          [](p& a) { a.o.min_fence = a.number(1, p::most_fence - (std::int64_t{1} << 32)); }},
@@ -554,12 +597,12 @@ the command stays in the caller's process group, so Ctrl-C, Ctrl-Z and input wor
 Exit status:
 The command's, or 128+n if signal n ended it, or bide-lock while it waited; and
 )"),
-        term("1", "not acquired: --nonblock, --timeout, or too many waiters; nothing to release, "
-                  "resize or repair"),
+        term("1", "not acquired: with --nonblock or --timeout, as others hold the lock, or as too "
+                  "many wait (see -E); nothing to release, resize or repair"),
         term("64", "wrong usage"),
         term("65", "the record cannot be read"),
         term("66", "the slot or the descriptor cannot be used"),
-        term("69", "the store does not answer"),
+        term("69", "the store fails, or does not answer in time"),
         term("71", "a system call failed"),
         term("73", "the slot cannot be created"),
         term("74", "the slot cannot be read or written"),
@@ -572,8 +615,22 @@ The command's, or 128+n if signal n ended it, or bide-lock while it waited; and
 What differs from flock(1):
 Waiters get the lock in the order of their arrival. -s excludes -x, but not a holder with neither:
 use -x beside -s. The lock of PATH is in PATH.bide and PATH.bide.lock, not on PATH, so PATH may be a
-directory. A lost lock ends the command. Without -n or -w, a store that fails ends the wait.
+directory. A lost lock ends the command. A store that fails ends the wait, with another status than a
+lock that is held.
+
+Examples:
 )"),
+        term("bide-lock -n /var/lib/app/nightly ./reconcile",
+             "runs it on this machine, unless it is running"),
+        term("bide-lock --slot https://etcd:2379 -w 10m nightly -- ./reconcile",
+             "the same across machines, after a wait of up to ten minutes"),
+        term("bide-lock --slot https://etcd:2379 elect writer -- ./serve",
+             "keeps one of several machines serving"),
+        term("bide-lock --permits 4 /var/lib/app/jobs ./one-of-four",
+             "lets up to four run at a time"),
+        term("exec 9>> /var/lib/app/nightly.bide.lock; bide-lock 9",
+             "locks in a script, until the script ends"),
+        term("bide-lock --slot file:/var/lib/app inspect nightly", "shows who holds it"),
     };
     return table;
 }

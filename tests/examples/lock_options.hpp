@@ -52,7 +52,7 @@ struct options {
 
     unsigned action = 0;
     std::string slot, name, holder, by, reason;
-    std::string ca_file, cert_file, key_file;
+    std::string ca_file, cert_file, key_file, schema;
     std::int64_t permits = 1, weight = 1;
     milliseconds lease{30'000};
     std::optional<milliseconds> kill_after; // none: see grace()

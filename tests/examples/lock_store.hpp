@@ -4,7 +4,7 @@
 #include "lock_options.hpp"
 #include "lock_process.hpp"
 
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/file.hpp>
@@ -125,6 +125,11 @@ inline std::string kind_of(std::string_view slot) {
     return kind == "http" || kind == "https" ? "etcd" : kind;
 }
 
+inline bool is_local(const options& o) { // the store is on this machine
+    const std::string kind = kind_of(o.slot);
+    return kind == "file" || kind == "sqlite";
+}
+
 // The path of a file slot.
 inline std::string file_of(const options& o) {
     return o.slot.substr(o.slot.find(':') + 1) + "/" + o.name + ".bide";
@@ -136,6 +141,8 @@ inline bide::slot_ref open_slot(const options& o) {
     const std::string kind = kind_of(o.slot);
     const std::string scheme = o.slot.substr(0, colon);
     const std::string rest = colon < o.slot.size() ? o.slot.substr(colon + 1) : "";
+    if (!o.schema.empty() && kind != "postgres")
+        throw failure{EX_USAGE, "--schema: of a postgres slot"};
     // A URL is the location, with its scheme; a kind may stand before it: etcd:https://...
     const bool is_url = rest.starts_with("//");
     [[maybe_unused]] const std::string place = is_url ? o.slot : rest;
@@ -157,8 +164,21 @@ inline bide::slot_ref open_slot(const options& o) {
         return bide::sqlite_slot(rest, o.name);
 #endif
 #if defined(BIDE_LOCK_HAS_POSTGRES)
-    if (kind == "postgres")
-        return bide::postgres_slot(place, o.name);
+    if (kind == "postgres") {
+        char* why = nullptr;
+        PQconninfoOption* const known = PQconninfoParse(place.c_str(), &why);
+        PQconninfoFree(known);
+        const std::string said = why != nullptr ? why : "";
+        PQfreemem(why);
+        if (known == nullptr) // what libpq says may have a piece of a password, except this
+            throw failure{EX_USAGE, "--slot: " + (said.starts_with("invalid connection option")
+                                                      ? shown(said.substr(0, said.find('\n')))
+                                                      : "no connection string of PostgreSQL: " +
+                                                            shown(o.slot))};
+        bide::postgres_slot_options how;
+        how.schema = o.schema;
+        return bide::postgres_slot(place, o.name, std::move(how));
+    }
 #endif
 #if defined(BIDE_LOCK_HAS_REDIS)
     if (kind == "redis") {
@@ -281,7 +301,8 @@ inline std::vector<std::string> names_in(const options& o) {
         for (const std::string& query :
              column("select format('select key from %I.bide_lock', n.nspname) from pg_class c join "
                     "pg_namespace n on n.oid = c.relnamespace where c.relname = 'bide_lock' and "
-                    "c.relkind in ('r', 'p')"))
+                    "c.relkind in ('r', 'p')" +
+                    (o.schema.empty() ? std::string() : " and n.nspname = '" + o.schema + "'")))
             for (std::string& name : column(query))
                 all.push_back(std::move(name));
         PQfinish(base);
@@ -320,7 +341,10 @@ inline constexpr std::chrono::milliseconds give_up_after{80};
 
 // The store's text of an error, or the system's.
 inline std::string reason_of(const bide::durable_semaphore& lock, const std::error_code& error) {
-    const std::string said = error.category() == bide::durable_category() ? "" : lock.explain();
+    using code = bide::durable_errc;
+    const bool is_of_store = error.category() != bide::durable_category() ||
+                             error == code::storage_error || error == code::no_answer;
+    const std::string said = is_of_store ? lock.explain() : std::string();
     return said.empty() ? error.message() : shown(said);
 }
 
@@ -329,7 +353,10 @@ inline std::string words_of(const options& o, const bide::durable_semaphore& loc
                             const std::error_code& error) {
     const std::string reason = reason_of(lock, error);
     return o.name + ": " + reason +
-           (reason == error.message() ? " (" + shown(o.slot) + ")" : std::string());
+           (reason == error.message() ? " (" + shown(o.slot) + ")" : std::string()) +
+           (error == bide::durable_errc::corrupt_record
+                ? "; to make a new one: bide-lock repair " + o.name
+                : std::string());
 }
 
 // Runs `call` on a thread of its own. Meanwhile calls on_signal(signal) for each signal. Calls

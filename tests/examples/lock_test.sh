@@ -253,6 +253,38 @@ let_go 0
 expect 0 "$lock" -w 60 n -- true
 [ ! -e ran ] || fail "it ran without the lock"
 
+begin "takes a free lock however long a sync takes"
+cat > slow.c << 'END'
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <unistd.h>
+int fdatasync(int f) { usleep(150000); return syscall(SYS_fdatasync, f); }
+int fsync(int f) { usleep(150000); return syscall(SYS_fsync, f); }
+END
+if [ "$(uname)" = Linux ] && cc -shared -fPIC -o slow.so slow.c 2> err &&
+    LD_PRELOAD=$PWD/slow.so sh -c : 2>> err && [ ! -s err ]; then
+    slowly() { LD_PRELOAD=$PWD/slow.so "$@"; }
+    expect 0 slowly "$lock" -n n -- true
+    expect 0 slowly "$lock" -w 0.01 n -- true
+    hold_lock
+    expect 1 slowly "$lock" -n n -- true
+    quiet
+    let_go 0
+    pids=
+    for one in 1 2 3 4; do # at least one of them runs, and the others know why they do not
+        LD_PRELOAD=$PWD/slow.so "$lock" -n m -- sh -c 'echo ran >> ran; sleep 1' 2> err.$one &
+        pids="$pids $!"
+    done
+    for pid in $pids; do
+        status=0
+        wait $pid || status=$?
+        case $status in 0 | 1) ;; *) cat err.*; fail "status $status" ;; esac
+    done
+    [ -s ran ] || fail "none of them ran"
+else
+    echo "not checked: a slow disk, as there is no C compiler, or nothing can be preloaded"
+fi
+
 begin "has as many holders as permits, each in its lane"
 for number in 0 1; do
     hold_lock --permits 2
@@ -556,7 +588,7 @@ for kind in $kinds; do
     sqlite) sqlite3 locks.db "update bide_lock set value = x'00'" ;;
     esac
     refused 65 "bide-lock: n: the stored record is corrupt" -w 60 n -- true
-    refused 65 "bide-lock: n: the stored record is corrupt" inspect n
+    refused 65 "bide-lock repair n" inspect n
     expect 0 "$lock" repair --by ops --reason disk n
     expect 0 "$lock" -w 60 n -- sh -c 'echo $BIDE_FENCE'
     [ "$(cat out)" -gt "$before" ] || fail "token $(cat out) after $before"
@@ -731,6 +763,7 @@ awk 'length > 100' help > long
 [ ! -s long ] || fail "too long: $(cat long)"
 grep -o -E '^  (-., )*--[a-z-]+' help | tr -d ',' | tr -s ' ' '\n' | grep . > every
 [ "$(wc -l < every)" -gt 40 ] || fail "$(cat every)"
+grep -q '^Examples:' help || fail "no examples"
 awk -f "$source/lock_man.awk" help | sed 's/\\-/-/g' > man
 for shell in bash fish zsh; do expect 0 "$lock" completion $shell; mv out $shell; done
 while read -r option; do
@@ -867,6 +900,41 @@ expect 64 "$lock" --slot redis:localhost:6379 n -- true
 for bad in redis:localhost redis:localhost:0 redis:6379; do
     expect 64 "$lock" --relaxed --slot $bad n -- true
 done
+
+begin "tells a store that is down from a lock that is held"
+# The line of the README for systemd: only a lock that is held is no failure.
+readme=$source/../../include/bide/durable/README.md
+recipe=$(sed -n 's/^ExecStart=[^ ]*bide-lock //p' "$readme" | sed 's|%d/|./|; s|-- .*|-- true|')
+status_of_skip=$(sed -n 's/^SuccessExitStatus=//p' "$readme")
+[ -n "$recipe" ] && [ "$status_of_skip" -gt 0 ] || fail "the README has no recipe"
+echo file:. > slot
+expect 0 "$lock" $recipe
+expect $status_of_skip "$lock" $recipe # it rests: --at-least
+for down in etcd:http://127.0.0.1:1 redis:127.0.0.1:1 'postgres:host=127.0.0.1 port=1'; do
+    echo "$down" > slot
+    status=0
+    "$lock" --relaxed $recipe > out 2> err || status=$?
+    if [ $status = 64 ]; then says err "was built without"; continue; fi
+    [ $status = 69 ] || { cat err; fail "status $status of $down"; }
+    expect 69 "$lock" --relaxed -n -E 200 --slot-file slot n -- true
+    [ -s err ] || fail "it does not say why"
+done
+
+begin "names the option, the value and the bound"
+for words in '--lease 1ms|--lease: needs a time of at least 20ms, not 1ms' \
+    "--note $(printf %300s x | tr ' ' y)|--note: needs a text of at most 256 bytes, not 300" \
+    "--holder $(printf %300s x | tr ' ' y)|--holder: needs a text of at most 256 bytes, not 300" \
+    "--label $(printf %65s x | tr ' ' y)=1|--label: needs a NAME of at most 64 bytes, not 65" \
+    '--label a=1 --label a=2|--label: there are two with the NAME a' \
+    '--schema a.b|--schema: needs a name' '--schema a|--schema: of a postgres slot'; do
+    refused 64 "${words#*|}" ${words%%|*} n -- true
+done
+refused 64 "--note: needs text in UTF-8" --note "$(printf '\377')" n -- true
+refused 64 "bide-lock ./myfile ls" myfile ls
+status=0
+"$lock" --slot 'postgres:prot=5' n -- true 2> err || status=$?
+[ $status = 64 ] || fail "status $status"
+grep -q 'invalid connection option "prot"' err || says err "was built without"
 
 begin "refuses invalid options"
 wrong() {

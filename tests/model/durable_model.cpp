@@ -151,11 +151,13 @@ struct model_system {
     }
 };
 
-struct watched_slot {
-    bide::result<bide::slot_snapshot, std::error_code> load() { return bide::slot_snapshot{}; }
-    bide::cas_result compare_exchange(std::uint64_t, std::string_view) { return {}; }
+struct watched_slot : bide::slot {
+    bide::result<bide::slot_snapshot, std::error_code> load() override {
+        return bide::slot_snapshot{};
+    }
+    bide::cas_result compare_exchange(std::uint64_t, std::string_view) override { return {}; }
     static constexpr bide::slot_guarantees guarantees{.keeps_acknowledged = true};
-    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() {
+    bide::result<std::unique_ptr<bide::slot_watch>, std::error_code> watch() override {
         return std::unique_ptr<bide::slot_watch>(new model_system::descriptor(kernel::watch));
     }
 };
@@ -196,7 +198,7 @@ struct process {
 
     explicit process(int told_from_record = 1000) : told_from(told_from_record) {
         model_system::monitor().of = &files;
-        watch.open(slot, told_from < 1000 ? our_mark : 0);
+        watch.open(*slot, told_from < 1000 ? our_mark : 0);
     }
     ~process() { watch.leave(); }
 

@@ -2,10 +2,8 @@
 // record the order of grants, and check that the record is empty at the end.
 
 #include <bide/core/result.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
-#include <bide/durable/durable_shared_mutex.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/record_json.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/file.hpp>
@@ -46,7 +44,7 @@ bide::durable_options quick() {
 
 // Reads the record without a lock object.
 bide::durable::record record_of(bide::slot_ref slot) {
-    const auto there = slot.load();
+    const auto there = slot->load();
     if (!there || there->version == 0) {
         return {};
     }
@@ -164,7 +162,6 @@ TEST_CASE("durable_mutex: coroutines of a scheduler exclude each other") {
     {
         bide::scheduler s;
         bide::durable_options options = quick();
-        options.renew_on = &s;
         bide::durable_mutex m(place.open(), options);
         do {
             std::vector<bide::join_handle<void>> all;

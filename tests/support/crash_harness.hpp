@@ -14,8 +14,7 @@
 // BIDE_CRASH_SLOTS=file,sqlite selects slots.
 
 #include <bide/core/result.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>

@@ -69,21 +69,21 @@ private:
     std::set<std::string> callers_;
 };
 
-// A bide::memory_slot whose operations pass a valve first.
-class valved_slot {
+// A bide::memory_slot whose operations pass a valve first, as the store of several machines.
+class valved_slot : public bide::slot {
 public:
-    static constexpr bide::slot_guarantees guarantees = bide::memory_slot::guarantees;
+    static constexpr bide::slot_guarantees guarantees{true, true, bide::lock_clock::boottime};
     valved_slot(bide::memory_slot of, std::shared_ptr<valve> v)
         : of_(std::move(of)), valve_(std::move(v)) {}
 
-    bide::result<bide::slot_snapshot, std::error_code> load() {
+    bide::result<bide::slot_snapshot, std::error_code> load() override {
         valve_->pass(place::load);
         if (valve_->fails) {
             return bide::unexpected{std::make_error_code(std::errc::io_error)};
         }
         return of_.load();
     }
-    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) {
+    bide::cas_result compare_exchange(bide::slot_version v, std::string_view value) override {
         valve_->pass(place::compare_exchange);
         if (valve_->fails) {
             return {bide::cas_status::failed, 0, {}, std::make_error_code(std::errc::io_error)};

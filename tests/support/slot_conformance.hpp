@@ -18,6 +18,7 @@
 #include <bide/durable/slot.hpp>
 #include <support/children.hpp>
 #include <support/jitter.hpp>
+#include <support/slot_offers.hpp>
 #include <support/test.hpp>
 
 #if BIDE_TESTS_CAN_FORK
@@ -31,7 +32,7 @@ namespace test {
 template <class Store> class slot_suite {
 public:
     using slot = typename Store::slot;
-    static_assert(bide::cas_slot<slot>);
+    static_assert(bide::any_slot<slot>);
 
     // `wait`: the time limit for a watch's event; four times that for the members to end.
     explicit slot_suite(Store& store, std::chrono::milliseconds wait = std::chrono::seconds(10))
@@ -49,17 +50,17 @@ public:
         created_once();
         torn();
         increments();
-        if constexpr (bide::locked_slot<slot>) {
+        if constexpr (locked_slot<slot>) {
             locked();
         }
-        if constexpr (bide::clocked_slot<slot>) {
+        if constexpr (clocked_slot<slot>) {
             clocked();
         }
 #if BIDE_TESTS_CAN_FORK
-        if constexpr (bide::watchable_slot<slot>) {
+        if constexpr (watchable_slot<slot>) {
             watched();
         }
-        if constexpr (bide::present_slot<slot>) {
+        if constexpr (present_slot<slot>) {
             present();
         }
         if constexpr (Store::processes) {
@@ -1028,7 +1029,7 @@ public:
             slot s = store_.open();
             store_to(s, load(s).version, "x", "once more");
             static_cast<void>(s.compare_exchange(0, "y"));
-            if constexpr (bide::watchable_slot<slot>) {
+            if constexpr (watchable_slot<slot>) {
                 expect(s.watch().has_value(), "watch() fails");
             }
             const slot moved_to [[maybe_unused]] = std::move(s);

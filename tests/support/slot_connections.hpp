@@ -10,6 +10,7 @@
 #include <support/flaky_proxy.hpp>
 #include <support/on_time.hpp>
 #include <support/slot_faults.hpp>
+#include <support/slot_offers.hpp>
 #include <support/test.hpp>
 
 namespace test {
@@ -40,7 +41,7 @@ template <class Store> struct sharing_slots {
     }
 
     std::vector<slot> calls;
-    std::vector<slot> renewals;
+    std::vector<std::unique_ptr<bide::slot>> renewals;
 };
 
 // Checks that consecutive calls use one connection, and renewals another one; that calls at the
@@ -48,14 +49,14 @@ template <class Store> struct sharing_slots {
 template <class Store> void check_shared_connections(Store& store) {
     flaky_proxy proxy(store.port());
     auto all = std::make_unique<sharing_slots<Store>>(store, proxy.port(), 150);
-    CHECK(all->calls.front().store() == all->renewals.back().store());
+    CHECK(all->calls.front().store() == all->renewals.back()->store());
     std::size_t good = 0;
     for (std::size_t i = 0; i < all->calls.size(); ++i) {
         const bide::cas_result stored = all->calls[i].compare_exchange(0, std::to_string(i));
-        const auto seen = all->renewals[i].load();
+        const auto seen = all->renewals[i]->load();
         good += stored.status == bide::cas_status::stored && seen &&
                         seen->value == std::to_string(i) &&
-                        all->renewals[i].compare_exchange(stored.version, "renewed").status ==
+                        all->renewals[i]->compare_exchange(stored.version, "renewed").status ==
                             bide::cas_status::stored
                     ? 1
                     : 0;
@@ -85,7 +86,7 @@ template <class Store> void check_hanging_calls(Store& store) {
     auto slow = store.open_at(proxy.port(), 1h);
     auto other = store.open_at(proxy.port(), 200ms);
     auto renewal = slow.for_renewals();
-    REQUIRE(eventually([&] { return slow.load() && renewal.load(); }));
+    REQUIRE(eventually([&] { return slow.load() && renewal->load(); }));
     CHECK(proxy.connections() == 2);
     proxy.hang();
     std::atomic<int> returned{0};
@@ -115,7 +116,7 @@ template <class Store> void check_hanging_calls(Store& store) {
     CHECK(waited.status == bide::cas_status::failed); // it had no connection
     CHECK(took <= 300ms);
     proxy.forward();
-    CHECK(renewal.load().has_value());
+    CHECK(renewal->load().has_value());
     CHECK(returned == 0);
     proxy.cut();
     for (std::thread& each : hang) {
@@ -178,10 +179,10 @@ void check_frozen_server(Server& server, Slot slot, std::chrono::milliseconds re
     for (int i = 0; i < 2; ++i) { // on a connection that was there, and on none
         CHECK(times_out([&] { return slot.load().error(); }));
         CHECK(times_out([&] { return slot.compare_exchange(0, "x").error; }));
-        if constexpr (bide::clocked_slot<Slot>) {
+        if constexpr (clocked_slot<Slot>) {
             CHECK(times_out([&] { return slot.server_now().error(); }));
         }
-        if constexpr (bide::watchable_slot<Slot>) {
+        if constexpr (watchable_slot<Slot>) {
             CHECK(times_out([&] { return slot.watch().error(); }));
         }
     }

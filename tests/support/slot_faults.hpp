@@ -19,6 +19,7 @@
 #include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/server_process.hpp>
+#include <support/slot_offers.hpp>
 #include <support/slot_results.hpp>
 #include <support/test.hpp>
 
@@ -32,7 +33,7 @@ public:
 
     // The value is stored, and the client gets no reply.
     void lost_reply(flaky_proxy::afterwards then) {
-        for (const bool by_update : {false, bide::locked_slot<slot>}) {
+        for (const bool by_update : {false, locked_slot<slot>}) {
             CHECK(in_some_time(brief, [&](std::chrono::milliseconds time_given) {
                 store_.fresh();
                 return loses_reply(then, by_update, time_given);
@@ -89,7 +90,7 @@ private:
     template <class Value>
     static bide::cas_result exchange_unheard(slot& to, bool by_update, bide::slot_version version,
                                              Value value) {
-        if constexpr (bide::locked_slot<slot>) {
+        if constexpr (locked_slot<slot>) {
             if (by_update) {
                 return to.update_locked([&](const auto&) { return value(); });
             }
@@ -159,10 +160,10 @@ private:
         CHECK(next.status ==
               (Store::greets ? bide::cas_status::failed : bide::cas_status::indeterminate));
         CHECK(behind.load().error() == std::errc::timed_out);
-        if constexpr (bide::clocked_slot<slot>) {
+        if constexpr (clocked_slot<slot>) {
             CHECK(behind.server_now().error() == std::errc::timed_out);
         }
-        if constexpr (bide::watchable_slot<slot>) {
+        if constexpr (watchable_slot<slot>) {
             CHECK(behind.watch().error() == std::errc::timed_out);
         }
 
@@ -189,7 +190,7 @@ public:
     }
 
     void cut_watch() {
-        if constexpr (bide::watchable_slot<slot>) {
+        if constexpr (watchable_slot<slot>) {
             flaky_proxy net(store_.port());
             slot behind = store_.open_at(net.port(), long_enough);
             auto watch = behind.watch();
@@ -227,7 +228,7 @@ public:
         CHECK(stored.status == bide::cas_status::failed);
         CHECK(stored.error == store_.no_server);
         CHECK(one.load().error() == store_.no_server);
-        if constexpr (bide::clocked_slot<slot>) {
+        if constexpr (clocked_slot<slot>) {
             CHECK(one.server_now().error() == store_.no_server);
         }
     }
@@ -238,7 +239,7 @@ public:
         slot mine = store_.open_at(net.port(), long_enough);
         const auto first = stores(mine, 0, "first");
         std::unique_ptr<bide::slot_watch> watch;
-        if constexpr (bide::watchable_slot<slot>) {
+        if constexpr (watchable_slot<slot>) {
             watch = std::move(mine.watch()).value();
         }
         const int before = net.connections();

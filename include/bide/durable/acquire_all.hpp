@@ -7,9 +7,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/durable_mutex.hpp>
-#include <bide/durable/durable_semaphore.hpp>
-#include <bide/durable/durable_shared_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/task/task.hpp>
@@ -121,7 +119,7 @@ private:
 /// acquire_request::on_position is called for the lock that it waits for.
 ///
 /// Returns: an object that holds all locks, or an error, and then no lock is held:
-/// - errc::timeout, errc::stopped;
+/// - errc::timeout, errc::stopped, durable_errc::no_answer;
 /// - durable_errc::lock_lost: a lock was lost while it waited for a later one. It does not begin
 ///   again by itself;
 /// - durable_errc::invalid_argument: the list is empty, a key is empty or in the list twice, two

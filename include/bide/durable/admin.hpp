@@ -57,7 +57,7 @@ public:
     ///
     /// The tokens begin with `min_fence` or with the token from the clock (durable::floor_of()),
     /// whichever is larger. The token from the clock is larger than every token that was granted,
-    /// unless the clock was set back. A damaged store is replaced if the slot is a repairable_slot.
+    /// unless the clock was set back. A damaged store is replaced if the slot offers replace_damaged().
     /// If the slot is not, remove what is left of the store first; until then the error is
     /// durable_errc::corrupt_record.
     ///

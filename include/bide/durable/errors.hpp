@@ -5,8 +5,8 @@
 /// \file
 /// The errors of durable locks.
 ///
-/// A wait can also end with bide::errc::timeout or bide::errc::stopped. If an error of the store,
-/// for example an errno code, says more than a durable_errc, it is returned unchanged.
+/// A wait can also end with bide::errc::timeout (the lock is held) or bide::errc::stopped. If an
+/// error of the store, for example an errno code, says more than a durable_errc, it is returned unchanged.
 
 #include <bide/core/config.hpp>
 #include <bide/core/errc.hpp>
@@ -33,7 +33,8 @@ enum class durable_errc {
     too_large,                  ///< the record is larger than the store accepts
     unsupported_filesystem,     ///< the locks or syncs of the filesystem are not reliable
     invalid_argument,           ///< a time, a size or a name is out of range
-    store_busy                  ///< earlier calls of this lock object did not end in time
+    store_busy,                 ///< earlier calls of this lock object did not end in time
+    no_answer ///< the store did not answer in time: it is not known whether the lock is held
 };
 
 namespace detail {
@@ -60,6 +61,7 @@ public:
             return "the locks of this filesystem are not reliable";
         case durable_errc::invalid_argument: return "an argument is out of range";
         case durable_errc::store_busy: return "the store has not answered an earlier call";
+        case durable_errc::no_answer: return "the store did not answer in time";
         }
         return "unknown";
     }
@@ -87,7 +89,8 @@ inline bool may_pass(const std::error_code& error) noexcept {
     if (error.category() == durable_category()) {
         const auto code = static_cast<durable_errc>(error.value());
         return code == durable_errc::storage_error || code == durable_errc::indeterminate ||
-               code == durable_errc::conflict_timeout || code == durable_errc::store_busy;
+               code == durable_errc::conflict_timeout || code == durable_errc::store_busy ||
+               code == durable_errc::no_answer;
     }
     constexpr std::errc lasting[] = {
         std::errc::permission_denied,       std::errc::operation_not_permitted,

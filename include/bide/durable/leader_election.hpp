@@ -108,7 +108,7 @@ public:
     explicit leader_election(slot_ref slot, durable_options options = {});
 
     /// Makes a candidate on a slot that may lose acknowledged values; otherwise as above.
-    template <cas_slot S>
+    template <any_slot S>
     leader_election(allow_relaxed_t, S slot, durable_options options = {})
         : leader_election(slot_ref(allow_relaxed, std::move(slot)), std::move(options)) {}
 

@@ -23,19 +23,12 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-class scheduler;
-
-namespace detail {
-// A time that the caller gives, for lock_clock::caller; otherwise none.
-using given_time = std::optional<std::chrono::milliseconds>;
-} // namespace detail
-
 /// The options of a durable lock. All contenders of a record need the same clock.
 struct durable_options {
     /// How long a grant lasts without a renewal.
     ///
     /// With auto_renew, contenders wait for this time after a crash. With lock_clock::observed they
-    /// wait longer by `drift`. On every clock they wait longer by reclaim_delay. Without
+    /// wait longer by `drift`. Without
     /// auto_renew, the lease must be longer than a holder ever needs.
     std::chrono::milliseconds lease{30'000};
 
@@ -51,13 +44,6 @@ struct durable_options {
     /// durable_observer::at_risk(). It must be less than the lease less the margin. Zero means a
     /// third of that time: with auto_renew, a renewal has failed for a third of the lease by then.
     std::chrono::milliseconds warn_before{0};
-
-    /// How long contenders wait after a lease has expired. It is for resources that cannot check
-    /// tokens: requests that the holder has sent should end within this time.
-    ///
-    /// It also applies to holders whose process ended. For an inheritable grant it counts from the
-    /// end of its last lease: if its mark ends later than that, the grant ends with its mark.
-    std::chrono::milliseconds reclaim_delay{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
     std::size_t max_waiters = 1024;
@@ -79,18 +65,11 @@ struct durable_options {
     /// time.
     double drift = 0.1;
 
-    /// If true, a lease that expired can be renewed, unless its permits were granted to another
-    /// contender or a waiter would get them.
-    bool revive = false;
-
     /// If true, a guard renews its lease after every third of it.
     ///
-    /// Renewals run as a task on the scheduler `renew_on`, or on a thread. The thread belongs to
-    /// the lock, or is shared by all locks of this process that share a store. It starts when the
-    /// first renewal is due, and ends 5 to 10 s after the last grant ended.
+    /// Renewals run on threads of bide, one after the other for all locks of this process that share
+    /// a store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
     bool auto_renew = true;
-    /// The scheduler that runs the renewals. If it is nullptr, a thread runs them.
-    scheduler* renew_on = nullptr;
 
     /// If true, the tickets that acquire() makes are bound to this process: when it ends, they hold
     /// nothing.
@@ -112,8 +91,10 @@ struct durable_options {
 
     /// How long a call waits for the store beyond the caller's own time.
     ///
-    /// try_acquire() has no time of its own, so this is its limit. After the timeout of acquire(),
-    /// or after a requested stop, the call returns within this time; so does a cancelled
+    /// try_acquire() has no time of its own, so this is its limit on a store that several machines
+    /// share. On a store of this machine (memory, file, SQLite) the first try of an acquisition lasts
+    /// up to retry_time, as a disk may be slow: a free lock is acquired nevertheless. After the timeout
+    /// of acquire(), or after a requested stop, the call returns within this time; so does a cancelled
     /// async_acquire(). A store call that is still running continues on a store thread, which takes
     /// back what the call acquires. A store that answers more slowly, over a WAN for example, needs
     /// a larger value.

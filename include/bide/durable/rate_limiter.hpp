@@ -116,7 +116,7 @@ public:
 
     /// Constructs a limiter on a slot that may lose acknowledged values, which are tokens that were
     /// taken; otherwise as above.
-    template <cas_slot S, class R, class P>
+    template <any_slot S, class R, class P>
     durable_rate_limiter(allow_relaxed_t, S slot, std::int64_t count,
                          const std::chrono::duration<R, P>& period, std::int64_t burst = 1,
                          rate_options options = {})

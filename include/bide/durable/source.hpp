@@ -10,10 +10,9 @@
 
 #include <bide/durable/impl/acquire_all.hpp>
 #include <bide/durable/impl/admin.hpp>
-#include <bide/durable/impl/async_acquire.hpp>
-#include <bide/durable/impl/durable_lock.hpp>
 #include <bide/durable/impl/guard.hpp>
 #include <bide/durable/impl/leader_election.hpp>
+#include <bide/durable/impl/locks.hpp>
 #include <bide/durable/impl/rate_limiter.hpp>
 #include <bide/durable/impl/record_json.hpp>
 #include <bide/durable/impl/ticket.hpp>

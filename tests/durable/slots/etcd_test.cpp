@@ -15,9 +15,9 @@ using namespace bide;
 using test::etcd_server;
 using test::flaky_proxy;
 
-static_assert(cas_slot<etcd_slot>);
-static_assert(shared_store_slot<etcd_slot> && explaining_slot<etcd_slot>);
-static_assert(!clocked_slot<etcd_slot> && !watchable_slot<etcd_slot>);
+static_assert(any_slot<etcd_slot>);
+static_assert(test::shared_store_slot<etcd_slot> && test::explaining_slot<etcd_slot>);
+static_assert(!test::clocked_slot<etcd_slot> && !test::watchable_slot<etcd_slot>);
 static_assert(!std::is_copy_constructible_v<etcd_slot>);
 static_assert(std::is_nothrow_move_constructible_v<etcd_slot>);
 static_assert(etcd_slot::guarantees.keeps_acknowledged && etcd_slot::guarantees.multi_host);
@@ -297,14 +297,14 @@ TEST_CASE("etcd_slot: tries another endpoint only if that cannot store a value t
         CHECK(seen->value == "first"); // from the second endpoint
 
         // With a connection of its own, this slot tries the first endpoint first.
-        etcd_slot anew = etcd_slot(both, key, within(patience)).for_renewals();
-        const cas_result sent = anew.compare_exchange(first.version, "swallowed");
+        const auto anew = etcd_slot(both, key, within(patience)).for_renewals();
+        const cas_result sent = anew->compare_exchange(first.version, "swallowed");
         CHECK(sent.error == std::errc::timed_out);
         if (sent.status == cas_status::failed) { // the request was not sent in time
             return false;
         }
         CHECK(sent.status == cas_status::indeterminate); // it is not for the other one
-        const cas_result next = anew.compare_exchange(first.version, "second");
+        const cas_result next = anew->compare_exchange(first.version, "second");
         CHECK((next.status == cas_status::stored || next.error == std::errc::timed_out));
         return next.status == cas_status::stored;
     }));

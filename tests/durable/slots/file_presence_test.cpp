@@ -4,6 +4,7 @@
 #if defined(__linux__)
 
 #include <bide/durable/slots/detail/file/presence_file.hpp>
+#include <support/slot_offers.hpp>
 #include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>
 
@@ -17,7 +18,7 @@ using namespace bide;
 using test::is_readable;
 using mark_owner = std::shared_ptr<slot_presence>;
 
-static_assert(present_slot<file_slot> && present_slot<relaxed_file_slot>);
+static_assert(test::present_slot<file_slot> && test::present_slot<relaxed_file_slot>);
 
 namespace {
 

@@ -23,8 +23,8 @@ using namespace bide;
 using test::bytes_of;
 using test::put;
 
-static_assert(repairable_slot<file_slot> && repairable_slot<relaxed_file_slot>);
-static_assert(explaining_slot<file_slot> && explaining_slot<relaxed_file_slot>);
+static_assert(test::repairable_slot<file_slot> && test::repairable_slot<relaxed_file_slot>);
+static_assert(test::explaining_slot<file_slot> && test::explaining_slot<relaxed_file_slot>);
 
 namespace {
 

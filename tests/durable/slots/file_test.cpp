@@ -21,9 +21,9 @@ using namespace bide;
 using namespace test;
 using std::chrono::milliseconds;
 
-static_assert(cas_slot<file_slot> && cas_slot<relaxed_file_slot>);
-static_assert(locked_slot<file_slot> && locked_slot<relaxed_file_slot>);
-static_assert(!clocked_slot<file_slot> && !transactional_slot<file_slot>);
+static_assert(any_slot<file_slot> && any_slot<relaxed_file_slot>);
+static_assert(test::locked_slot<file_slot> && test::locked_slot<relaxed_file_slot>);
+static_assert(!test::clocked_slot<file_slot>);
 static_assert(file_slot::guarantees.keeps_acknowledged);
 static_assert(!relaxed_file_slot::guarantees.keeps_acknowledged);
 static_assert(!file_slot::guarantees.multi_host);
@@ -442,7 +442,7 @@ TEST_CASE("file_slot: a claim belongs to one open file, and does not block the l
 
 #if defined(__linux__)
 
-static_assert(watchable_slot<file_slot> && watchable_slot<relaxed_file_slot>);
+static_assert(test::watchable_slot<file_slot> && test::watchable_slot<relaxed_file_slot>);
 
 TEST_CASE("file_slot: a watch reports changes by other slots, also those that replace the file") {
     directory in;

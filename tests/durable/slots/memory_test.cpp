@@ -11,9 +11,9 @@
 
 using namespace bide;
 
-static_assert(cas_slot<memory_slot>);
-static_assert(locked_slot<memory_slot>);
-static_assert(!clocked_slot<memory_slot>);
+static_assert(any_slot<memory_slot>);
+static_assert(test::locked_slot<memory_slot>);
+static_assert(!test::clocked_slot<memory_slot>);
 static_assert(std::is_copy_constructible_v<memory_slot>);
 static_assert(memory_slot::guarantees.keeps_acknowledged);
 static_assert(!memory_slot::guarantees.multi_host);
@@ -105,7 +105,7 @@ TEST_CASE("memory_slot: an operation that runs out of memory has no effect") {
 
 #if BIDE_TESTS_CAN_FORK
 
-static_assert(watchable_slot<memory_slot>);
+static_assert(test::watchable_slot<memory_slot>);
 
 namespace {
 

@@ -1,6 +1,6 @@
 #include <bide/durable/slots/postgres.hpp>
 
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 
 #include <support/canned_server.hpp>
 #include <support/servers.hpp>
@@ -14,13 +14,12 @@
 
 using namespace bide;
 
-static_assert(cas_slot<postgres_slot>);
-static_assert(locked_slot<postgres_slot>);
-static_assert(watchable_slot<postgres_slot>);
-static_assert(clocked_slot<postgres_slot>);
-static_assert(transactional_slot<postgres_slot>);
-static_assert(shared_store_slot<postgres_slot>);
-static_assert(explaining_slot<postgres_slot>);
+static_assert(any_slot<postgres_slot>);
+static_assert(test::locked_slot<postgres_slot>);
+static_assert(test::watchable_slot<postgres_slot>);
+static_assert(test::clocked_slot<postgres_slot>);
+static_assert(test::shared_store_slot<postgres_slot>);
+static_assert(test::explaining_slot<postgres_slot>);
 static_assert(postgres_slot::guarantees.keeps_acknowledged && postgres_slot::guarantees.multi_host);
 static_assert(postgres_slot::guarantees.clock == lock_clock::server);
 
@@ -146,6 +145,10 @@ std::string new_database(const test::postgres_server& s, const std::string& name
 const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, value bytea "
                             "NOT NULL)";
 
+postgres_slot for_renewals(const postgres_slot& of) {
+    return std::move(static_cast<postgres_slot&>(*of.for_renewals()));
+}
+
 // Drops a table that slots use, and creates it again.
 void check_another_table(test::postgres_server& s, const std::string& conninfo,
                          const std::string& table) {
@@ -154,7 +157,7 @@ void check_another_table(test::postgres_server& s, const std::string& conninfo,
     std::optional<postgres_slot> slot(std::in_place, conninfo, "key", options);
     const cas_result first = slot->compare_exchange(0, "1");
     REQUIRE(first.status == cas_status::stored);
-    postgres_slot renews = slot->for_renewals();
+    postgres_slot renews = for_renewals(*slot);
     CHECK(renews.load().has_value());
 
     admin("DROP TABLE " + table);
@@ -912,8 +915,8 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
         const auto version = slot.compare_exchange(0, "1").version;
         postgres_slot other(s->conninfo(), new_key());
         REQUIRE(other.compare_exchange(0, "1").status == cas_status::stored);
-        postgres_slot renews = other.for_renewals();
-        postgres_slot renews_locked = slot.for_renewals();
+        postgres_slot renews = for_renewals(other);
+        postgres_slot renews_locked = for_renewals(slot);
         REQUIRE(renews.load().has_value());
 
         session user(s->conninfo());
@@ -940,7 +943,7 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
         // another table succeed.
         postgres_slot third(s->conninfo(), "key", {.table = "bide_elsewhere"});
         REQUIRE(third.compare_exchange(0, "1").status == cas_status::stored);
-        postgres_slot renews_third = third.for_renewals();
+        postgres_slot renews_third = for_renewals(third);
         user("BEGIN; LOCK TABLE bide_lock IN ACCESS EXCLUSIVE MODE");
         std::thread stuck([&] { r = slot.compare_exchange(slot.load()->version, "3"); });
         CHECK(waits());

@@ -10,9 +10,9 @@ using namespace bide;
 using test::flaky_proxy;
 using test::redis_server;
 
-static_assert(clocked_slot<redis_slot> && watchable_slot<redis_slot>);
-static_assert(shared_store_slot<redis_slot> && explaining_slot<redis_slot>);
-static_assert(!locked_slot<redis_slot>);
+static_assert(test::clocked_slot<redis_slot> && test::watchable_slot<redis_slot>);
+static_assert(test::shared_store_slot<redis_slot> && test::explaining_slot<redis_slot>);
+static_assert(!test::locked_slot<redis_slot>);
 static_assert(!std::is_copy_constructible_v<redis_slot>);
 static_assert(std::is_nothrow_move_constructible_v<redis_slot>);
 static_assert(!redis_slot::guarantees.keeps_acknowledged && redis_slot::guarantees.multi_host);

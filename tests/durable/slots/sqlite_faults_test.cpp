@@ -1,6 +1,6 @@
 // A database of locks among other programs and containers: presences, losses and errors.
 
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/detail/sqlite/version_file.hpp>
 #include <bide/durable/slots/sqlite.hpp>
@@ -735,38 +735,6 @@ TEST_CASE("sqlite_slot: another program's change of the journal mode loses nothi
     CHECK(value_of(sqlite_slot(dir / "a.db", "k", in_mode(sqlite_journal::wal))) == "wal");
     CHECK(put(s, "again") != 0);
     CHECK_FALSE(s.load()->lost_acknowledged);
-}
-
-TEST_CASE("sqlite_slot: a lock that is first used in the caller's transaction has presences") {
-    directory dir;
-    database db(dir / "a.db");
-    REQUIRE(db.run("CREATE TABLE work (x)") == SQLITE_OK);
-    sqlite_slot_options options;
-    options.retry_time = 100ms; // every write to the locked database fails
-    const durable_options of_lock = test::unhurried({.lease = 1h});
-    durable_mutex first(sqlite_slot(dir / "a.db", "k", options), of_lock);
-    durable_mutex second(sqlite_slot(dir / "a.db", "k", options), of_lock);
-    sqlite_slot in_it(dir / "a.db", "k", options);
-    sqlite_transaction in{db.get()};
-    const auto take = [&](durable_mutex& m) {
-        durable_ticket t = m.ticket();
-        t.process_bound = true;
-        REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
-        const auto got = m.try_acquire_in(in_it, in, t);
-        REQUIRE(db.run("COMMIT") == SQLITE_OK);
-        INFO(in_it.explain());
-        REQUIRE(got);
-        return got->acquired;
-    };
-    CHECK(take(first));
-    CHECK_FALSE(take(second));
-    const auto there = first.inspect();
-    REQUIRE(there);
-    REQUIRE(*there);
-    REQUIRE((*there)->live.holders.size() == 1);
-#if defined(__linux__) && defined(F_OFD_SETLK)
-    CHECK(in_it.is_present((*there)->live.holders[0].from.mark) == presence::yes);
-#endif
 }
 
 TEST_CASE("sqlite_slot: a lock whose acknowledged record was lost is held for a lease",

@@ -19,15 +19,14 @@ using namespace test;
 using database = test::sqlite_database;
 using directory = test::sqlite_directory;
 
-static_assert(cas_slot<sqlite_slot>);
-static_assert(locked_slot<sqlite_slot>);
-static_assert(transactional_slot<sqlite_slot>);
-static_assert(repairable_slot<sqlite_slot>);
-static_assert(explaining_slot<sqlite_slot>);
-static_assert(repairable_slot<relaxed_sqlite_slot>);
+static_assert(any_slot<sqlite_slot>);
+static_assert(test::locked_slot<sqlite_slot>);
+static_assert(test::repairable_slot<sqlite_slot>);
+static_assert(test::explaining_slot<sqlite_slot>);
+static_assert(test::repairable_slot<relaxed_sqlite_slot>);
 #if defined(__linux__)
-static_assert(present_slot<sqlite_slot>);
-static_assert(present_slot<relaxed_sqlite_slot>);
+static_assert(test::present_slot<sqlite_slot>);
+static_assert(test::present_slot<relaxed_sqlite_slot>);
 #endif
 static_assert(sqlite_slot::guarantees.keeps_acknowledged);
 static_assert(!relaxed_sqlite_slot::guarantees.keeps_acknowledged);

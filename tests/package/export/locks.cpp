@@ -1,4 +1,4 @@
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slots/memory.hpp>
 
 bool locks_once() {

@@ -2,23 +2,32 @@
 #ifndef BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 #define BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 
-// One acquisition, from its first try to its guard, for threads and coroutines. The caller calls
-// look(). If the acquisition is not over, the caller waits for changed(), at most until again(),
-// and calls look() again. detail/acquire_calls.hpp says on which thread look() runs. Each look()
-// ends with a decision or with a place in the queue. undo() takes back both.
+// One acquisition, from its first try to its guard. The caller calls look(). If the acquisition is
+// not over, the caller waits for changed(), at most until again(), and calls look() again. Each
+// look() ends with a decision or with a place in the queue. undo() takes back both.
+//
+// The caller is a coroutine. A thread runs one by sync_wait(). The threads on which look() calls the
+// store:
+//
+//   a thread without a timeout and without a stop token    on that thread
+//   any other thread, and every coroutine                  on store threads, one try at a time
+//
+// If the caller's time is up during a try, the caller leaves. The try shares ownership of the
+// acquisition. When the try ends, its store thread takes back the grant or the place in the queue.
+// If the store fails then, the withdrawals of the lock try again. If the caller is stopped between
+// two tries, it makes one more call, which takes back what the acquisition has in the store. The
+// caller waits for this call as it waits for a try.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/timer.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/grant.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/detail/lock_parts.hpp>
-#include <bide/durable/detail/renewer.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
-#include <bide/durable/detail/withdrawals.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/observer.hpp>
@@ -26,6 +35,8 @@
 #include <bide/durable/process.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
+#include <bide/task/task.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -33,31 +44,133 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <stop_token>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
+using engine_ptr = std::shared_ptr<lock_engine>;
+
+inline durable_ticket ticket_of(const lock_engine& engine, std::string holder_id,
+                                std::int64_t weight, bool process_bound) {
+    if (holder_id.empty()) {
+        holder_id = engine.options().holder_id;
+    }
+    if (holder_id.empty()) {
+        holder_id = durable::this_host() + ":" + std::to_string(::getpid());
+    }
+    return {std::move(holder_id), fresh_nonce(), weight, process_bound, 0};
+}
+
+// Takes back what the acquisitions of one lock left in the store: a place in the queue, or a grant.
+// It works in the background, and again after a pause while the store fails. An entry is dropped
+// when its time in the record ends.
+class withdrawals final : public background_job {
+public:
+    withdrawals() noexcept : background_job(&store_threads::post) {}
+
+    struct entry {
+        durable_ticket ticket{};
+        bool is_there = true; // it may be in the record
+        lock_engine::taking_back how{};
+        bool ends_waiting = false;            // it is counted as a waiter of this process
+        bool hears_all = false;               // such a one
+        std::int64_t until_ms = 0;            // when its time in the record ends, on boottime_ms()
+        std::shared_ptr<lock_engine> of = {}; // its lock lives until the entry is taken back
+    };
+
+    // Takes the entry back soon. Calls no store. If there is no thread or no memory for it, the
+    // entry ends with its time in the record.
+    static void leave(const engine_ptr& of, entry left) noexcept {
+        const durable_options& o = of->options();
+        left.until_ms = durable::boottime_ms() + std::max(o.lease.count(), o.waiter_ttl.count());
+        left.of = of;
+        try_to([&] {
+            of->withdrawals.get([] { return std::make_shared<withdrawals>(); })
+                ->add(std::move(left));
+        });
+    }
+
+private:
+    static constexpr std::int64_t least_pause_ms = 10;
+    static constexpr std::int64_t most_pause_ms = 1'000;
+
+    void add(entry left) {
+        {
+            const std::lock_guard held(lock_);
+            entries_.push_back(std::move(left));
+        }
+        if (!try_to([this] { wake_at(durable::boottime_ms()); })) {
+            const std::lock_guard held(lock_);
+            entries_.clear(); // the caller has a reference to their lock
+        }
+    }
+    std::int64_t due_ms() noexcept override { return 0; }
+    std::int64_t work() noexcept override;
+    static bool is_done(entry& one) noexcept;
+
+    mutex lock_;
+    std::vector<entry> entries_;             // under lock_
+    std::int64_t pause_ms_ = least_pause_ms; // used by work()
+};
+
+inline std::int64_t withdrawals::work() noexcept {
+    std::vector<entry> all;
+    {
+        const std::lock_guard held(lock_);
+        all.swap(entries_);
+    }
+    std::erase_if(all, &is_done);
+    if (all.empty()) {
+        pause_ms_ = least_pause_ms;
+        return never; // add() wakes it
+    }
+    {
+        const std::lock_guard held(lock_);
+        // If there is no memory for them, the entries end with their time in the record.
+        try_to([&] { entries_.insert(entries_.end(), all.begin(), all.end()); });
+    }
+    return durable::boottime_ms() +
+           std::exchange(pause_ms_, std::min(2 * pause_ms_, most_pause_ms));
+}
+
+inline bool withdrawals::is_done(entry& one) noexcept {
+    if (std::exchange(one.ends_waiting, false)) {
+        one.of->end_waiting(one.hears_all);
+    }
+    if (!one.is_there) {
+        return true;
+    }
+    bool is_settled = false;
+    try_to([&] { // it may throw: no memory, or the clock of the caller
+        const auto gone = one.of->release(one.ticket, one.how);
+        is_settled = gone || !may_pass(gone.error());
+    });
+    return is_settled || durable::boottime_ms() >= one.until_ms;
+}
+
 class acquisition {
 public:
     using answer = result<durable_guard, std::error_code>;
 
-    acquisition(lock_parts parts, acquire_request request)
-        : parts_(std::move(parts)), limits_{deadline::after(request.timeout),
-                                            parts_.engine->grace(), std::move(request.stop)},
+    acquisition(engine_ptr of, acquire_request request)
+        : engine_(std::move(of)),
+          limits_{deadline::after(request.timeout), engine_->grace(), std::move(request.stop)},
           ticket_(request.ticket
                       ? std::move(*request.ticket)
-                      : parts_.ticket({}, request.weight, parts_.engine->options().process_bound)),
+                      : ticket_of(*engine_, {}, request.weight, engine_->options().process_bound)),
           earlier_fence_(ticket_.fence), binds_(request.inheritable),
           has_ticket_(request.ticket.has_value()), may_wait_(!limits_.until.is_poll()),
           hears_all_(!ticket_.process_bound || binds_ || request.on_position ||
-                     parts_.engine->options().observer != nullptr),
+                     engine_->options().observer != nullptr),
           wanted_(wishes_of(request)), on_position_(std::move(request.on_position)),
           begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_), moved_ms_(begun_ms_),
           random_(static_cast<unsigned>(std::hash<std::string>()(ticket_.nonce))) {
@@ -65,25 +178,51 @@ public:
         if (!may_wait_) {
             limits_.until = deadline::at_ns(native_platform::now());
         }
+        if (engine_->is_local()) {
+            const deadline slow = deadline::after(engine_->options().retry_time);
+            first_until_ = std::max(slow.steady_ns(), limits_.until.steady_ns());
+        }
     }
     acquisition(const acquisition&) = delete;
     acquisition& operator=(const acquisition&) = delete;
     ~acquisition() { hand_over(); }
 
-    const call_limits& limits() const noexcept { return limits_; }
+    // Returns the limits of the wait for the next look(). The first look at a store of this
+    // machine may last for retry_time: a sync may take long, and a free lock is acquired nevertheless.
+    // Requires: no look() is under way.
+    call_limits limits() const {
+        call_limits next = limits_;
+        if (is_first_ && first_until_ != 0) {
+            next.until = deadline::at_ns(first_until_);
+        }
+        return next;
+    }
+    const std::stop_token& stop() const noexcept { return limits_.stop; }
+    // Whether a timeout or a stop can end the acquisition.
+    bool is_bounded() const noexcept {
+        return !limits_.until.is_never() || limits_.stop.stop_possible();
+    }
+    // Returns the result if the time is up during the next look(): errc::timeout if the last try found
+    // the lock held, the store's error if it failed, durable_errc::no_answer if there was none.
+    // Requires: no look() is under way.
+    std::error_code if_late() const noexcept { return if_late_; }
 
     // Tries once; calls the store. Returns false if the acquisition is over. It is also over if
     // this throws.
     bool look();
 
+    // Calls look(), and takes everything back if it throws. Returns what was thrown.
+    std::exception_ptr thrown_by_look(bool& goes_on) noexcept {
+        goes_on = false;
+        std::exception_ptr thrown = thrown_by([&] { goes_on = look(); });
+        if (thrown) {
+            undo();
+        }
+        return thrown;
+    }
+
     event& changed() noexcept { return *changed_; }
     deadline again() const noexcept { return again_; }
-
-    // Wakes a thread that waits, after a stop was requested.
-    void nudge() noexcept {
-        const wake_scope<native_platform> away(&service_executor<native_platform>);
-        parts_.engine->signal().signal();
-    }
 
     // Returns the result. The guard of a coroutine calls the store on store threads.
     // Requires: the acquisition is over.
@@ -117,17 +256,17 @@ public:
     // Ends the waiting. It uses nothing that take() uses.
     void end() noexcept {
         if (std::exchange(is_counted_, false)) {
-            parts_.engine->end_waiting(hears_all_);
+            engine_->end_waiting(hears_all_);
         }
     }
 
 private:
     // Binds the grant to a mark of its own.
     void bind() {
-        auto taken = parts_.engine->be_present();
+        auto taken = engine_->on().be_present();
         if (!taken) {
             // A read of the slot gives a better error than its mark, if the files cannot be used.
-            const auto seen = parts_.engine->inspect(std::nullopt);
+            const auto seen = engine_->inspect();
             refused_ = seen ? taken.error() : seen.error();
         } else if (has_ticket_) {
             refused_ = std::make_error_code(std::errc::operation_not_supported);
@@ -140,7 +279,7 @@ private:
         acquire_wishes wanted{{std::move(request.note), {}}, request.at_least.count()};
         // A contender that does not hear of its grant finds it when it reads the record: in time.
         wanted.listens = ticket_.process_bound && !binds_ && may_wait_ &&
-                         parts_.engine->options().lease.count() * 1000 / 4 >= longest_pause_us();
+                         engine_->options().lease.count() * 1000 / 4 >= longest_pause_us();
         for (auto& [key, value] : request.labels) {
             wanted.about.labels.push_back({std::move(key), std::move(value)});
         }
@@ -168,11 +307,11 @@ private:
         error_ = why;
         return false;
     }
-    durable_observer* observer() const noexcept { return parts_.engine->options().observer.get(); }
+    durable_observer* observer() const noexcept { return engine_->options().observer.get(); }
     // The longest time between two reads of a waiter that hears of nothing: it also has to refresh its
     // place in the queue.
     std::int64_t longest_pause_us() const noexcept {
-        const durable_options& o = parts_.engine->options();
+        const durable_options& o = engine_->options();
         const std::int64_t ttl = o.waiter_ttl.count() != 0 ? o.waiter_ttl.count() : o.lease.count();
         return std::min(limited_us(o.poll_most), std::max<std::int64_t>(ttl * 1000 / 4, 1000));
     }
@@ -181,7 +320,7 @@ private:
     }
     // Counts this acquisition as a waiter of this process.
     void count() noexcept {
-        parts_.engine->begin_waiting(hears_all_);
+        engine_->begin_waiting(hears_all_);
         is_counted_ = true;
     }
     // Tells the place in the queue if it has changed.
@@ -191,8 +330,11 @@ private:
     bool granted(const lock_engine::acquired& got);
     void plan(std::int64_t position, std::int64_t expiry_in_ms, bool is_watched);
 
-    const lock_parts parts_;
+    const engine_ptr engine_;
     call_limits limits_;
+    std::int64_t first_until_ = 0; // the end of the first look(), if that is not limits_.until
+    bool is_first_ = true;         // no look() has ended
+    std::error_code if_late_ = make_error_code(durable_errc::no_answer);
     durable_ticket ticket_;
     const std::int64_t earlier_fence_;    // of an earlier grant, which undo() keeps
     std::shared_ptr<slot_presence> mark_; // of an inheritable grant
@@ -222,10 +364,10 @@ private:
 // The first try opens nothing to listen to, as most acquisitions end with it. If an earlier waiter has
 // opened the wake socket, it may hear from there, so this try can be the last one before it waits.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
-    lock_engine& engine = *parts_.engine;
-    const deadline until = call_limits::later(limits_.until, limits_.grace);
+    lock_engine& engine = *engine_;
+    const deadline until = call_limits::later(limits().until, limits_.grace);
     const auto look_for = [&](intent what) {
-        return engine.acquire(ticket_, std::nullopt, what, until, mark_.get(), wanted_);
+        return engine.acquire(ticket_, what, until, mark_.get(), wanted_);
     };
     if (!may_wait_) {
         return look_for(intent::nothing);
@@ -252,26 +394,30 @@ inline bool acquisition::look() {
             return give_up(refused_);
         }
     }
-    changed_ = parts_.engine->signal().next();
+    changed_ = engine_->signal().next();
     const bool was_queued = may_be_queued_;
     const bool was_unsure = is_unsure_;
     may_be_queued_ = true;
     is_unsure_ = true;
     auto got = try_once();
     const bool passes = !got && may_pass(got.error());
-    const bool has_written =
-        got || is_waiting_ ||
-        (got.error() != durable_errc::conflict_timeout && got.error() != durable_errc::store_busy);
+    const bool is_busy = !got && (got.error() == durable_errc::conflict_timeout ||
+                                  got.error() == durable_errc::store_busy);
+    const bool has_written = got || is_waiting_ || !is_busy;
+    const deadline last = call_limits::later(limits().until, limits_.grace);
+    is_first_ = false;
+    if (!is_busy) {
+        if_late_ = got ? make_error_code(errc::timeout) : got.error();
+    }
     may_be_queued_ = was_queued || has_written;
     is_unsure_ = has_written ? passes : was_unsure;
     const std::int64_t now = durable::boottime_ms();
-    const bool may_retry = now - answered_ms_ < parts_.engine->options().retry_time.count();
+    const bool may_retry = now - answered_ms_ < engine_->options().retry_time.count();
     const bool is_late = native_platform::now() >= limits_.until.steady_ns();
     if (!got) {
         if (!may_wait_ || !passes || !may_retry) {
-            const deadline last = call_limits::later(limits_.until, limits_.grace);
-            const bool is_up = !may_wait_ && passes && last.steady_ns() <= native_platform::now();
-            return give_up(is_up ? make_error_code(errc::timeout) : got.error());
+            const bool is_up = !may_wait_ && is_busy && last.steady_ns() <= native_platform::now();
+            return give_up(is_up ? make_error_code(durable_errc::no_answer) : got.error());
         }
         plan(0, 0, false);
     } else {
@@ -279,6 +425,7 @@ inline bool acquisition::look() {
             if (granted(*got)) {
                 return false;
             }
+            if_late_ = make_error_code(durable_errc::no_answer);
             if (!may_retry) { // every answer of the store comes too late
                 return give_up(make_error_code(durable_errc::lock_lost));
             }
@@ -295,7 +442,7 @@ inline bool acquisition::look() {
     if (limits_.stop.stop_requested()) {
         return give_up(make_error_code(errc::stopped));
     }
-    return is_late ? give_up(make_error_code(errc::timeout)) : true;
+    return is_late ? give_up(if_late_) : true;
 }
 
 // Returns false if the store took so long that the lease has expired.
@@ -307,14 +454,12 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
     }
     // Only the grant keeps the mark. So after the grant has closed it, the slot can tell whether a
     // child still has it open.
-    held_ = std::make_shared<grant>(parts_.engine, ticket_, got.outcome.lane, got.good_until_ms,
+    held_ = std::make_shared<grant>(engine_, ticket_, got.outcome.lane, got.good_until_ms,
                                     std::exchange(mark_, nullptr));
     may_be_queued_ = false;
     const std::exception_ptr thrown = thrown_by([this] {
         held_->begin();
-        if (parts_.renewer != nullptr) {
-            parts_.renewer->add(held_);
-        }
+        renew_in_background(held_, *engine_);
     });
     if (thrown) {
         undo();
@@ -341,10 +486,9 @@ inline void acquisition::undo() noexcept {
     if (!may_be_queued_) {
         return;
     }
-    const bool is_bounded = !limits_.until.is_never() || limits_.stop.stop_possible();
-    const deadline until = is_bounded ? deadline::after(limits_.grace) : deadline::never();
+    const deadline until = is_bounded() ? deadline::after(limits_.grace) : deadline::never();
     try_to([&] { // it may throw (no memory, the caller's clock): then the withdrawals try again
-        const auto gone = parts_.engine->release(ticket_, taking_back(), until);
+        const auto gone = engine_->release(ticket_, taking_back(), until);
         may_be_queued_ = !gone && may_pass(gone.error());
     });
 }
@@ -352,15 +496,15 @@ inline void acquisition::undo() noexcept {
 inline void acquisition::hand_over() noexcept {
     drop_grant();
     if (may_be_queued_ || is_counted_) {
-        parts_.withdrawals->add(
-            {std::move(ticket_), may_be_queued_, taking_back(), is_counted_, hears_all_});
+        withdrawals::leave(
+            engine_, {std::move(ticket_), may_be_queued_, taking_back(), is_counted_, hears_all_});
         may_be_queued_ = is_counted_ = false;
     }
 }
 
 // Plans the next try, for the case that no change is signalled.
 inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, bool is_watched) {
-    const durable_options& o = parts_.engine->options();
+    const durable_options& o = engine_->options();
     const std::int64_t least = limited_us(o.poll_least);
     const std::int64_t most = limited_us(o.poll_most);
     std::int64_t us = most;
@@ -384,6 +528,141 @@ inline void acquisition::plan(std::int64_t position, std::int64_t expiry_in_ms, 
     }
     const std::int64_t at = native_platform::now() + us * 1000;
     again_ = deadline::at_ns(std::min(at, limits_.until.steady_ns()));
+}
+
+// ---- the calls of an acquisition
+
+// One call of an acquisition on a store thread.
+class look_call final : public store_call {
+public:
+    enum class kind { look, give_up };
+
+    look_call(std::shared_ptr<acquisition> of, kind what) : of_(std::move(of)), kind_(what) {}
+
+    // Returns true if the acquisition is not over.
+    // Requires: the call has ended.
+    bool goes_on() const {
+        if (thrown_) {
+            std::rethrow_exception(thrown_);
+        }
+        return goes_on_;
+    }
+
+private:
+    void call() noexcept override {
+        if (kind_ == kind::give_up) {
+            of_->give_up_stopped();
+        } else {
+            thrown_ = of_->thrown_by_look(goes_on_);
+        }
+        is_over_ = !goes_on_;
+    }
+    void was_left() noexcept override {
+        of_->undo();
+        is_over_ = true;
+    }
+    void afterwards() noexcept override {
+        if (is_over_) {
+            of_->end();
+        }
+        of_.reset();
+    }
+
+    std::shared_ptr<acquisition> of_;
+    const kind kind_;
+    bool goes_on_ = false;
+    bool is_over_ = false; // used by the store thread only
+    std::exception_ptr thrown_;
+};
+
+// A call that its caller leaves if this object is destroyed before the call has ended.
+class started_call {
+public:
+    // Throws: std::system_error if no store thread can be started, std::bad_alloc.
+    started_call(const std::shared_ptr<acquisition>& of, look_call::kind what)
+        : call_(std::make_shared<look_call>(of, what)) {
+        if (const std::error_code error = store_call::start(call_)) {
+            throw_error(error);
+        }
+    }
+    started_call(const started_call&) = delete;
+    started_call& operator=(const started_call&) = delete;
+    ~started_call() { call_->leave(); }
+
+    const std::shared_ptr<look_call>& call() const noexcept { return call_; }
+
+private:
+    const std::shared_ptr<look_call> call_;
+};
+
+// Whose guard it is, and where the tries call the store.
+enum class acquirer {
+    coroutine, // on store threads; so does the guard
+    bounded,   // a thread: on store threads
+    here       // a thread: on that thread
+};
+
+// Tries on this thread. Returns true if the acquisition is not over.
+inline bool look_here(acquisition& it) {
+    bool goes_on = false;
+    const std::exception_ptr thrown = it.thrown_by_look(goes_on);
+    if (!goes_on) {
+        it.end();
+    }
+    if (thrown) {
+        std::rethrow_exception(thrown);
+    }
+    return goes_on;
+}
+
+// Acquires for a coroutine; with `it`, goes on with an acquisition of a thread.
+inline task<acquisition::answer> acquire_task(engine_ptr of, acquire_request request,
+                                              std::shared_ptr<acquisition> it = nullptr,
+                                              acquirer by = acquirer::coroutine) {
+    if (it == nullptr) {
+        it = std::make_shared<acquisition>(std::move(of), std::move(request));
+    }
+    for (bool waits = by == acquirer::here;; waits = true) {
+        if (waits) {
+            auto change =
+                it->changed().async_wait().with_deadline(it->again()).with_stop(it->stop());
+            const auto changed = co_await std::move(change);
+            if (!changed && changed.error() == errc::stopped) {
+                break;
+            }
+        }
+        if (by == acquirer::here) {
+            if (!look_here(*it)) {
+                co_return it->told(it->take(false));
+            }
+            continue;
+        }
+        const call_limits limits = it->limits();
+        const std::error_code late = it->if_late();
+        const started_call look(it, look_call::kind::look);
+        auto looking = wait_for_call(look.call(), limits);
+        if (const std::error_code why = co_await std::move(looking)) {
+            co_return it->told(unexpected{why == errc::timeout ? late : why});
+        }
+        if (!look.call()->goes_on()) {
+            co_return it->told(it->take(by == acquirer::coroutine));
+        }
+    }
+    const call_limits limits = it->limits();
+    const started_call last(it, look_call::kind::give_up);
+    auto leaving = wait_for_call(last.call(), limits);
+    static_cast<void>(co_await std::move(leaving));
+    co_return it->told(unexpected{make_error_code(errc::stopped)});
+}
+
+// Acquires for a thread. Without a limit, the first try needs no coroutine.
+inline acquisition::answer acquire_blocking(const engine_ptr& of, acquire_request request) {
+    const auto it = std::make_shared<acquisition>(of, std::move(request));
+    if (it->is_bounded()) {
+        return sync_wait(acquire_task({}, {}, it, acquirer::bounded));
+    }
+    return look_here(*it) ? sync_wait(acquire_task({}, {}, it, acquirer::here))
+                          : it->told(it->take(false));
 }
 
 }}} // namespace bide::BIDE_ABI::detail

@@ -2,31 +2,176 @@
 #ifndef BIDE_DURABLE_DETAIL_CHANGE_WATCH_HPP
 #define BIDE_DURABLE_DETAIL_CHANGE_WATCH_HPP
 
-// How the contenders of one process wait for a change of a slot: change_watch signals to them
-// (detail/change_signal.hpp), change_wait closes the watch while no contender waits.
+// How the contenders of one process wait for a change of a slot:
+//
+//   change_signal   wakes all that wait for one lock
+//   wake_socket     wakes another process of the same machine
+//   change_watch    signals after a change of the slot
+//   change_wait     closes the watch while no contender waits
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/durable/detail/change_signal.hpp>
-#include <bide/durable/detail/lease_monitor.hpp>
-#include <bide/durable/detail/wake_socket.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record_queue.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/sync/mutex.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <mutex>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <poll.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <cerrno>
+#include <cstdio>
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#endif
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
+
+// Wakes all threads and coroutines of this process that wait for one lock, so that they read the
+// record again.
+//
+//   waiter:   take next()              changer:   change the record
+//             read the record                     signal(): set the event that was taken,
+//             wait for the event                            and forget it
+//
+// The lock orders next() and signal(). If next() comes first, the signal sets the waiter's event,
+// whether the waiter waits already or not. If the signal comes first, the waiter's read sees what
+// was done before the signal.
+template <class Platform> class basic_change_signal final : public monitor_client {
+public:
+    using event = basic_event<Platform>;
+
+    // Returns the event that the next signal sets.
+    // Throws: std::bad_alloc.
+    std::shared_ptr<event> next() {
+        const std::lock_guard held(lock_);
+        if (next_ == nullptr) {
+            next_ = std::make_shared<event>();
+        }
+        return next_;
+    }
+
+    void signal() noexcept {
+        std::shared_ptr<event> now;
+        {
+            const std::lock_guard held(lock_);
+            now.swap(next_);
+            ++count_;
+        }
+        if (now != nullptr) {
+            now->set();
+        }
+    }
+
+    // Returns how many signals there were.
+    std::uint64_t count() const noexcept {
+        const std::lock_guard held(lock_);
+        return count_;
+    }
+
+    // Called by the lease monitor. A coroutine without an executor resumes on a service thread: on
+    // this one it might call a store.
+    void happened() noexcept override {
+        const wake_scope<Platform> away(&service_executor<Platform>);
+        signal();
+    }
+
+private:
+    mutable basic_mutex<Platform> lock_;
+    std::uint64_t count_ = 0;     // under lock_
+    std::shared_ptr<event> next_; // under lock_; nullptr: not taken since the last signal
+};
+
+using change_signal = basic_change_signal<native_platform>;
+
+// How one process wakes another one of the same machine that waits for a durable lock: by an empty
+// datagram to a socket of Linux's abstract namespace. The name of the socket is the waiter's mark of
+// presence. The system removes the socket with the process.
+//
+// Only processes of one network namespace reach each other. Any program may send to the socket, or
+// take its name first. The one makes the waiter read the record in vain; in the other case it waits
+// for every change of the slot, as if there were no such sockets.
+
+#if defined(__linux__)
+
+class wake_socket final : public slot_watch {
+public:
+    // Returns nullptr if the name is taken, or if the system has no such sockets.
+    // Throws: std::bad_alloc.
+    static std::unique_ptr<slot_watch> of(std::int64_t mark) {
+        auto made = std::make_unique<wake_socket>();
+        const address name(mark);
+        const bool is_bound = made->fd_ >= 0 && ::bind(made->fd_, name.get(), name.size) == 0;
+        return is_bound ? std::move(made) : nullptr;
+    }
+
+    // Wakes the process that has the mark, if it waits. What cannot be sent need not be sent: either
+    // there is no socket, or it is full and so readable.
+    static void wake(std::int64_t mark) noexcept {
+        const wake_socket from;
+        const address name(mark);
+        ::sendto(from.fd_, nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, name.get(), name.size);
+    }
+
+    wake_socket() noexcept : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {}
+    ~wake_socket() override {
+        if (fd_ >= 0) {
+            ::close(fd_);
+        }
+    }
+
+    int fd() const noexcept override { return fd_; }
+
+    std::error_code drain() noexcept override {
+        char none;
+        while (::recv(fd_, &none, sizeof none, 0) >= 0 || errno == EINTR) {
+        }
+        return errno == EAGAIN ? std::error_code() : std::error_code(errno, std::system_category());
+    }
+
+private:
+    struct address {
+        explicit address(std::int64_t mark) noexcept {
+            of.sun_family = AF_UNIX; // a name that begins with a zero byte is an abstract one
+            const int length = std::snprintf(of.sun_path + 1, sizeof of.sun_path - 1, "bide-%llx",
+                                             static_cast<unsigned long long>(mark));
+            size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                          static_cast<std::size_t>(length));
+        }
+        const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&of); }
+
+        sockaddr_un of{};
+        socklen_t size;
+    };
+
+    const int fd_;
+};
+
+#else
+
+struct wake_socket {
+    static std::unique_ptr<slot_watch> of(std::int64_t) noexcept { return nullptr; }
+    static void wake(std::int64_t) noexcept {}
+};
+
+#endif
 
 // The descriptors and the monitor of the system.
 struct native_watch_system {
@@ -85,21 +230,23 @@ public:
     // Opens the wake socket of the mark, which stays open as long as this object; 0: none. Opens the
     // watch of the slot. Call it before a read. From here on, each change of the slot signals. If the
     // slot cannot be watched, waiters only read it from time to time.
-    void open(slot_ref& slot, std::int64_t mark) {
+    void open(slot& of, std::int64_t mark) {
         if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
             listen(socket_, System::wake_socket(mark));
         }
-        if (!can_open(slot)) {
+        if (!can_open()) {
             return;
         }
-        auto made = slot.watch();
-        if (!made || !listen(watch_, std::move(*made))) {
+        auto made = of.watch();
+        if (!made && made.error() == std::errc::operation_not_supported) {
+            next_try_ms_ = std::numeric_limits<std::int64_t>::max();
+        } else if (!made || !listen(watch_, std::move(*made))) {
             next_try_ms_ = durable::boottime_ms() + 1000;
         }
     }
-    bool can_open(const slot_ref& slot) const noexcept {
-        return System::sees_files && watch_ == nullptr && slot.is_watchable() &&
-               durable::boottime_ms() >= next_try_ms_;
+    // Whether open() could open the watch of the slot, as far as is known.
+    bool can_open() const noexcept {
+        return System::sees_files && watch_ == nullptr && durable::boottime_ms() >= next_try_ms_;
     }
     // Whether it hears what concerns the waiters of this process, as of the last follow().
     bool hears() const noexcept { return watch_ != nullptr || is_told_; }
@@ -308,10 +455,10 @@ public:
     // All of these are called with the turn.
 
     // Called before a read of the slot. `mark` is the mark of this process; 0: none.
-    void prepare(intent what, slot_ref& slot, std::int64_t mark) {
+    void prepare(intent what, slot& of, std::int64_t mark) {
         close_if_idle();
         if (what == intent::watch) {
-            watch_.open(slot, mark);
+            watch_.open(of, mark);
             // Order: relaxed; it publishes nothing else.
             has_waited_.store(watch_.has_socket(), std::memory_order_relaxed);
         }

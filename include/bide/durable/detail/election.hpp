@@ -10,7 +10,6 @@
 #include <bide/core/result.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/durable/detail/acquire_calls.hpp>
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/guard.hpp>
@@ -71,7 +70,7 @@ struct candidate {
 
 struct election {
     election(slot_ref slot, durable_options options)
-        : parts(lock_parts::make(std::move(slot), 1, std::move(options))) {}
+        : engine(std::make_shared<lock_engine>(std::move(slot), 1, std::move(options))) {}
 
     candidate& own() {
         return candidates.get([] { return candidate(); });
@@ -79,10 +78,10 @@ struct election {
     // Wakes what waits for a change.
     void tell() {
         const wake_scope<native_platform> away(&service_executor<native_platform>);
-        parts.engine->signal().signal();
+        engine->signal().signal();
     }
 
-    const lock_parts parts;
+    const std::shared_ptr<lock_engine> engine;
     per_process<candidate> candidates;
 };
 
@@ -158,7 +157,7 @@ inline result<void, std::error_code> campaign_of(const std::shared_ptr<election>
         return mine.refused();
     }
     const linked_stop on_stop(request.stop, stops_other{mine.ends()});
-    auto won = acquire_blocking(it->parts, request_of(std::move(request), mine.ends()));
+    auto won = acquire_blocking(it->engine, request_of(std::move(request), mine.ends()));
     if (!won) {
         return unexpected{won.error()};
     }
@@ -177,7 +176,7 @@ async_campaign_of(std::shared_ptr<election> it, acquire_request request, bool is
         co_return mine.refused();
     }
     const linked_stop on_stop(request.stop, stops_other{mine.ends()});
-    auto waiting = acquire_task(it->parts, request_of(std::move(request), mine.ends()));
+    auto waiting = acquire_task(it->engine, request_of(std::move(request), mine.ends()));
     auto won = co_await std::move(waiting);
     if (!won) {
         co_return unexpected{won.error()};

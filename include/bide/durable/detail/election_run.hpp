@@ -150,7 +150,7 @@ inline void observe_leaders(const std::shared_ptr<election>& it,
         if (seen) {
             note_leader(seen, known, on_new_leader);
         } else {
-            pause_for(it->parts.engine->options().poll_most, stop);
+            pause_for(it->engine->options().poll_most, stop);
         }
     }
 }
@@ -168,7 +168,7 @@ inline task<> async_observe_leaders(std::shared_ptr<election> it,
             note_leader(seen, known, on_new_leader);
             continue;
         }
-        const deadline again = deadline::after(it->parts.engine->options().poll_most);
+        const deadline again = deadline::after(it->engine->options().poll_most);
         auto pause = sleep_until(again).with_stop(stop);
         const auto paused = co_await std::move(pause);
         if (!paused && paused.error() == errc::stopped) { // or its task was cancelled
@@ -190,7 +190,7 @@ inline result<void, std::error_code> run_election(run_scope& mine,
                 return *end;
             }
             if (won.error() != errc::stopped) {
-                pause_for(it->parts.engine->options().poll_most, stop);
+                pause_for(it->engine->options().poll_most, stop);
             }
             continue;
         }
@@ -233,7 +233,7 @@ inline task<result<void, std::error_code>> async_run_election(std::shared_ptr<el
                 co_return *end;
             }
             if (won.error() != errc::stopped) {
-                const deadline again = deadline::after(it->parts.engine->options().poll_most);
+                const deadline again = deadline::after(it->engine->options().poll_most);
                 auto pause = sleep_until(again).with_stop(stop);
                 static_cast<void>(co_await std::move(pause));
             }

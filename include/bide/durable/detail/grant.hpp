@@ -9,9 +9,10 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/lease_monitor.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
@@ -19,17 +20,22 @@
 #include <bide/durable/observer.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/ticket.hpp>
+#include <bide/sync/mutex.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <random>
 #include <stop_token>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -43,7 +49,8 @@ public:
     grant(std::shared_ptr<lock_engine> engine, durable_ticket given, std::int64_t lane,
           std::int64_t good_until_ms, std::shared_ptr<slot_presence> mark = nullptr)
         : engine_(std::move(engine)), ticket_(std::move(given)), lane_(lane),
-          mark_(std::move(mark)), good_until_ms_(mark_ != nullptr ? never_ms : good_until_ms) {}
+          mark_(std::move(mark)),
+          good_until_ms_(mark_ != nullptr ? lease_monitor::never : good_until_ms) {}
 
     const durable_ticket& ticket() const noexcept { return ticket_; }
     std::int64_t lane() const noexcept { return lane_; }
@@ -67,7 +74,7 @@ public:
 
     // Renews on this thread. The second function is for renewals in the background.
     result<void, std::error_code> renew() {
-        return renew_by([this] { return engine_->renew(ticket_, std::nullopt); });
+        return renew_by([this] { return engine_->renew(ticket_); });
     }
     result<void, std::error_code> renew_apart() {
         return renew_by(
@@ -89,8 +96,8 @@ public:
     // Detaches the ticket: the ticket keeps the permits when this object is destroyed.
     // Throws: std::bad_alloc; then nothing changes.
     void detach() {
-        if (ticket_.process_bound && is_ours()) {
-            engine_->keep_mark(ticket_.nonce);
+        if (is_ours()) {
+            engine_->keep_mark(ticket_);
         }
         leave();
     }
@@ -115,14 +122,9 @@ public:
     // Returns how long a call for it may take.
     call_limits retry_time() const { return engine_->retry_time(); }
 
-    // Used by the renewer: when the next renewal is due.
-    std::int64_t renew_at_ms = 0;
-    // The renewer. It lives as long as its grants: a guard may outlive the lock object.
-    std::shared_ptr<void> renewed_by{};
+    std::int64_t renew_at_ms = 0; // used by the renewer: when the next renewal is due
 
 private:
-    static constexpr std::int64_t never_ms = std::numeric_limits<std::int64_t>::max();
-
     std::int64_t good_until() const noexcept {
         // Order: relaxed; the number publishes nothing else.
         return good_until_ms_.load(std::memory_order_relaxed);
@@ -269,7 +271,7 @@ inline result<bool, std::error_code> grant::hand_over() {
     }
     const std::int64_t mark = std::exchange(mark_, nullptr)->mark();
     // If it is unknown, contenders wait for its lease.
-    if (engine_->is_present(mark) != presence::no) {
+    if (engine_->on().is_present(mark) != presence::no) {
         return true;
     }
     // If a contender has seen that the mark is gone, it may have removed the grant already. That
@@ -278,38 +280,35 @@ inline result<bool, std::error_code> grant::hand_over() {
     return released ? result<bool, std::error_code>(false) : unexpected{released.error()};
 }
 
-// Renews on this thread, or on a store thread and waits for it. The functions below do likewise.
-inline result<void, std::error_code> renew_grant(const std::shared_ptr<grant>& held) {
-    if (!held->is_elsewhere) {
-        return held->renew();
-    }
-    return call_store<result<void, std::error_code>>([held] { return held->renew(); },
-                                                     held->retry_time());
+// ---- calls of guards
+
+using grant_ptr = std::shared_ptr<grant>;
+
+// Calls what(), which is about the grant: on a store thread if a coroutine acquired it, otherwise
+// on this thread.
+template <class What>
+auto call_for(const grant_ptr& held, What what, call_kind kind = call_kind::may_be_skipped)
+    -> decltype(what()) {
+    return held->is_elsewhere ? call_store<decltype(what())>(what, held->retry_time(), kind)
+                              : what();
 }
 
-inline std::function<result<void, std::error_code>()>
-giving_back(const std::shared_ptr<grant>& held) {
+inline auto renewing(const grant_ptr& held) {
+    return [held] { return held->renew(); };
+}
+inline auto giving_back(const grant_ptr& held) {
     return [held, in_time = held->stop_holding()] { return held->give_back(in_time); };
 }
-
-inline result<void, std::error_code> release_grant(const std::shared_ptr<grant>& held) {
-    if (!held->is_elsewhere) {
-        return held->give_back(held->stop_holding());
-    }
-    return call_store(giving_back(held), held->retry_time(), call_kind::has_to_run);
+inline result<void, std::error_code> release_grant(const grant_ptr& held) {
+    return call_for(held, giving_back(held), call_kind::has_to_run);
 }
-
-inline result<bool, std::error_code> hand_over_grant(const std::shared_ptr<grant>& held) {
-    if (!held->is_elsewhere) {
-        return held->hand_over();
-    }
-    return call_store<result<bool, std::error_code>>([held] { return held->hand_over(); },
-                                                     held->retry_time(), call_kind::has_to_run);
+inline result<bool, std::error_code> hand_over_grant(const grant_ptr& held) {
+    return call_for(held, [held] { return held->hand_over(); }, call_kind::has_to_run);
 }
 
 // Ends a grant as release_grant() does, or as hand_over_grant() does if the grant is inheritable.
 // Does nothing if the grant has ended.
-inline void end_grant(const std::shared_ptr<grant>& held) noexcept {
+inline void end_grant(const grant_ptr& held) noexcept {
     const auto end = [&held] {
         if (held->is_inheritable()) {
             static_cast<void>(hand_over_grant(held));
@@ -323,6 +322,163 @@ inline void end_grant(const std::shared_ptr<grant>& held) noexcept {
     }
     if (!try_to(end)) { // the grant ends with its lease
         held->leave();
+    }
+}
+
+// ---- renewals
+
+// Renews the leases of guards, each after about a third of its length, and again soon if the store
+// failed. All locks that share a store share one renewer (renewers); any other lock has its own.
+//
+// It makes one call at a time, the earliest due first. A call that hangs delays the renewals of this
+// renewer only, for as long as the slot lets it hang:
+// - Locks that share a store renew on the slot's for_renewals(). A call that hangs on a lock's own
+//   slot does not delay them. A renewal that hangs delays the renewals of the same store: its
+//   connection hangs then, too.
+// - Any other lock renews on its own slot, with the turn. If a call hangs there, the renewal waits
+//   for the turn until the end of the lease at most.
+//
+// When a lease ends, the lease monitor declares its grant lost in every case.
+class renewer final : public background_job {
+public:
+    renewer() : background_job(&store_threads::post_renewal) {}
+
+    // Renews the grant from now on, as long as it is active.
+    // Throws: as background_job::wake_at().
+    void add(const grant_ptr& one) {
+        std::int64_t at_ms = 0;
+        {
+            const std::lock_guard held(lock_);
+            if (grants_.size() >= most_grants_) {
+                look_through([](const grant_ptr&) {});
+            }
+            at_ms = one->renew_at_ms = next_time(one->lease_ms(), true);
+            grants_.push_back(one);
+        }
+        wake_at(at_ms);
+    }
+
+private:
+    static constexpr std::size_t least_grants = 16; // added before ended ones are removed
+
+    std::int64_t due_ms() noexcept override {
+        const std::lock_guard held(lock_);
+        return look_through([](const grant_ptr&) {});
+    }
+    std::int64_t work() noexcept override;
+
+    // If the slot or the clock of a lock throws, the other locks are renewed nevertheless.
+    static bool try_renew(grant& one) noexcept {
+        bool renewed = false;
+        try_to([&] { renewed = one.is_active() && one.renew_apart().has_value(); });
+        return renewed;
+    }
+
+    // Under lock_:
+    std::int64_t next_time(std::int64_t lease_ms, bool renewed) {
+        const std::int64_t third = std::max<std::int64_t>(lease_ms / 3, 1);
+        const std::int64_t rest = renewed ? third : std::max<std::int64_t>(third / 10, 1);
+        std::uniform_int_distribution<std::int64_t> jitter(rest - rest / 10, rest);
+        return durable::boottime_ms() + jitter(random_);
+    }
+    // Removes the grants that have ended. Calls visit(grant_ptr) for each of the others; visit does
+    // not throw. Returns when the next renewal is due.
+    template <class Visit> std::int64_t look_through(Visit visit) {
+        std::int64_t next_ms = never;
+        std::erase_if(grants_, [&](const std::weak_ptr<grant>& entry) {
+            const grant_ptr one = entry.lock();
+            if (one == nullptr || !one->is_active()) {
+                return true;
+            }
+            next_ms = std::min(next_ms, one->renew_at_ms);
+            visit(one);
+            return false;
+        });
+        most_grants_ = std::max(2 * grants_.size(), least_grants);
+        return next_ms;
+    }
+
+    mutex lock_;
+    // Under lock_:
+    std::vector<std::weak_ptr<grant>> grants_;
+    std::size_t most_grants_ = least_grants; // how many before ended ones are removed
+    std::minstd_rand random_{std::random_device()()};
+};
+
+inline std::int64_t renewer::work() noexcept {
+    std::vector<grant_ptr> due;
+    const std::int64_t now = durable::boottime_ms();
+    const auto collect = [&] {
+        const std::lock_guard held(lock_);
+        due.reserve(grants_.size());
+        return look_through([&](const grant_ptr& one) {
+            if (one->renew_at_ms <= now) {
+                due.push_back(one);
+            }
+        });
+    };
+    std::int64_t next_ms = now + 100; // if there is no memory
+    try_to([&] { next_ms = collect(); });
+    std::sort(due.begin(), due.end(), [](const grant_ptr& a, const grant_ptr& b) {
+        return a->renew_at_ms < b->renew_at_ms;
+    });
+    for (const grant_ptr& one : due) {
+        const bool renewed = try_renew(*one);
+        const std::lock_guard held(lock_);
+        one->renew_at_ms = next_time(one->lease_ms(), renewed);
+    }
+    return next_ms; // if it is past, the monitor asks once more
+}
+
+// The renewers of this process, by the name of their store. A child of fork() has a table of its
+// own.
+class BIDE_SHARED renewers {
+public:
+    // Throws: std::bad_alloc.
+    static std::shared_ptr<renewer> of(const std::string& store) {
+        renewers& all = here();
+        const std::lock_guard held(all.lock_);
+        std::erase_if(all.by_store_, [](const auto& entry) { return entry.second.expired(); });
+        auto& entry = all.by_store_[store];
+        auto found = entry.lock();
+        if (found == nullptr) {
+            entry = found = std::make_shared<renewer>();
+        }
+        return found;
+    }
+
+    // Returns how many stores have a renewer at this moment.
+    static std::size_t count() {
+        renewers& all = here();
+        const std::lock_guard held(all.lock_);
+        std::erase_if(all.by_store_, [](const auto& entry) { return entry.second.expired(); });
+        return all.by_store_.size();
+    }
+
+private:
+    static renewers& here() {
+        renewers* const all =
+            process_wide<renewers, native_platform>::get(+[] { return new renewers; });
+        if (all == nullptr) {
+            throw_error(std::make_error_code(std::errc::not_enough_memory));
+        }
+        return *all;
+    }
+
+    mutex lock_;
+    std::map<std::string, std::weak_ptr<renewer>> by_store_; // under lock_
+};
+
+// Renews the lease of the grant in the background, if the options of its lock say so.
+// Throws: as renewer::add().
+inline void renew_in_background(const grant_ptr& one, lock_engine& of) {
+    if (of.options().auto_renew) {
+        of.renewer
+            .get([&of] {
+                const std::string store = of.on().store();
+                return store.empty() ? std::make_shared<renewer>() : renewers::of(store);
+            })
+            ->add(one);
     }
 }
 

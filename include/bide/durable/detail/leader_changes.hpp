@@ -31,7 +31,7 @@
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 inline result<std::optional<leader_info>, std::error_code> read_leader(election& it) {
-    const auto seen = it.parts.engine->inspect(std::nullopt);
+    const auto seen = it.engine->inspect();
     if (!seen) {
         return unexpected{seen.error()};
     }
@@ -57,11 +57,11 @@ public:
 
     const std::stop_token& stop() const noexcept { return what_.stop; }
     std::function<answer()> read() {
-        changed_ = of_->parts.engine->signal().next();
+        changed_ = of_->engine->signal().next();
         return [it = of_] { return read_leader(*it); };
     }
     call_limits limits() const {
-        call_limits limits = of_->parts.engine->retry_time();
+        call_limits limits = of_->engine->retry_time();
         limits.stop = what_.stop;
         return limits;
     }
@@ -72,7 +72,7 @@ public:
             return true;
         }
         why_ = what_.stop.stop_requested() ? errc::stopped : errc::timeout;
-        const durable_options& o = of_->parts.engine->options();
+        const durable_options& o = of_->engine->options();
         const auto in_ns = [](std::chrono::milliseconds t) { return deadline::saturated_ns(t); };
         const std::int64_t rest =
             std::clamp((now - began_ns_) / 8, in_ns(o.poll_least), in_ns(o.poll_most));

@@ -92,24 +92,6 @@ private:
     native_platform::atomic<entry*> current_{nullptr};
 };
 
-// A member of T that gives each child of fork() a T of its own, in place of the inherited one. The
-// inherited T may be locked by a thread of the parent, and the threads of T exist in the parent
-// alone.
-template <class T> class copies_in_children {
-public:
-    // Whether this process is a child of the one that made the object.
-    bool is_inherited() const noexcept { return process_ != ::getpid(); }
-
-    // Returns the T of this child. make() makes it, as a std::shared_ptr<T>.
-    // Requires: is_inherited().
-    // Throws: what make() throws, std::bad_alloc, std::system_error if there is no memory.
-    template <class Make> T& copy(Make make) { return *copy_.get(make); }
-
-private:
-    const pid_t process_ = ::getpid();
-    per_process<std::shared_ptr<T>> copy_;
-};
-
 }}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -7,7 +7,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/rate_record.hpp>
-#include <bide/durable/detail/record_update.hpp>
+#include <bide/durable/detail/record_store.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
@@ -35,11 +35,11 @@ public:
     rate_store(slot_ref slot, std::optional<token_rate> rate, rate_options options)
         : slot_(std::move(slot)), options_(std::move(options)),
           clock_(options_.clock.value_or(slot_.guarantees().clock)) {
-        const bool is_sane = rate && clock_ != lock_clock::observed &&
-                             (clock_ != lock_clock::server || slot_.is_clocked()) &&
-                             options_.clock_tolerance.count() >= 0 &&
-                             options_.longest_wait.count() >= 0 &&
-                             options_.retry_time.count() > 0 && options_.attempt_limit.count() >= 0;
+        const bool is_sane =
+            rate && clock_ != lock_clock::observed &&
+            (clock_ != lock_clock::server || slot_.guarantees().clock == lock_clock::server) &&
+            options_.clock_tolerance.count() >= 0 && options_.longest_wait.count() >= 0 &&
+            options_.retry_time.count() > 0 && options_.attempt_limit.count() >= 0;
         if (!is_sane) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable rate limiter"));
@@ -86,7 +86,7 @@ private:
     }
     std::error_code failed(std::error_code error) {
         part& mine = own();
-        std::string why = slot_.explain();
+        std::string why = slot_->explain();
         const std::lock_guard held(mine.state);
         mine.trouble = std::move(why);
         return error;
@@ -94,7 +94,7 @@ private:
 
     // Reads the record of a snapshot, and drains its debt until now.
     result<rate_record, std::error_code> read(const slot_snapshot& from);
-    template <class Rule> cas_result try_once(bool is_locked, bool maybe_done, Rule& rule);
+    template <class Rule> cas_result try_once(update_tries& tries, Rule& rule);
 
     slot_ref slot_;
     const rate_options options_;
@@ -153,7 +153,7 @@ inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot
     return r;
 }
 
-template <class Rule> cas_result rate_store::try_once(bool is_locked, bool maybe_done, Rule& rule) {
+template <class Rule> cas_result rate_store::try_once(update_tries& tries, Rule& rule) {
     std::error_code error;
     const auto apply = [&](const slot_snapshot& from) -> std::optional<std::string> {
         auto stored = read(from);
@@ -161,22 +161,20 @@ template <class Rule> cas_result rate_store::try_once(bool is_locked, bool maybe
             error = stored.error();
             return std::nullopt;
         }
-        const bool is_changed = rule(*stored, maybe_done);
+        const bool is_changed = rule(*stored, tries.maybe_done());
         return is_changed || stored->begins_again ? std::optional(encode_rate(*stored))
                                                   : std::nullopt;
     };
-    cas_result tried{cas_status::stored, 0, {}, {}};
-    if (is_locked) {
-        tried = slot_.update_locked(apply);
-    } else {
-        const auto loaded = slot_.load();
+    const auto swap = [&]() -> cas_result {
+        const auto loaded = slot_->load();
         if (!loaded) {
             return {cas_status::failed, 0, {}, loaded.error()};
         }
-        if (const auto changed = apply(*loaded)) {
-            tried = slot_.compare_exchange(loaded->version, *changed);
-        }
-    }
+        const auto changed = apply(*loaded);
+        return changed ? slot_->compare_exchange(loaded->version, *changed)
+                       : cas_result{cas_status::stored, 0, {}, {}};
+    };
+    const cas_result tried = tries.once(swap, [&] { return slot_->update_locked(apply); });
     return error ? cas_result{cas_status::failed, 0, {}, error} : tried;
 }
 
@@ -188,11 +186,9 @@ template <class Rule> std::error_code rate_store::update(deadline until, Rule ru
     }
     const std::lock_guard turn(mine.turn, std::adopt_lock);
     const blocking_section section;
-    const bool is_locked = slot_.is_locked();
     return tries.run(
-        mine.random,
-        [&] { return try_once(is_locked && !tries.is_first(), tries.maybe_done(), rule); },
-        [&](const cas_result&) { return !is_locked; },
+        mine.random, [&] { return try_once(tries, rule); },
+        [&](const cas_result&) { return !tries.may_lock(); },
         [&](std::error_code error) { return failed(error); });
 }
 

@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_DETAIL_STORE_CALL_HPP
 #define BIDE_DURABLE_DETAIL_STORE_CALL_HPP
 
-// A call to a store that its caller may leave before the call ends. The caller is a thread or a
-// coroutine. The call runs on a store thread and owns all that it uses.
+// A call to a store that its caller may leave before the call ends. The caller is a coroutine; a
+// thread runs one by sync_wait(). The call runs on a store thread and owns all that it uses.
 //
 //   under way -> ended   the call ran, and the caller takes its result
 //   under way -> left    the caller's time was up. The store thread calls was_left() when the
@@ -14,8 +14,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/os_thread.hpp>
-#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
@@ -24,72 +22,24 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/core/waker.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/try_to.hpp>
-#include <bide/sched/blocking_pool.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
 #include <chrono>
 #include <coroutine>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <new>
 #include <optional>
 #include <stop_token>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
-
-// The threads that call stores for callers with a time limit: coroutines, and threads with a
-// timeout or a stop token. The process has one set of them, started on demand. It is never
-// destroyed, and the end of the process does not wait for its threads. A child of fork() starts its
-// own.
-//
-// At most 256 calls run at once. A further call waits for a free thread, in order of arrival. So
-// 256 calls that hang delay the calls to every other store, until each of their callers gives up at
-// the end of its own time.
-class BIDE_SHARED store_threads {
-public:
-    static constexpr unsigned most = 256;
-    static constexpr std::chrono::milliseconds keep_alive{5'000}; // how long an idle thread stays
-
-    // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
-    // be started; then r is not used.
-    static std::error_code post(runnable& r) noexcept {
-        pool* const all = process_wide<pool, native_platform>::get(
-            +[]() noexcept { return new (std::nothrow) pool; });
-        std::error_code why = std::make_error_code(std::errc::not_enough_memory);
-        if (all != nullptr && all->post(r, why)) {
-            why.clear();
-        }
-        return why;
-    }
-
-private:
-    // A thread of the pool uses nothing of the pool after it has left it, so no join is needed.
-    struct detached_thread {
-        std::error_code start(os_thread::function body, void* argument,
-                              std::size_t /* the pool asks for the system's size */) noexcept {
-            return os_thread::start_detached(body, argument);
-        }
-        void join() noexcept {}
-        static void name_this(std::string_view name, const char* separator,
-                              unsigned index) noexcept {
-            os_thread::name_this(name, separator, index);
-        }
-    };
-    using pool_base = basic_blocking_pool<native_platform, detached_thread>;
-
-    struct pool final : pool_base {
-        pool() noexcept : pool_base({most, keep_alive, "bide-store"}) {}
-    };
-};
 
 // How long a caller waits for its call: until `until` or a stop, and then for a running call at
 // most `grace` longer.
@@ -134,11 +84,6 @@ public:
         return error;
     }
 
-    // Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left
-    // the call.
-    // Blocks: until the call ends or the caller leaves it.
-    std::error_code wait(const call_limits& limits);
-
     // Leaves the call. Returns false if the call has ended before.
     bool leave() noexcept {
         int now = under_way;
@@ -172,7 +117,6 @@ private:
     std::shared_ptr<store_call> self_; // set while the call is posted or runs
     native_platform::atomic<int> state_{under_way};
     event end_;
-    event end_or_stop_;
 };
 
 // Coroutines that it wakes resume on a service thread: they must not occupy a store thread.
@@ -190,29 +134,11 @@ inline void store_call::run(void* self) noexcept {
         if (me.state_.exchange(ended, std::memory_order_acq_rel) == left) {
             me.was_left();
         } else {
-            me.end_or_stop_.set();
             me.end_.set();
         }
     }
     const wake_scope<native_platform> away(&service_executor<native_platform>);
     me.afterwards();
-}
-
-inline std::error_code store_call::wait(const call_limits& limits) {
-    const auto rest = [](deadline until) {
-        return std::chrono::nanoseconds(until.steady_ns() - native_platform::now());
-    };
-    {
-        const auto tell = [this]() noexcept { end_or_stop_.set(); };
-        const std::stop_callback on_stop(limits.stop, tell);
-        end_or_stop_.wait_for(rest(limits.until));
-    }
-    if (has_ended()) {
-        return {};
-    }
-    const std::error_code why = limits.why();
-    end_.wait_for(rest(limits.last()));
-    return leave() ? why : std::error_code();
 }
 
 // Awaited in a coroutine, returns the context of its task; nullptr if it has none.
@@ -226,8 +152,8 @@ struct own_context {
     basic_task_context<native_platform>* await_resume() const noexcept { return found; }
 };
 
-// Waits as store_call::wait() does, for a coroutine. The cancellation of its task counts as a stop,
-// with the same grace.
+// Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left the
+// call. The cancellation of its task counts as a stop, with the same grace.
 // Throws: std::system_error if bide's service threads cannot be started.
 inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
     auto ends = call->end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
@@ -286,22 +212,8 @@ private:
     std::exception_ptr error_;
 };
 
-// Makes the call on a store thread, and waits as long as the limits allow. If there is no store
-// thread, the call runs on this thread.
-template <class R>
-R call_store(const std::function<R()>& body, const call_limits& limits,
-             call_kind kind = call_kind::may_be_skipped) {
-    const auto call = std::make_shared<answer_call<R>>(body, kind);
-    if (store_call::start(call)) {
-        return body();
-    }
-    if (const std::error_code why = call->wait(limits)) {
-        return unexpected{why};
-    }
-    return call->take();
-}
-
-// The same for a coroutine. The call never runs on this thread.
+// Makes the call on a store thread, and waits as long as the limits allow. The call never runs on
+// this thread.
 template <class R>
 task<R> async_call_store(std::function<R()> body, call_limits limits,
                          call_kind kind = call_kind::may_be_skipped) {
@@ -314,6 +226,13 @@ task<R> async_call_store(std::function<R()> body, call_limits limits,
         co_return unexpected{why};
     }
     co_return call->take();
+}
+
+// The same for a thread.
+template <class R>
+R call_store(std::function<R()> body, call_limits limits,
+             call_kind kind = call_kind::may_be_skipped) {
+    return sync_wait(async_call_store<R>(std::move(body), std::move(limits), kind));
 }
 
 }}} // namespace bide::BIDE_ABI::detail

@@ -50,12 +50,11 @@ BIDE_DURABLE_INLINE std::chrono::milliseconds durable_guard::remaining() const n
 }
 
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_guard::renew() {
-    return detail::renew_grant(grant_);
+    return detail::call_for(grant_, detail::renewing(grant_));
 }
 BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_renew() {
-    const std::shared_ptr<detail::grant> held = grant_;
-    return detail::async_call_store<result<void, std::error_code>>([held] { return held->renew(); },
-                                                                   held->retry_time());
+    return detail::async_call_store<result<void, std::error_code>>(detail::renewing(grant_),
+                                                                   grant_->retry_time());
 }
 
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_guard::release() {
@@ -66,7 +65,8 @@ durable_guard::release_for(std::chrono::nanoseconds limit) {
     const std::shared_ptr<detail::grant> ended = std::exchange(grant_, nullptr);
     detail::call_limits limits = ended->retry_time();
     limits.until = deadline::after(limit);
-    return detail::call_store(detail::giving_back(ended), limits, detail::call_kind::has_to_run);
+    return detail::call_store<result<void, std::error_code>>(detail::giving_back(ended), limits,
+                                                             detail::call_kind::has_to_run);
 }
 BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_release() {
     return release_task(std::move(*this));
@@ -74,8 +74,8 @@ BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_rel
 BIDE_DURABLE_INLINE task<result<void, std::error_code>>
 durable_guard::release_task(durable_guard mine) {
     const std::shared_ptr<detail::grant> ended = std::exchange(mine.grant_, nullptr);
-    auto released = detail::async_call_store(detail::giving_back(ended), ended->retry_time(),
-                                             detail::call_kind::has_to_run);
+    auto released = detail::async_call_store<result<void, std::error_code>>(
+        detail::giving_back(ended), ended->retry_time(), detail::call_kind::has_to_run);
     co_return co_await std::move(released);
 }
 

@@ -78,12 +78,12 @@ BIDE_DURABLE_INLINE std::stop_token leader_election::lost() const {
 BIDE_DURABLE_INLINE result<std::optional<leader_info>, std::error_code>
 leader_election::leader() const {
     return detail::call_store<detail::change_of_leader::answer>(
-        [it = it_] { return detail::read_leader(*it); }, it_->parts.engine->retry_time());
+        [it = it_] { return detail::read_leader(*it); }, it_->engine->retry_time());
 }
 BIDE_DURABLE_INLINE task<result<std::optional<leader_info>, std::error_code>>
 leader_election::async_leader() const {
     return detail::async_call_store<detail::change_of_leader::answer>(
-        [it = it_] { return detail::read_leader(*it); }, it_->parts.engine->retry_time());
+        [it = it_] { return detail::read_leader(*it); }, it_->engine->retry_time());
 }
 BIDE_DURABLE_INLINE result<std::optional<leader_info>, std::error_code>
 leader_election::wait_for_change(leader_wait what) const {
@@ -117,9 +117,7 @@ leader_election::async_run(async_leader_callbacks calls, std::stop_token stop) {
     return detail::async_run_observed(it_, std::move(calls), std::move(stop));
 }
 
-BIDE_DURABLE_INLINE std::string leader_election::explain() const {
-    return it_->parts.engine->explain();
-}
+BIDE_DURABLE_INLINE std::string leader_election::explain() const { return it_->engine->explain(); }
 
 }} // namespace bide::BIDE_ABI
 

@@ -151,12 +151,7 @@ public:
     }
 
     // Makes the call for a thread.
-    std::error_code take() {
-        if (const std::error_code error = store_call::start(call_)) {
-            return error;
-        }
-        return ended(call_->wait(limits_));
-    }
+    std::error_code take() { return sync_wait(async_take()); }
     // Makes the call for a coroutine.
     task<std::error_code> async_take() {
         if (const std::error_code error = store_call::start(call_)) {

@@ -70,7 +70,7 @@ struct etcd_slot_options {
 
 /// A slot in a key of an etcd cluster.
 /// Thread safety: one object is used by one thread at a time.
-class etcd_slot {
+class etcd_slot final : public slot {
 public:
     /// Acknowledged values are kept, several machines may share the slot, contenders time leases by
     /// observation.
@@ -111,22 +111,22 @@ public:
     ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
     /// Blocks: for one round trip to the majority, at most `retry_time`.
     /// Throws: std::bad_alloc.
-    result<slot_snapshot, std::error_code> load();
+    result<slot_snapshot, std::error_code> load() override;
 
     /// Stores the value if the version is the key's. A conflict returns the current value. The
     /// status is `indeterminate` if the request was sent and not answered, or if the answer may
     /// have come after the value was stored (no leader, timed out). Blocks, Throws: like load().
-    cas_result compare_exchange(slot_version version, std::string_view value);
+    cas_result compare_exchange(slot_version version, std::string_view value) override;
 
     /// Returns the name of the cluster. The slots of a process share at most 8 connections to it,
     /// opened when they are needed, and one for renewals.
-    std::string store() const;
+    std::string store() const override;
 
     /// Returns a slot for the same key, on the connection that this process's renewals share.
-    etcd_slot for_renewals() const;
+    std::unique_ptr<slot> for_renewals() const override;
 
     /// Returns where the slot is and, if an operation failed, why the last such operation failed.
-    std::string explain() const;
+    std::string explain() const override;
 
 private:
     explicit etcd_slot(std::shared_ptr<detail::etcd_core> core) noexcept;

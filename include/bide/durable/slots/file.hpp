@@ -109,7 +109,7 @@ struct file_slot_options {
 ///   durable_errc::unsupported_record_version  a later format wrote the file
 ///   durable_errc::invalid_argument            the path cannot name a file
 /// \endcode
-class file_slot_operations {
+class file_slot_operations : public slot {
 public:
     /// Moves the slot. A slot that was moved from can only be assigned to.
     file_slot_operations(file_slot_operations&& other) noexcept;
@@ -119,24 +119,24 @@ public:
     /// Reads the value.
     /// Blocks: until a writer's sync has ended, at most for `retry_time`.
     /// Throws: std::bad_alloc, as do all functions below.
-    result<slot_snapshot, std::error_code> load();
+    result<slot_snapshot, std::error_code> load() override;
 
     /// Stores the value if the version is still the current one.
     /// Blocks: for the lock, at most for `retry_time`, and for one sync.
-    cas_result compare_exchange(slot_version version, std::string_view value);
+    cas_result compare_exchange(slot_version version, std::string_view value) override;
 
     /// Calls the update under the exclusive lock and stores what it returns.
     /// Blocks: as compare_exchange(), and while the update runs.
     /// Throws: what the update throws; nothing is changed then.
-    cas_result update_locked(const slot_update& update);
+    cas_result update_locked(const slot_update& update) override;
 
     /// Replaces a file that load() reports as durable_errc::corrupt_record by a new one with this
     /// value, and keeps the damaged file as `.damaged`. A file that is not regular stays, and
     /// the call fails with the error of load().
-    cas_result replace_damaged(std::string_view value);
+    cas_result replace_damaged(std::string_view value) override;
 
     /// Returns the path, or the file of the last failure and what is wrong with it.
-    std::string explain() const;
+    std::string explain() const override;
 
 #if defined(__linux__)
     /// Makes a watch that reports each change by any process after it is durable. It also reports
@@ -145,17 +145,17 @@ public:
     /// file or changes its attributes, drain() returns ESTALE. In a child of fork() it also returns
     /// ESTALE. Make a new watch then. Each watch uses an inotify instance. The process keeps up to
     /// four unused instances.
-    result<std::unique_ptr<slot_watch>, std::error_code> watch();
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
 #endif
 
     /// Takes a mark in the lock file; see detail/file/presence_file.hpp.
     /// Returns: errc::operation_not_supported if `any_filesystem` is set, or if the system lacks
     /// such locks.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present();
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override;
 
     /// Looks for a mark; never waits for the lock.
     /// Returns: unknown, if the lock file is not the one that has the mark.
-    presence is_present(std::int64_t mark) const noexcept;
+    presence is_present(std::int64_t mark) const noexcept override;
 
     /// Returns true if the mark was taken on the open file of `descriptor`.
     bool has_mark(int descriptor, std::int64_t mark) const noexcept;
@@ -164,7 +164,7 @@ protected:
     /// Makes a slot; see basic_file_slot.
     file_slot_operations(std::string path, const file_slot_options& options, bool is_synced);
     /// Closes the files.
-    ~file_slot_operations();
+    ~file_slot_operations() override;
 
 private:
     struct state;

@@ -27,7 +27,7 @@ struct slot_memory;
 /// After fork() the child has a memory of its own with the same value. A change in one process does
 /// not reach the other. The child's copies of the parent's watches return errors. If a process
 /// forks while another thread uses the memory, the child's mutex may stay locked.
-class memory_slot {
+class memory_slot : public slot {
 public:
     /// What the slot promises. A process that relies on the value ends with the value.
     static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
@@ -41,19 +41,19 @@ public:
 
     /// Reads the value.
     /// Requires: the slot was not moved from; this holds for all operations.
-    result<slot_snapshot, std::error_code> load();
+    result<slot_snapshot, std::error_code> load() override;
 
     /// Stores the value if the version is still the current one.
-    cas_result compare_exchange(slot_version version, std::string_view value);
+    cas_result compare_exchange(slot_version version, std::string_view value) override;
 
     /// Calls the update under the mutex and stores what it returns.
     /// Requires: the update uses no slot object over this memory.
     /// Throws: what the update throws; nothing is stored then.
-    cas_result update_locked(const slot_update& update);
+    cas_result update_locked(const slot_update& update) override;
 
     /// Makes a watch, which may outlive the slot object.
     /// Returns: an error, if the process has no free file descriptor.
-    result<std::unique_ptr<slot_watch>, std::error_code> watch();
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
 
 private:
     std::shared_ptr<detail::slot_memory> memory_;

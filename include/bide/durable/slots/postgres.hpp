@@ -97,7 +97,7 @@ struct postgres_slot_options {
 
 /// A slot in a row of a PostgreSQL table.
 /// Thread safety: one object is used by one thread at a time.
-class postgres_slot {
+class postgres_slot final : public slot {
 public:
     /// Acknowledged values are kept, several machines may share the slot, leases are timed by the
     /// server's clock.
@@ -111,10 +111,10 @@ public:
     /// Reads the value and its version.
     /// Blocks: for one round trip, and for connecting if needed. If all connections are in use,
     /// also for the earlier calls of other slots of this process.
-    result<slot_snapshot, std::error_code> load();
+    result<slot_snapshot, std::error_code> load() override;
     /// Stores the value if the version is the row's. Version 0: if there is no value.
     /// Blocks: like load().
-    cas_result compare_exchange(slot_version version, std::string_view value);
+    cas_result compare_exchange(slot_version version, std::string_view value) override;
 
     /// Locks the row, calls `update` and stores its result in one transaction. If the server rolls
     /// the transaction back, the slot may run another one, which calls `update` once more. If the
@@ -123,16 +123,16 @@ public:
     /// Blocks: for two round trips, and for the transactions that locked the row before.
     /// Requires: `update` uses no other slot of the same connection string, which may wait for the
     /// connection that this update holds.
-    cas_result update_locked(const slot_update& update);
+    cas_result update_locked(const slot_update& update) override;
 
     /// Returns the server's clock, in milliseconds since 1970.
     /// Blocks: like load().
-    result<std::int64_t, std::error_code> server_now();
+    result<std::int64_t, std::error_code> server_now() override;
 
     /// Makes a watch of the value's changes. All watches of a process with the same connection
     /// string share one further connection. Requires: options.notify.
     /// Blocks: like load().
-    result<std::unique_ptr<slot_watch>, std::error_code> watch();
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
 
     /// The caller's connection to the database.
     using transaction = ::pg_conn;
@@ -150,14 +150,14 @@ public:
     std::error_code create_table();
 
     /// Returns the name of the server and the user.
-    std::string store();
+    std::string store() const override;
 
     /// Returns a slot for the same row, on the connection that this process's renewals share.
-    postgres_slot for_renewals();
+    std::unique_ptr<slot> for_renewals() const override;
 
     /// Returns where the slot is and, if the last operation failed, why: "postgres at
     /// db.example:5432, database app: FATAL: ...".
-    std::string explain();
+    std::string explain() const override;
 
     /// Returns the second half of explain(): why the last operation failed, or nothing.
     const std::string& last_message() const noexcept;

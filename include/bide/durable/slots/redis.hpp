@@ -89,7 +89,7 @@ struct redis_slot_options {
 
 /// A slot in a key of a Redis server.
 /// Thread safety: one object is used by one thread at a time.
-class redis_slot {
+class redis_slot final : public slot {
 public:
     /// Acknowledged values may be lost, several machines may share the slot, leases are timed by
     /// the server's clock.
@@ -125,32 +125,32 @@ public:
     ///   - operation_not_supported: the server lacks a command, or redirects to another node
     /// Blocks: for one round trip, at most `retry_time`.
     /// Throws: std::bad_alloc.
-    result<slot_snapshot, std::error_code> load();
+    result<slot_snapshot, std::error_code> load() override;
 
     /// Stores the value if the version is the key's. A conflict returns the current value. If the
     /// request was sent completely and not answered, the status is `indeterminate`.
     /// Blocks, Throws: like load().
-    cas_result compare_exchange(slot_version version, std::string_view value);
+    cas_result compare_exchange(slot_version version, std::string_view value) override;
 
     /// Returns the server's clock, in milliseconds since 1970.
     /// Blocks, Throws: like load().
-    result<std::int64_t, std::error_code> server_now();
+    result<std::int64_t, std::error_code> server_now() override;
 
     /// Makes a watch of the value's changes. All watches of a server and database share one further
     /// connection and one thread that reads from it. Fails with operation_not_supported without
     /// options.notify. A watch belongs to the process that made it: after fork(), drain() fails in
     /// the child. Blocks, Throws: like load().
-    result<std::unique_ptr<slot_watch>, std::error_code> watch();
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
 
     /// Returns the name of the server and the database. The slots of a process share at most 8
     /// connections to it, opened when they are needed, and one for renewals.
-    std::string store() const;
+    std::string store() const override;
 
     /// Returns a slot for the same key, on the connection that this process's renewals share.
-    redis_slot for_renewals() const;
+    std::unique_ptr<slot> for_renewals() const override;
 
     /// Returns where the slot is and, if an operation failed, why the last such operation failed.
-    std::string explain() const;
+    std::string explain() const override;
 
 private:
     explicit redis_slot(std::shared_ptr<detail::redis_core> core) noexcept;

@@ -55,7 +55,7 @@
 namespace bide { inline namespace BIDE_ABI {
 
 /// The operations of SQLite slots.
-class sqlite_slot_operations {
+class sqlite_slot_operations : public slot {
 public:
     /// A transaction of the caller.
     using transaction = sqlite_transaction;
@@ -73,32 +73,32 @@ public:
     /// has the system's code: EISDIR, EINVAL (not a regular file), EMLINK or EXDEV. A row that no
     /// slot can have stored is durable_errc::corrupt_record.
     /// Throws: std::bad_alloc, as do all operations.
-    result<slot_snapshot, std::error_code> load();
+    result<slot_snapshot, std::error_code> load() override;
 
     /// Stores the value if the version is still the current one.
-    cas_result compare_exchange(slot_version version, std::string_view value);
+    cas_result compare_exchange(slot_version version, std::string_view value) override;
 
     /// Calls the update while the database is locked, and stores what it returns.
     /// Requires: the update uses no slot of this database.
     /// Throws: what the update throws; nothing is stored then.
-    cas_result update_locked(const slot_update& update);
+    cas_result update_locked(const slot_update& update) override;
 
     /// Replaces a row that load() reports as durable_errc::corrupt_record. If the row is good, the
     /// result is a conflict with the current value.
-    cas_result replace_damaged(std::string_view value);
+    cas_result replace_damaged(std::string_view value) override;
 
     /// Returns path, table, key, and the last failure in SQLite's words.
-    std::string explain() const;
+    std::string explain() const override;
 
 #if defined(__linux__)
     /// Takes a mark in `<path>-bide`.
     /// Returns: errc::operation_not_supported, if that file cannot be made or written.
     /// Thread safety: any thread may call at any time, also while the caller's transaction has
     /// locked the database.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present();
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override;
     /// Looks for a mark.
     /// Thread safety: any thread may call at any time.
-    presence is_present(std::int64_t mark);
+    presence is_present(std::int64_t mark) const override;
 #endif
 
     /// Reads the row in a transaction of the caller.
@@ -117,7 +117,7 @@ protected:
     sqlite_slot_operations(std::string path, std::string key, sqlite_slot_options options,
                            bool is_synced);
     /// Closes the connection.
-    ~sqlite_slot_operations();
+    ~sqlite_slot_operations() override;
 
 private:
     struct state;

@@ -74,10 +74,11 @@ BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::vector<std::string> endpoints, std
 
 BIDE_DURABLE_INLINE std::string etcd_slot::store() const { return core_->target().name(); }
 
-BIDE_DURABLE_INLINE etcd_slot etcd_slot::for_renewals() const {
+BIDE_DURABLE_INLINE std::unique_ptr<slot> etcd_slot::for_renewals() const {
     detail::etcd_core other = *core_;
     other.client = detail::shared_connection<detail::etcd_client>({core_->target(), true});
-    return etcd_slot(std::make_shared<detail::etcd_core>(std::move(other)));
+    return std::make_unique<etcd_slot>(
+        etcd_slot(std::make_shared<detail::etcd_core>(std::move(other))));
 }
 
 BIDE_DURABLE_INLINE std::string etcd_slot::explain() const { return core_->explain(); }

@@ -138,14 +138,14 @@ BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::stri
                                                     std::move(options),
                                                     detail::postgres_connection::key::calls)) {}
 
-BIDE_DURABLE_INLINE postgres_slot postgres_slot::for_renewals() {
-    return postgres_slot(std::make_shared<detail::postgres_core>(
+BIDE_DURABLE_INLINE std::unique_ptr<slot> postgres_slot::for_renewals() const {
+    return std::make_unique<postgres_slot>(postgres_slot(std::make_shared<detail::postgres_core>(
         core_->access.of().conninfo, core_->key, core_->options,
-        detail::postgres_connection::key::renewals));
+        detail::postgres_connection::key::renewals)));
 }
 
-BIDE_DURABLE_INLINE std::string postgres_slot::store() { return core_->access.store_name(); }
-BIDE_DURABLE_INLINE std::string postgres_slot::explain() { return core_->access.explain(); }
+BIDE_DURABLE_INLINE std::string postgres_slot::store() const { return core_->access.store_name(); }
+BIDE_DURABLE_INLINE std::string postgres_slot::explain() const { return core_->access.explain(); }
 BIDE_DURABLE_INLINE const std::string& postgres_slot::last_message() const noexcept {
     return core_->access.error_text();
 }

@@ -74,10 +74,11 @@ BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key
 
 BIDE_DURABLE_INLINE std::string redis_slot::store() const { return core_->target().name(); }
 
-BIDE_DURABLE_INLINE redis_slot redis_slot::for_renewals() const {
+BIDE_DURABLE_INLINE std::unique_ptr<slot> redis_slot::for_renewals() const {
     detail::redis_core other = *core_;
     other.client = detail::shared_connection<detail::redis_connection>({core_->target(), true});
-    return redis_slot(std::make_shared<detail::redis_core>(std::move(other)));
+    return std::make_unique<redis_slot>(
+        redis_slot(std::make_shared<detail::redis_core>(std::move(other))));
 }
 
 BIDE_DURABLE_INLINE std::string redis_slot::explain() const { return core_->explain(); }

@@ -278,7 +278,7 @@ sqlite_slot_operations::be_present() {
     return taken;
 }
 
-BIDE_DURABLE_INLINE presence sqlite_slot_operations::is_present(std::int64_t mark) {
+BIDE_DURABLE_INLINE presence sqlite_slot_operations::is_present(std::int64_t mark) const {
     const std::string path = detail::sqlite_resolved(state_->path);
     return detail::presence_file(detail::sqlite_version_file::path_beside(path), 0)
         .is_present(mark);

@@ -19,7 +19,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/durable/detail/lease_monitor.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/detail/server/shared_connections.hpp>

@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: BSL-1.0
-#ifndef BIDE_DURABLE_DETAIL_LEASE_MONITOR_HPP
-#define BIDE_DURABLE_DETAIL_LEASE_MONITOR_HPP
+#ifndef BIDE_DURABLE_DETAIL_BACKGROUND_HPP
+#define BIDE_DURABLE_DETAIL_BACKGROUND_HPP
 
-// Monitors leases and file descriptors, with one thread for the process.
+// What a process does for its locks in the background:
 //
-// The monitor notifies a client when the time of the client has come, on the clock that continues
-// while the machine sleeps. On Linux it also notifies a client when the client's descriptor is
-// readable. The monitor calls no store, so a store that hangs does not delay it. Its thread is
-// started at the first use and never ends. A child of fork() starts its own, which does not notify
-// the parent's clients.
+//   lease_monitor    one thread, which waits for times and for file descriptors. It notifies their
+//                    clients: grants whose lease ends, waiters, and jobs that are due
+//   store_threads    threads that call stores, started when they are needed
+//   background_job   work for a store thread, at a time: renewals and withdrawals
 //
-// The monitor has a weak reference to each client, and locks it for the call. A client that is
-// removed meanwhile may be notified once more.
-//
-// The thread sleeps until the earliest time that it knows. It is woken only for an earlier time. If
-// a time is cancelled, the thread still wakes at that time, in vain. That costs less than a wake at
-// each cancel().
+// The monitor calls no store. So a store that hangs delays neither the news that a lease has ended
+// nor the jobs of other stores. Nothing runs in the background before it is needed, and none of the
+// threads keeps the process from ending. A child of fork() starts its own threads, which do not
+// notify the clients of its parent.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
+#include <bide/core/waker.hpp>
+#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/process.hpp>
+#include <bide/sched/blocking_pool.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
 
@@ -35,6 +37,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -46,6 +50,17 @@
 #endif
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
+
+// ---- the monitor
+//
+// The monitor notifies a client when the time of the client has come, on the clock that continues
+// while the machine sleeps. On Linux it also notifies a client when the client's descriptor is
+// readable. It has a weak reference to each client, and locks it for the call. A client that is
+// removed meanwhile may be notified once more.
+//
+// Its thread is started at the first use and never ends. It sleeps until the earliest time that it
+// knows, and is woken only for an earlier time. If a time is cancelled, the thread still wakes at
+// that time, in vain. That costs less than a wake at each cancel().
 
 // A client of the lease monitor.
 class monitor_client {
@@ -70,6 +85,7 @@ public:
     // Throws: std::system_error if the thread cannot be started, std::bad_alloc.
     void alarm(const std::shared_ptr<monitor_client>& client, std::int64_t at_ms);
     void cancel(const monitor_client& client) noexcept;
+    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 #if defined(__linux__)
     static constexpr bool sees_files = true;
@@ -96,8 +112,6 @@ private:
         std::array<std::weak_ptr<monitor_client>, most_clients> clients;
         std::size_t size = 0;
     };
-
-    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
     lease_monitor();
 
@@ -297,6 +311,174 @@ inline void lease_monitor::rearm(int) noexcept {}
 inline void lease_monitor::remove(int) noexcept {}
 
 #endif
+
+// ---- store threads
+
+// The threads that call stores. The process has two sets of them, started on demand: for renewals,
+// and for the other calls and jobs. They are never destroyed, and the
+// end of the process does not wait for their threads. A child of fork() starts its own.
+//
+// At most 256 calls run at once. A further call waits for a free thread, in order of arrival. So
+// 256 calls that hang delay the calls to every other store, until each of their callers gives up at
+// the end of its own time. They do not delay renewals.
+class BIDE_SHARED store_threads {
+public:
+    static constexpr unsigned most = 256;
+    static constexpr std::chrono::milliseconds keep_alive{5'000}; // how long an idle thread stays
+
+    // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
+    // be started; then r is not used.
+    static std::error_code post(runnable& r) noexcept {
+        return post_to(r, process_wide<calls, native_platform>::get(
+                              +[]() noexcept { return new (std::nothrow) calls; }));
+    }
+    // Runs it on a thread for renewals.
+    static std::error_code post_renewal(runnable& r) noexcept {
+        return post_to(r, process_wide<renewals, native_platform>::get(
+                              +[]() noexcept { return new (std::nothrow) renewals; }));
+    }
+
+private:
+    // A thread of the pool uses nothing of the pool after it has left it, so no join is needed.
+    struct detached_thread {
+        std::error_code start(os_thread::function body, void* argument,
+                              std::size_t /* the pool asks for the system's size */) noexcept {
+            return os_thread::start_detached(body, argument);
+        }
+        void join() noexcept {}
+        static void name_this(std::string_view name, const char* separator,
+                              unsigned index) noexcept {
+            os_thread::name_this(name, separator, index);
+        }
+    };
+    using pool = basic_blocking_pool<native_platform, detached_thread>;
+
+    struct calls final : pool {
+        calls() noexcept : pool({most, keep_alive, "bide-store"}) {}
+    };
+    struct renewals final : pool {
+        renewals() noexcept : pool({most, keep_alive, "bide-lease"}) {}
+    };
+
+    static std::error_code post_to(runnable& r, pool* to) noexcept {
+        std::error_code why = std::make_error_code(std::errc::not_enough_memory);
+        if (to != nullptr && to->post(r, why)) {
+            why.clear();
+        }
+        return why;
+    }
+};
+
+// ---- jobs
+
+// Work for a store thread, again and again. At most one thread works at a time.
+//
+//   asleep    the monitor knows the time of the job
+//   runs      posted to the store threads, or at work. A new time is looked at after the work
+//
+// The monitor only posts the job, if it is due. If no thread can be started, it tries again 10 ms
+// later. Coroutines that the work wakes resume on a service thread: they must not occupy a
+// store thread.
+class background_job : public monitor_client, public std::enable_shared_from_this<background_job> {
+public:
+    using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads
+
+    explicit background_job(poster post) noexcept : post_(post) { posted_.run = waker(&run, this); }
+    ~background_job() override {
+        if (at_ms_ != never) {
+            try_to([this] { lease_monitor::here().cancel(*this); });
+        }
+    }
+
+    // The job is done at that time of boottime_ms(), or earlier.
+    // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
+    void wake_at(std::int64_t at_ms) {
+        const std::lock_guard held(state_);
+        if (at_ms < at_ms_) {
+            if (!runs_) {
+                lease_monitor::here().alarm(shared_from_this(), at_ms);
+            }
+            at_ms_ = at_ms;
+        }
+    }
+
+    // Called by the monitor.
+    void happened() noexcept override;
+
+protected:
+    static constexpr std::int64_t never = lease_monitor::never;
+
+    // Returns when there is something to do, at most now if there is. Called by the monitor.
+    virtual std::int64_t due_ms() noexcept = 0;
+    // Does what is due. Returns when there is something more to do.
+    virtual std::int64_t work() noexcept = 0;
+
+private:
+    static constexpr std::int64_t retry_ms = 10;
+
+    static void run(void* self) noexcept;
+    // Sleeps until at_ms_. Called with the lock.
+    void sleep() noexcept {
+        runs_ = false;
+        if (at_ms_ != never &&
+            !try_to([this] { lease_monitor::here().alarm(shared_from_this(), at_ms_); })) {
+            at_ms_ = never; // there is no memory: the next wake_at() helps
+        }
+    }
+
+    const poster post_;
+    runnable posted_;
+    mutex state_;
+    // Under state_:
+    std::int64_t at_ms_ = never; // the earliest time that is asked for
+    bool runs_ = false;
+    std::shared_ptr<background_job> self_; // from the post to the run
+};
+
+inline void background_job::happened() noexcept {
+    {
+        const std::lock_guard held(state_);
+        if (runs_) {
+            return;
+        }
+        at_ms_ = never; // so a wake_at() from here on is heard
+    }
+    const std::int64_t due = due_ms();
+    const std::int64_t now = durable::boottime_ms();
+    const std::lock_guard held(state_);
+    at_ms_ = std::min(at_ms_, due);
+    if (at_ms_ <= now) {
+        runs_ = true;
+        at_ms_ = never;
+        self_ = shared_from_this();
+        if (!post_(posted_)) {
+            return;
+        }
+        self_.reset(); // the monitor has a reference
+        at_ms_ = now + retry_ms;
+    }
+    sleep();
+}
+
+inline void background_job::run(void* self) noexcept {
+    auto& me = *static_cast<background_job*>(self);
+    std::shared_ptr<background_job> alive; // destroyed after the lock is released
+    {
+        const std::lock_guard held(me.state_);
+        alive = std::move(me.self_);
+    }
+    const wake_scope<native_platform> away(&service_executor<native_platform>);
+    for (;;) {
+        const std::int64_t next = me.work();
+        const std::lock_guard held(me.state_);
+        me.at_ms_ = std::min(me.at_ms_, next);
+        if (me.at_ms_ > durable::boottime_ms()) {
+            me.sleep();
+            return;
+        }
+        me.at_ms_ = never;
+    }
+}
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: BSL-1.0
+#ifndef BIDE_DURABLE_LOCKS_HPP
+#define BIDE_DURABLE_LOCKS_HPP
+
+/// \file
+/// Locks that outlive processes: durable_semaphore, durable_mutex, durable_shared_mutex.
+///
+/// A durable_semaphore limits, for example, the calls to a vendor to three at once, over all processes
+/// and machines that share a slot. Contenders are served first come, first served. If a holder
+/// crashes, contenders wait for its lease at most. Every grant has a fencing token that is larger
+/// than all earlier tokens. By the token a resource can refuse a holder that has lost the lock and
+/// has not noticed.
+///
+/// A child of fork() can use its copy of a lock, whatever the threads of the parent did at the time
+/// of the fork. Each slot documents what a fork means for it. The permits of the parent belong to the
+/// parent alone.
+///
+/// The design follows "Durable Concurrency" of the Weft documentation. It adds waiters that expire,
+/// fencing tokens, and clocks that need not agree.
+
+#include <bide/core/config.hpp>
+#include <bide/core/result.hpp>
+#include <bide/durable/admin.hpp>
+#include <bide/durable/guard.hpp>
+#include <bide/durable/options.hpp>
+#include <bide/durable/record_types.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/ticket.hpp>
+#include <bide/fwd.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace bide { inline namespace BIDE_ABI {
+namespace detail {
+
+class lock_engine;
+
+/// The operations that every durable lock has: single steps of an acquisition, for callers that
+/// decide themselves when to try again; inspect(); and the operations of an administrator.
+class durable_lock {
+public:
+    // ---- single steps, without waiting
+    //
+    // They are for work that is suspended and later resumed, in this process or in another one.
+    //
+    // Each calls the store on this thread and returns an error as std::error_code: a durable_errc,
+    // an errno code, or one of the store.
+    // Blocks: for at most durable_options::retry_time plus one operation of the slot.
+
+    /// Acquires the permits of the ticket if it is its turn; otherwise enters the queue. Call it
+    /// again before the waiter's time ends. Once acquired, further calls return the same grant, and
+    /// its lease begins again.
+    ///
+    /// Blocks: for at most durable_options::retry_time plus one operation of the slot.
+    result<durable_attempt, std::error_code> try_acquire(durable_ticket& t);
+
+    /// Renews the lease of the ticket's grant: it begins again now.
+    ///
+    /// Returns: false if the grant is lost.
+    /// Blocks: as try_acquire().
+    result<bool, std::error_code> renew(const durable_ticket& t);
+
+    /// Releases the ticket's grant, or its place in the queue.
+    ///
+    /// Returns: false if there was neither.
+    /// Blocks: as try_acquire().
+    result<bool, std::error_code> release(const durable_ticket& t);
+
+    /// Lists the holders and the waiters.
+    ///
+    /// Returns: nothing if the lock was never used; errc::timeout if the store does not answer in
+    /// time.
+    /// Blocks: for the store, on a store thread, for at most durable_options::retry_time plus
+    /// attempt_limit.
+    result<std::optional<durable::inspection>, std::error_code> inspect();
+
+    /// Returns the place where the lock is kept, and the store's text about the last call that
+    /// failed. It is one line for people, without passwords. Empty if the slot explains nothing.
+    std::string explain() const;
+
+    /// Returns the operations of an administrator. The record notes the name `by`.
+    durable_admin admin(std::string by) const;
+
+protected:
+    durable_lock(slot_ref slot, std::int64_t permits, durable_options options);
+
+    durable_ticket make_ticket(std::string holder_id, std::int64_t weight) const;
+    result<durable_guard, std::error_code> wait(acquire_request request) const;
+    task<result<durable_guard, std::error_code>> async_wait(acquire_request request) const;
+    static acquire_request now_or_never(std::int64_t weight) {
+        acquire_request request;
+        request.weight = weight;
+        request.timeout = std::chrono::nanoseconds(0);
+        return request;
+    }
+    std::int64_t permit_count() const noexcept;
+
+private:
+    std::shared_ptr<lock_engine> engine_;
+};
+
+} // namespace detail
+
+/// A counting semaphore for all processes and machines that share a slot.
+///
+/// A guard may outlive the semaphore object. Copies are the same semaphore.
+///
+/// It also has the operations of detail::durable_lock: single steps by ticket, inspect() and
+/// admin().
+///
+/// Thread safety: any thread may call any function at any time.
+class durable_semaphore : public detail::durable_lock {
+public:
+    /// Constructs a semaphore of `permits` permits on a slot.
+    ///
+    /// All contenders need the same number of permits. The first contender stores its number; a
+    /// contender with another number is refused (durable_errc::permits_mismatch).
+    ///
+    /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
+    durable_semaphore(slot_ref slot, std::int64_t permits, durable_options options = {})
+        : durable_lock(std::move(slot), permits, std::move(options)) {}
+
+    /// Constructs the semaphore on a slot that may lose acknowledged values; otherwise as above.
+    template <any_slot S>
+    durable_semaphore(allow_relaxed_t, S slot, std::int64_t permits, durable_options options = {})
+        : durable_lock(slot_ref(allow_relaxed, std::move(slot)), permits, std::move(options)) {}
+
+    /// Makes a ticket: the identity of a new contender, for try_acquire() or
+    /// acquire_request::ticket.
+    ///
+    /// The ticket is not bound to this process. If `holder_id` is empty, the ticket has the name
+    /// durable_options::holder_id.
+    durable_ticket ticket(std::string holder_id = {}, std::int64_t weight = 1) const {
+        return make_ticket(std::move(holder_id), weight);
+    }
+
+    /// Acquires `request.weight` permits, in the order of arrival.
+    ///
+    /// Returns: the guard, or an error, and then the contender has left the queue:
+    /// - errc::timeout: the permits were not free in time;
+    /// - errc::stopped;
+    /// - durable_errc::no_answer: the time was up before the store answered;
+    /// - the error of a store that failed when the time was up, or for durable_options::retry_time;
+    /// - another durable_errc.
+    /// Blocks: until the permits are granted or an error is returned. With a timeout or a stop
+    /// token it calls the store on a store thread. It returns at most
+    /// durable_options::attempt_limit after the timeout or the stop (on a store of this machine, after
+    /// retry_time if that is later and the first call has not ended); a store call that is still
+    /// running removes the contender from the queue when it ends. Without a timeout and a stop
+    /// token it calls the store on this thread, and waits for each operation of the slot to end.
+    /// Throws: std::system_error if a thread cannot be started, std::bad_alloc. The contender has
+    /// left the queue in this case, too.
+    /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
+    /// is zero.
+    result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
+        return wait(std::move(request));
+    }
+
+    /// Acquires permits if they are free and no contender is ahead. Does not enter the queue.
+    ///
+    /// Returns: as acquire(); errc::timeout if the permits are not free; durable_errc::no_answer if
+    /// the store takes too long.
+    /// Blocks: for the store, on a store thread: on a store of this machine for at most
+    /// durable_options::retry_time plus attempt_limit, otherwise for at most attempt_limit.
+    result<durable_guard, std::error_code> try_acquire(std::int64_t weight = 1) {
+        return wait(now_or_never(weight));
+    }
+    using durable_lock::try_acquire;
+
+    /// Acquires as acquire() does, for a coroutine, which includes bide/task/task.hpp.
+    ///
+    /// No thread waits between two tries. Every call to the store runs on a store thread, never on
+    /// a thread that resumes the coroutine. The same holds for the calls of the guard.
+    ///
+    /// Cancellation: a task that is cancelled or destroyed leaves the queue. A cancelled task
+    /// resumes at most durable_options::attempt_limit later.
+    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
+
+    /// Returns the number of permits that this object was constructed with.
+    std::int64_t permits() const noexcept { return permit_count(); }
+};
+
+/// A mutex for all processes and machines that share a slot. It survives their crashes.
+///
+/// It is a durable_semaphore of one permit. It is not recursive: a holder that acquires it again
+/// waits, unless it uses the same ticket. A guard may outlive the mutex object. Copies are the same
+/// mutex.
+///
+/// It also has the operations of detail::durable_lock: single steps by ticket, inspect() and
+/// admin().
+///
+/// Thread safety: any thread may call any function at any time.
+class durable_mutex : public detail::durable_lock {
+public:
+    /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
+    explicit durable_mutex(slot_ref slot, durable_options options = {})
+        : durable_lock(std::move(slot), 1, std::move(options)) {}
+
+    /// Constructs the mutex on a slot that may lose acknowledged values; otherwise as above.
+    template <any_slot S>
+    durable_mutex(allow_relaxed_t, S slot, durable_options options = {})
+        : durable_lock(slot_ref(allow_relaxed, std::move(slot)), 1, std::move(options)) {}
+
+    /// Makes a ticket as durable_semaphore::ticket() does.
+    durable_ticket ticket(std::string holder_id = {}) const {
+        return make_ticket(std::move(holder_id), 1);
+    }
+    /// Acquires the mutex as durable_semaphore::acquire() does.
+    result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
+        return wait(std::move(request));
+    }
+    /// Acquires the mutex as durable_semaphore::try_acquire() does.
+    result<durable_guard, std::error_code> try_acquire() { return wait(now_or_never(1)); }
+    using durable_lock::try_acquire;
+    /// Acquires the mutex as durable_semaphore::async_acquire() does.
+    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
+};
+
+/// A shared mutex for all processes and machines that share a slot: many readers or one writer.
+///
+/// It is a durable_semaphore: a reader takes one permit, a writer takes all. Contenders are served
+/// in the order of arrival, so a reader that arrives after a writer waits behind it. A guard may
+/// outlive the mutex object. Copies are the same mutex.
+///
+/// It also has the operations of detail::durable_lock: single steps by ticket, inspect() and
+/// admin().
+///
+/// Thread safety: any thread may call any function at any time.
+class durable_shared_mutex : public detail::durable_lock {
+public:
+    /// The number of readers at once, unless the constructor gets another number.
+    static constexpr std::int64_t default_readers = 1024;
+
+    /// Constructs a shared mutex for at most `max_readers` readers at once. All contenders need the
+    /// same number.
+    ///
+    /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
+    explicit durable_shared_mutex(slot_ref slot, durable_options options = {},
+                                  std::int64_t max_readers = default_readers)
+        : durable_lock(std::move(slot), max_readers, std::move(options)) {}
+
+    /// Constructs the mutex on a slot that may lose acknowledged values; otherwise as above.
+    template <any_slot S>
+    durable_shared_mutex(allow_relaxed_t, S slot, durable_options options = {},
+                         std::int64_t max_readers = default_readers)
+        : durable_lock(slot_ref(allow_relaxed, std::move(slot)), max_readers, std::move(options)) {}
+
+    /// Makes the ticket of a writer as durable_semaphore::ticket() does.
+    durable_ticket ticket(std::string holder_id = {}) const {
+        return make_ticket(std::move(holder_id), permit_count());
+    }
+    /// Makes the ticket of a reader.
+    durable_ticket shared_ticket(std::string holder_id = {}) const {
+        return make_ticket(std::move(holder_id), 1);
+    }
+
+    /// Acquires the mutex for a writer as durable_semaphore::acquire() does. The weight of the
+    /// request is ignored.
+    result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
+        return wait(weighing(std::move(request), permit_count()));
+    }
+    /// Acquires the mutex for a writer as durable_semaphore::try_acquire() does.
+    result<durable_guard, std::error_code> try_acquire() {
+        return wait(now_or_never(permit_count()));
+    }
+    using durable_lock::try_acquire;
+    /// Acquires the mutex for a writer as durable_semaphore::async_acquire() does.
+    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
+
+    /// Acquires the mutex for a reader as durable_semaphore::acquire() does. The weight of the
+    /// request is ignored.
+    result<durable_guard, std::error_code> acquire_shared(acquire_request request = {}) {
+        return wait(weighing(std::move(request), 1));
+    }
+    /// Acquires the mutex for a reader as durable_semaphore::try_acquire() does.
+    result<durable_guard, std::error_code> try_acquire_shared() { return wait(now_or_never(1)); }
+    /// Acquires the mutex for a reader as durable_semaphore::async_acquire() does.
+    task<result<durable_guard, std::error_code>> async_acquire_shared(acquire_request request = {});
+
+private:
+    static acquire_request weighing(acquire_request request, std::int64_t weight) {
+        request.weight = weight;
+        return request;
+    }
+};
+
+}} // namespace bide::BIDE_ABI
+
+#if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/impl/locks.hpp>
+#endif
+
+#endif

@@ -1,0 +1,37 @@
+#ifndef BIDE_TESTS_SUPPORT_SLOT_OFFERS_HPP
+#define BIDE_TESTS_SUPPORT_SLOT_OFFERS_HPP
+
+// Which of the additional operations a type of slot overrides.
+
+#include <bide/durable/slot.hpp>
+
+#include <type_traits>
+
+namespace test {
+
+template <class S>
+concept locked_slot =
+    !std::is_same_v<decltype(&S::update_locked), decltype(&bide::slot::update_locked)>;
+
+template <class S>
+concept watchable_slot = !std::is_same_v<decltype(&S::watch), decltype(&bide::slot::watch)>;
+
+template <class S>
+concept clocked_slot = !std::is_same_v<decltype(&S::server_now), decltype(&bide::slot::server_now)>;
+
+template <class S>
+concept present_slot = !std::is_same_v<decltype(&S::be_present), decltype(&bide::slot::be_present)>;
+
+template <class S>
+concept repairable_slot =
+    !std::is_same_v<decltype(&S::replace_damaged), decltype(&bide::slot::replace_damaged)>;
+
+template <class S>
+concept shared_store_slot = !std::is_same_v<decltype(&S::store), decltype(&bide::slot::store)>;
+
+template <class S>
+concept explaining_slot = !std::is_same_v<decltype(&S::explain), decltype(&bide::slot::explain)>;
+
+} // namespace test
+
+#endif
