@@ -391,12 +391,14 @@ public:
     }
 
     // Returns the number of the value that was read; -1: the read is wrong.
-    long judge(const bide::result<bide::slot_snapshot, std::error_code>& read) const {
+    long judge(const bide::result<bide::slot_snapshot, std::error_code>& read,
+               bool has_mark = true) const {
         if (!read) {
             return lies && read.error() == durable_errc::corrupt_record ? 0 : -1;
         }
-        // A crash loses no acknowledged value.
-        if (read->lost_acknowledged && !(lies && read->fell_back)) {
+        // A crash loses no acknowledged value. If it lost the synced version, too, the slot cannot
+        // tell.
+        if (read->lost_acknowledged && !((lies || !has_mark) && read->fell_back)) {
             return -1;
         }
         if (read->version == 0) {
@@ -541,7 +543,7 @@ bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
             continue;
         }
         if (!read || read->version != before.other || !read->fell_back ||
-            read->lost_acknowledged != (mark > before.other)) {
+            read->lost_acknowledged != (mark == 0 || mark > before.other)) {
             return false;
         }
     }
@@ -565,8 +567,9 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
             left.clock = clock;
             disk rotten = left;
             store s = on(left, settings);
+            const bool has_mark = mark_on(left) != 0;
             const auto read = s.load_snapshot();
-            const long found = h.judge(read);
+            const long found = h.judge(read, has_mark);
             if (found < 0) {
                 t.note(false, when + ", state " + std::to_string(state));
             }
@@ -931,13 +934,15 @@ TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a 
         }
         REQUIRE(silent == 0);
 
-        // Without a synced version, a crash may have been the cause.
+        // Without a synced version, a crash may have been the cause, or not: it counts as a loss.
         disk unmarked = d;
         unmarked.forget(lock_path);
         REQUIRE(is_told_of_rot(unmarked, pages_of(4096), 300));
         flip(unmarked, newest.at * 8 + 300);
-        store after_crash = on(unmarked);
-        REQUIRE(one.loads(after_crash) == "2, fell back");
+        for (int reader = 0; reader < 2; ++reader) {
+            store each = on(unmarked);
+            REQUIRE(one.loads(each) == "2, fell back, lost");
+        }
 
         // Damage in the page that does not count loses nothing.
         flip(d, (newest.at == 0 ? d.data().cached.size() / 2 : 0) * 8 + 300);

@@ -40,7 +40,8 @@
 // If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
 // during a change that was not acknowledged leaves this state. If the synced version is later than
 // every version that can be read, an acknowledged value is lost as well: the page was damaged on
-// the disk, or the file is an older copy. If both pages are bad, or no slot writes files of this
+// the disk, or the file is an older copy. If a page is bad and there is no synced version, the
+// slot cannot tell, and reports that loss, too. If both pages are bad, or no slot writes files of this
 // size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
 // exist is absent.
 //

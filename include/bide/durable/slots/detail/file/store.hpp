@@ -146,14 +146,16 @@ private:
     std::error_code read(bool to_write);
     std::error_code confirm_synced() noexcept;
 
-    // Finds out whether a version was lost. The synced version was on the disk: if both pages are
-    // older, a page is bad or the file is an older copy. Ignores a version that no clock will
-    // reach.
+    // Finds out whether an acknowledged value was lost. The synced version was on the disk: if both
+    // pages are older, a page is bad or the file is an older copy. If a page is bad and there is no
+    // synced version, the bad page may have been acknowledged. A version that no clock will reach
+    // is none.
     void find_loss(slot_version mark) noexcept {
-        if (mark > file_.found().version() && mark < file_versions::most_believed &&
-            mark == lock_.synced_version()) {
+        const bool has_mark = mark != 0 && mark < file_versions::most_believed;
+        if (has_mark ? mark > file_.found().version()
+                     : set_.is_synced && file_.found().fell_back()) {
             lost_after_ = file_.found().version();
-            seen_ = std::max(seen_, mark);
+            seen_ = std::max(seen_, has_mark ? mark : 0);
         }
     }
     bool lost_acknowledged() const noexcept {
