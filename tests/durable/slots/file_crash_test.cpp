@@ -2,7 +2,7 @@
 
 // The file slot on a simulated disk. Each sector of a write can be lost until it is synced. A
 // process can be killed between any two of its steps.
-#include <bide/durable/slots/detail/file/page_format.hpp>
+#include <bide/durable/slots/detail/file/page_file.hpp>
 #include <bide/durable/slots/detail/file/store.hpp>
 #include <support/slot_results.hpp>
 #include <support/stress.hpp>

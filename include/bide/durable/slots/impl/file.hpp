@@ -2,33 +2,253 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_FILE_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_FILE_HPP
 
-// The definitions of slots/file.hpp.
+// The definitions of slots/file.hpp: the slot, the text of its errors, and its watch.
 
 #include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/file/page_format.hpp>
+#include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/file/page_file.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/file/presence_file.hpp>
 #include <bide/durable/slots/detail/file/store.hpp>
-#include <bide/durable/slots/detail/file/watch.hpp>
 #include <bide/durable/slots/file.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#if defined(__linux__)
+#include <sys/inotify.h>
+#include <unistd.h>
+#endif
+
 namespace bide { inline namespace BIDE_ABI {
 
+namespace detail {
+
+// ---- the text of an error
+
+// Returns what is wrong with the file of a failed operation, and what an operator can do. Looks at
+// the file, which may have been replaced since.
+// Throws: std::bad_alloc.
+inline std::string file_error_text(std::error_code error, const std::string& file) {
+    if (error == durable_errc::corrupt_record) {
+        return "is not a slot's file, or both copies of the record in it are damaged; a repair "
+               "keeps it as .damaged and makes a new one";
+    }
+    if (error == durable_errc::unsupported_record_version) {
+        return "was written by a later version of this library, in a format that this one cannot "
+               "read";
+    }
+    if (error == durable_errc::unsupported_filesystem) {
+        return "is on a network filesystem or on FUSE, where file locks and syncs may not work; "
+               "use a local disk";
+    }
+    if (error == durable_errc::too_large) {
+        return "the record is larger than the slot's max_value";
+    }
+    if (error == durable_errc::invalid_argument) {
+        return "the path cannot name a file";
+    }
+    const std::string words = error.message();
+    switch (error.category() == std::generic_category() ? error.value() : 0) {
+    case EMLINK:
+        return "has a second name (hard link): two locks would exist for one file; remove the "
+               "other name, or copy the file";
+    case ELOOP:
+        return "is a symbolic link, or its path has too many: the link and the file would have two "
+               "locks; name the file itself";
+    case EXDEV:
+        return "is mounted here from another place, where it has another lock; mount the directory "
+               "instead";
+    case EISDIR: return "is a directory, and has to be a file";
+    case EINVAL: {
+        struct stat facts{};
+        posix_io().look_at(file.c_str(), facts);
+        const char* const kind = S_ISFIFO(facts.st_mode)   ? "a pipe (FIFO)"
+                                 : S_ISSOCK(facts.st_mode) ? "a socket"
+                                 : S_ISCHR(facts.st_mode) || S_ISBLK(facts.st_mode) ? "a device"
+                                                                                    : nullptr;
+        return kind == nullptr ? words
+                               : std::string("is ") + kind + ", and has to be a regular file";
+    }
+    case ENOENT: return "there is no such directory";
+    case ENOTDIR: return "a part of the path is not a directory";
+    case EACCES:
+    case EPERM:
+        return "no permission to open or make it (" + words +
+               "); a process that shares the lock needs to read and write both of its files";
+    case EROFS: return "is on a read-only filesystem";
+    case ENOSPC:
+    case EDQUOT: return words + ": the file cannot be made, or cannot grow";
+    case ETIMEDOUT:
+        return "another process has held its lock for longer than the slot waits; that process may "
+               "be stopped";
+    default: return words;
+    }
+}
+
+#if defined(__linux__)
+
+// ---- the watch, by inotify(7) on the lock file
+//
+// The synced version is written into that file after each change, when the change is on the disk.
+//
+// The watch also reports when an open file description that may write the lock file is closed. The
+// end of a presence closes one, and a process in another PID namespace has no other way to see that
+// end. The end of a slot object closes one, too; it costs a waiter one needless read of the record,
+// a few microseconds. The system reports the close just before it drops the lock. A waiter that
+// reads at that moment still sees the presence, and reads again at its next poll.
+//
+// Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
+// still use a watch of the instance. Removing a watch takes no such time. So the process keeps up
+// to four unused instances for later watches. It keeps no more, because by default all processes of
+// one user share 128 instances. The end of the process closes the instances. It does not wait for
+// the kernel, unless an instance was in use.
+
+// The unused inotify instances of this process. A child of fork() must neither use nor close its
+// parent's instances: it may have closed them, and may have opened another file with that number.
+// There is no lock here, because a child could find it locked forever.
+class BIDE_SHARED inotify_pool {
+public:
+    // Returns an instance, or -1 if there is none.
+    static int take() noexcept {
+        for (auto& place : places()) {
+            // Order: acq_rel [inotify_pool.instance]; sees the instance as its last user left it.
+            const std::uint64_t found = place.exchange(0, std::memory_order_acq_rel);
+            if (found != 0 && found >> 32 == process()) {
+                return static_cast<int>(found & 0xffffffff);
+            }
+        }
+        return -1;
+    }
+
+    static void give(int fd) noexcept {
+        const std::uint64_t kept = process() << 32 | static_cast<std::uint64_t>(fd);
+        for (auto& place : places()) {
+            std::uint64_t none = 0;
+            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
+            // Failure: relaxed; the value is not used.
+            if (place.compare_exchange_strong(none, kept, std::memory_order_acq_rel,
+                                              std::memory_order_relaxed)) {
+                return;
+            }
+        }
+        ::close(fd);
+    }
+
+private:
+    using place_list = native_platform::atomic<std::uint64_t>[4];
+
+    static place_list& places() noexcept {
+        static place_list all{};
+        return all;
+    }
+    static std::uint64_t process() noexcept { return static_cast<std::uint64_t>(::getpid()); }
+};
+
+class file_watch final : public slot_watch {
+public:
+    // `facts` describe the lock file that is meant.
+    static result<std::unique_ptr<slot_watch>, std::error_code> of(const char* path,
+                                                                   const struct stat& facts) {
+        constexpr std::uint32_t all = changed | lost;
+        file_descriptor<posix_io> events(posix_io(), inotify_pool::take());
+        int watch = events ? ::inotify_add_watch(events.get(), path, all) : -1;
+        if (watch < 0 && events && (errno == EBADF || errno == EINVAL)) {
+            events.leave(); // other code closed it, and the number may be another file's
+        }
+        if (!events) {
+            events.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+            watch = events ? ::inotify_add_watch(events.get(), path, all) : -1;
+        }
+        if (watch < 0) {
+            return unexpected{system_error_code()};
+        }
+        std::unique_ptr<file_watch> made(new file_watch(std::move(events), watch));
+        struct stat now;
+        if (posix_io().look_at(path, now) != 0) {
+            return unexpected{system_error_code()};
+        }
+        if (!is_same_file(now, facts)) {
+            return unexpected{system_error_code(ESTALE)};
+        }
+        return std::unique_ptr<slot_watch>(std::move(made));
+    }
+
+    ~file_watch() override {
+        if (posix_io().process() == owner_) {
+            ::inotify_rm_watch(events_.get(), watch_); // fails if the watch ended with the file
+            static_cast<void>(drain());                // so that the next watch is not readable yet
+            inotify_pool::give(events_.leave());
+        }
+    }
+
+    int fd() const noexcept override { return events_.get(); }
+
+    std::error_code drain() noexcept override {
+        if (posix_io().process() != owner_) { // a child's read would take the parent's events
+            return system_error_code(ESTALE);
+        }
+        alignas(inotify_event) char bytes[4096];
+        bool is_lost = false;
+        for (;;) {
+            const ssize_t got = ::read(events_.get(), bytes, sizeof bytes);
+            if (got > 0) {
+                is_lost = tells_loss(bytes, static_cast<std::size_t>(got)) || is_lost;
+            } else if (got == 0 || errno == EAGAIN) {
+                return is_lost ? system_error_code(ESTALE) : std::error_code();
+            } else if (errno != EINTR) {
+                return system_error_code();
+            }
+        }
+    }
+
+private:
+    static constexpr std::uint32_t changed = IN_MODIFY | IN_CLOSE_WRITE;
+    static constexpr std::uint32_t lost = IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF;
+
+    file_watch(file_descriptor<posix_io> events, int watch) noexcept
+        : events_(std::move(events)), watch_(watch), owner_(posix_io().process()) {}
+
+    // Returns true if the file was renamed or removed, so that other slots use a new file. Ignores
+    // events of an earlier watch of the same instance.
+    bool tells_loss(const char* bytes, std::size_t size) const noexcept {
+        for (std::size_t at = 0; at + sizeof(inotify_event) <= size;) {
+            inotify_event event;
+            std::memcpy(&event, bytes + at, sizeof event);
+            if (event.wd == watch_ && (event.mask & (lost | IN_IGNORED)) != 0) {
+                return true;
+            }
+            at += sizeof event + event.len;
+        }
+        return false;
+    }
+
+    file_descriptor<posix_io> events_;
+    int watch_;
+    long owner_;
+};
+
+#endif
+
+} // namespace detail
+
+// ---- the slot
+
 struct file_slot_operations::state {
-    state(std::string its_name, const file_slot_options& options, bool is_synced)
-        : has_marks(!options.any_filesystem), descriptor(options.descriptor),
-          path(detail::absolute_path(std::move(its_name))),
-          store(path, settings(options, is_synced)), marks(path + ".lock", options.mode) {}
+    state(const std::string& path, const file_slot_options& options, bool is_synced)
+        : chosen(options), store(detail::absolute_path(path), settings(options, is_synced)),
+          marks(store.lock_path(), options.mode) {}
 
     static detail::file_settings settings(const file_slot_options& options,
                                           bool is_synced) noexcept {
@@ -44,17 +264,15 @@ struct file_slot_operations::state {
                 .any_filesystem = options.any_filesystem};
     }
 
-    const bool has_marks;
-    const int descriptor;
-    const std::string path;
+    const file_slot_options chosen;
     detail::file_store<detail::posix_io> store;
-    const detail::presence_file marks;
+    const detail::presence_file marks; // any thread may use it at any time
 };
 
 BIDE_DURABLE_INLINE file_slot_operations::file_slot_operations(std::string path,
                                                                const file_slot_options& options,
                                                                bool is_synced)
-    : state_(std::make_unique<state>(std::move(path), options, is_synced)) {}
+    : state_(std::make_unique<state>(path, options, is_synced)) {}
 BIDE_DURABLE_INLINE
 file_slot_operations::file_slot_operations(file_slot_operations&&) noexcept = default;
 BIDE_DURABLE_INLINE file_slot_operations&
@@ -75,40 +293,50 @@ BIDE_DURABLE_INLINE cas_result file_slot_operations::replace_damaged(std::string
     return state_->store.replace_damaged(value);
 }
 BIDE_DURABLE_INLINE std::string file_slot_operations::explain() const {
-    return state_->store.failure.explain(state_->path);
+    using detail::file_part;
+    const std::error_code error = state_->store.last_error();
+    const file_part part = state_->store.last_part();
+    std::string file = state_->store.path();
+    if (!error) {
+        return file;
+    }
+    if (part == file_part::directory || error == std::errc::no_such_file_or_directory) {
+        file.erase(file.rfind('/') + 1);
+    } else if (part != file_part::data) {
+        file += part == file_part::lock ? ".lock" : ".new";
+    }
+    return file + ": " + detail::file_error_text(error, file);
 }
 
 #if defined(__linux__)
 BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code>
 file_slot_operations::watch() {
-    if (const std::error_code error = state_->store.create_lock_file()) {
+    struct stat facts;
+    if (const std::error_code error = state_->store.create_lock_file(facts)) {
         return unexpected{error};
     }
-    const auto& lock = state_->store.lock();
-    return detail::file_watch::of(lock.path().c_str(), lock.facts());
+    return detail::file_watch::of(state_->store.lock_path().c_str(), facts);
 }
 #endif
 
-// The marks use no data of an operation. So any thread may call at any time.
 BIDE_DURABLE_INLINE result<std::shared_ptr<slot_presence>, std::error_code>
 file_slot_operations::be_present() {
-    if (!detail::is_file_name(state_->path)) {
+    if (!detail::is_file_name(state_->store.path())) {
         return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
-    if (!state_->has_marks) {
+    if (state_->chosen.any_filesystem) {
         return unexpected{std::make_error_code(std::errc::operation_not_supported)};
     }
-    return state_->descriptor < 0 ? state_->marks.be_present()
-                                  : state_->marks.be_present_on(state_->descriptor);
+    return state_->marks.be_present(state_->chosen.descriptor);
 }
 
 BIDE_DURABLE_INLINE presence file_slot_operations::is_present(std::int64_t mark) const noexcept {
-    return state_->has_marks ? state_->marks.is_present(mark) : presence::unknown;
+    return state_->chosen.any_filesystem ? presence::unknown : state_->marks.is_present(mark);
 }
 
 BIDE_DURABLE_INLINE bool file_slot_operations::has_mark(int descriptor,
                                                         std::int64_t mark) const noexcept {
-    return state_->has_marks && state_->marks.is_on(descriptor, mark);
+    return !state_->chosen.any_filesystem && state_->marks.is_on(descriptor, mark);
 }
 
 }} // namespace bide::BIDE_ABI

@@ -2,7 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 
-// The system calls that a file slot uses, and what the slots on local files share. Each function of
+// The system calls of the slots on local files, and what else these slots share. Each function of
 // posix_io does what the system call of that name does and sets errno. A test replaces posix_io by
 // a simulated disk.
 
@@ -16,8 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -75,19 +75,14 @@ inline bool is_file_name(const std::string& path) noexcept {
 
 // Resolves a relative path against the current working directory.
 // Throws: std::bad_alloc.
-inline std::string absolute_path(std::string path) {
+inline std::string absolute_path(const std::string& path) {
     if (path.empty() || path.front() == '/') {
         return path;
     }
-    std::string here(256, '\0');
-    while (::getcwd(here.data(), here.size()) == nullptr) {
-        if (errno != ERANGE) {
-            return "./" + path; // the working directory is gone, and its files are too
-        }
-        here.resize(2 * here.size());
-    }
-    here.resize(here.find('\0'));
-    return here + '/' + path;
+    char* const here = ::getcwd(nullptr, 0);          // allocates
+    std::string whole = here != nullptr ? here : "."; // no directory: its files are gone, too
+    std::free(here);
+    return whole + '/' + path;
 }
 
 // The mixing function of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
@@ -278,23 +273,35 @@ public:
 // An open file. The destructor closes it.
 template <class Io> class file_descriptor {
 public:
-    explicit file_descriptor(Io io, int fd = -1) noexcept : io_(std::move(io)), fd_(fd) {}
-    file_descriptor(file_descriptor&& other) noexcept
-        : io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
+    explicit file_descriptor(Io io = Io(), int fd = -1) noexcept : io_(io), fd_(fd) {}
+    file_descriptor(file_descriptor&& other) noexcept : file_descriptor() {
+        *this = std::move(other);
+    }
     file_descriptor& operator=(file_descriptor&& other) noexcept {
         reset(std::exchange(other.fd_, -1));
         io_ = other.io_;
+        facts = other.facts;
+        is_writable = other.is_writable;
         return *this;
     }
     ~file_descriptor() { reset(); }
 
+    // Of a file that was opened by open(); may be changed to later ones of the same file.
+    struct stat facts{};
+    bool is_writable = true;
+
+    // Opens a file that has to be regular, with one name. If it is missing and `create` is O_CREAT,
+    // makes it with this mode. If permission to write is missing, opens it for reading, if that is
+    // enough.
+    std::error_code open(const char* path, bool is_reading_enough, int create = 0,
+                         unsigned mode = 0) noexcept;
+
     explicit operator bool() const noexcept { return fd_ >= 0; }
     int get() const noexcept { return fd_; }
     int leave() noexcept { return std::exchange(fd_, -1); } // does not close it
-    // Forgets the descriptor without closing it, unless it still refers to the file of `facts`.
-    // Other code in the process may have closed the descriptor, and its number may now name another
-    // file.
-    void release_unless(const struct stat& facts) noexcept {
+    // Forgets the descriptor if it does not refer to this file any more: other code in the process
+    // has closed it, and its number may now name another file.
+    void forget_if_not_ours() noexcept {
         struct stat now;
         if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
             fd_ = -1;
@@ -312,42 +319,33 @@ private:
     int fd_;
 };
 
-template <class Io> struct opened_file {
-    file_descriptor<Io> file;
-    struct stat facts{};
-    std::error_code error{};
-    bool is_writable = true;
-};
-
-// Opens a file that has to be regular, with one name. If it is missing, makes it with this mode, if
-// there is one. If permission to write is missing, opens it for reading, if that is enough.
 template <class Io>
-opened_file<Io> open_regular(Io io, const char* path, bool is_reading_enough,
-                             std::optional<unsigned> mode = {}) noexcept {
+std::error_code file_descriptor<Io>::open(const char* path, bool is_reading_enough, int create,
+                                          unsigned mode) noexcept {
     constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    opened_file<Io> r{file_descriptor<Io>(io)};
-    if (io.look_at(path, r.facts) == 0) { // to open a device may have effects
-        r.error = check_kind(r.facts);
+    reset();
+    if (io_.look_at(path, facts) == 0) { // to open a device may have effects
+        if (const std::error_code error = check_kind(facts)) {
+            return error;
+        }
     }
-    if (r.error) {
-        return r;
+    is_writable = true;
+    fd_ = io_.open_file(path, how | O_RDWR);
+    if (fd_ < 0 && errno == ENOENT && create != 0) {
+        fd_ = io_.open_file(path, how | O_RDWR | create, mode);
     }
-    int fd = io.open_file(path, how | O_RDWR);
-    if (fd < 0 && errno == ENOENT && mode) {
-        fd = io.open_file(path, how | O_RDWR | O_CREAT, *mode);
-    }
-    if (fd < 0 && is_reading_enough && (errno == EACCES || errno == EROFS)) {
+    if (fd_ < 0 && is_reading_enough && (errno == EACCES || errno == EROFS)) {
         const int why = errno;
-        fd = io.open_file(path, how | O_RDONLY);
-        errno = fd < 0 && errno == ENOENT ? why : errno;
-        r.is_writable = false;
+        fd_ = io_.open_file(path, how | O_RDONLY);
+        errno = fd_ < 0 && errno == ENOENT ? why : errno;
+        is_writable = false;
     }
-    r.file.reset(fd);
-    r.error = fd < 0 || io.look_at(fd, r.facts) != 0 ? system_error_code() : check_kind(r.facts);
-    if (r.error) {
-        r.file.reset();
+    const std::error_code error =
+        fd_ < 0 || io_.look_at(fd_, facts) != 0 ? system_error_code() : check_kind(facts);
+    if (error) {
+        reset();
     }
-    return r;
+    return error;
 }
 
 }}} // namespace bide::BIDE_ABI::detail

@@ -151,56 +151,44 @@ public:
     // Touches no file. The mode is for a new file, less the umask.
     presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
 
-    // Takes a mark. Makes the file if it is missing.
+    // Takes a mark. Makes the file if it is missing. With a descriptor, takes the mark on the open
+    // file of that descriptor, and keeps a copy of it: the mark lasts as long as any copy, in any
+    // process.
     // Returns: errc::operation_not_supported if the processes that share the file cannot all see
-    // marks (a network filesystem, a system without such locks); otherwise the system's error.
+    // marks (a network filesystem, a system without such locks); ESTALE if the descriptor has
+    // another file open; otherwise the system's error.
     // Throws: std::bad_alloc.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present() const {
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present(int on = -1) const {
         constexpr int most_tries = 100;
+        posix_io io;
         for (int i = 0; i < most_tries; ++i) {
-            auto [opened, facts, error, is_writable] =
-                open_regular(posix_io(), path_.c_str(), false, mode_);
-            if (!error && !posix_io().is_reliable(opened.get())) {
+            file_descriptor<posix_io> file(io, on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
+            std::error_code error;
+            if (on < 0) {
+                error = file.open(path_.c_str(), false, O_CREAT, mode_);
+            } else if (!file || io.look_at(on, file.facts) != 0) {
+                error = system_error_code();
+            }
+            if (!error && !io.is_reliable(file.get())) {
                 error = std::make_error_code(std::errc::operation_not_supported);
             }
-            const std::int64_t mark = error ? 0 : presence_bytes::take(opened.get());
+            struct stat now;
+            const bool is_there = io.look_at(path_.c_str(), now) == 0;
+            const bool is_right = is_there && is_same_file(now, file.facts);
+            if (!error && on >= 0 && !is_right) {
+                error = is_there ? system_error_code(ESTALE) : system_error_code();
+            }
+            const std::int64_t mark = error ? 0 : presence_bytes::take(file.get());
             if (mark == 0) {
                 return unexpected{error ? error : system_error_code()};
             }
             // If the file was removed since, other processes ask another file: try again.
-            struct stat now;
-            if (posix_io().look_at(path_.c_str(), now) == 0 && is_same_file(now, facts)) {
+            if (io.look_at(path_.c_str(), now) == 0 && is_same_file(now, file.facts)) {
                 return std::shared_ptr<slot_presence>(
-                    std::make_shared<file_presence>(std::move(opened), mark));
+                    std::make_shared<file_presence>(std::move(file), mark));
             }
         }
         return unexpected{system_error_code(EAGAIN)};
-    }
-
-    // Takes a mark on the open file of a descriptor, and keeps a copy of the descriptor. The mark
-    // lasts as long as any copy, in any process.
-    // Returns: ESTALE if the descriptor has another file open; errors as be_present().
-    // Throws: std::bad_alloc.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present_on(int fd) const {
-        struct stat facts;
-        struct stat now;
-        posix_io io;
-        if (io.look_at(fd, facts) != 0 || io.look_at(path_.c_str(), now) != 0) {
-            return unexpected{system_error_code()};
-        }
-        if (!is_same_file(now, facts)) {
-            return unexpected{system_error_code(ESTALE)};
-        }
-        if (!io.is_reliable(fd)) {
-            return unexpected{std::make_error_code(std::errc::operation_not_supported)};
-        }
-        file_descriptor<posix_io> copy(io, ::fcntl(fd, F_DUPFD_CLOEXEC, 3));
-        const std::int64_t mark = copy ? presence_bytes::take(fd) : 0;
-        if (mark == 0) {
-            return unexpected{system_error_code()};
-        }
-        return std::shared_ptr<slot_presence>(
-            std::make_shared<file_presence>(std::move(copy), mark));
     }
 
     // Returns true if the open file of the descriptor has the mark.
@@ -213,29 +201,23 @@ public:
     // enough. If this process is out of descriptors or memory, returns `yes`: so no holder is
     // removed until the process can ask.
     presence is_present(std::int64_t mark) const noexcept {
-        struct stat facts;
+        constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         posix_io io;
-        if (io.look_at(path_.c_str(), facts) != 0) {
-            return not_asked();
-        }
-        if (!S_ISREG(facts.st_mode)) {
+        struct stat facts;
+        const bool is_there = io.look_at(path_.c_str(), facts) == 0;
+        if (is_there && !S_ISREG(facts.st_mode)) {
             return presence::unknown;
         }
-        constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-        const file_descriptor<posix_io> opened(io, io.open_file(path_.c_str(), how));
-        if (!opened) {
-            return not_asked();
+        const file_descriptor<posix_io> file(io, is_there ? io.open_file(path_.c_str(), how) : -1);
+        if (!file) {
+            return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? presence::yes
+                                                                         : presence::unknown;
         }
-        return io.is_reliable(opened.get()) ? presence_bytes::ask(opened.get(), mark)
-                                            : presence::unknown;
+        return io.is_reliable(file.get()) ? presence_bytes::ask(file.get(), mark)
+                                          : presence::unknown;
     }
 
 private:
-    static presence not_asked() noexcept {
-        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? presence::yes
-                                                                     : presence::unknown;
-    }
-
     std::string path_;
     unsigned mode_;
 };
