@@ -10,7 +10,7 @@
 /// Files, all in one directory:
 /// \code
 ///   <path>          two pages, each with a value, its version and a checksum; the newer one counts
-///   <path>.lock     readers and writers lock it; never removed; see detail/file/lock_file.hpp
+///   <path>.lock     readers and writers lock it; never removed; see detail/file/store.hpp
 ///   <path>.new      a file that is about to replace <path>; the next change removes one that a
 ///                   crash left
 ///   <path>.damaged  the damaged file that a repair replaced
@@ -40,12 +40,12 @@
 // If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
 // during a change that was not acknowledged leaves this state. If the synced version is later than
 // every version that can be read, an acknowledged value is lost as well: the page was damaged on
-// the disk, or the file is an older copy. If a page is bad and there is no synced version, the
-// slot cannot tell, and reports that loss, too. If both pages are bad, or no slot writes files of this
+// the disk, or the file is an older copy. If a page is bad and there is no synced version, the slot
+// cannot tell, and reports that loss, too. If both pages are bad, or no slot writes files of this
 // size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
 // exist is absent.
 //
-// detail/file/page_format.hpp describes the pages. A machine of any architecture can read the file.
+// detail/file/page_file.hpp describes the pages. A machine of any architecture can read the file.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -143,7 +143,7 @@ public:
     /// Makes a watch that reports each change by any process after it is durable. It also reports
     /// when a presence ends, and when a slot object that used the file is destroyed. It
     /// does not report that the file was deleted. If another program removes or renames the lock
-    /// file or changes its attributes, drain() returns ESTALE. In a child of fork() it also returns
+    /// file, drain() returns ESTALE. In a child of fork() it also returns
     /// ESTALE. Make a new watch then. Each watch uses an inotify instance. The process keeps up to
     /// four unused instances.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override;

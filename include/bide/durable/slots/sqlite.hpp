@@ -35,9 +35,9 @@
 // row, and the marks of presences; see detail/sqlite/version_file.hpp. Delete it only while no lock
 // is held. If a row is older than its acknowledged version, it fell back: SQLite dropped the end of
 // a log, or an older copy replaced the database. If the row is missing, it was deleted, or the
-// database was truncated: the slot sets lost_acknowledged only. If a value differs from its checksum, load() fails
-// with durable_errc::corrupt_record. A commit of the caller's own transaction does not update the
-// file.
+// database was truncated: the slot sets lost_acknowledged only. If a value differs from its
+// checksum, load() fails with durable_errc::corrupt_record. A commit of the caller's own transaction
+// does not update the file.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>

@@ -159,34 +159,29 @@ private:
 class file_watch final : public slot_watch {
 public:
     // `facts` describe the lock file that is meant.
-    static result<std::unique_ptr<slot_watch>, std::error_code> of(const char* path,
+    // Throws: std::bad_alloc.
+    static result<std::unique_ptr<slot_watch>, std::error_code> of(const std::string& path,
                                                                    const struct stat& facts) {
-        constexpr std::uint32_t all = changed | lost;
-        file_descriptor<posix_io> events(posix_io(), inotify_pool::take());
-        int watch = events ? ::inotify_add_watch(events.get(), path, all) : -1;
-        if (watch < 0 && events && (errno == EBADF || errno == EINVAL)) {
-            events.leave(); // other code closed it, and the number may be another file's
+        std::unique_ptr<file_watch> made(new file_watch(path, facts));
+        made->add();
+        if (made->watch_ < 0 && made->events_ && (errno == EBADF || errno == EINVAL)) {
+            made->events_.leave(); // other code closed it, and the number may be another file's
         }
-        if (!events) {
-            events.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-            watch = events ? ::inotify_add_watch(events.get(), path, all) : -1;
+        if (!made->events_) {
+            made->events_.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+            made->add();
         }
-        if (watch < 0) {
+        if (made->watch_ < 0) {
             return unexpected{system_error_code()};
         }
-        std::unique_ptr<file_watch> made(new file_watch(std::move(events), watch));
-        struct stat now;
-        if (posix_io().look_at(path, now) != 0) {
-            return unexpected{system_error_code()};
-        }
-        if (!is_same_file(now, facts)) {
-            return unexpected{system_error_code(ESTALE)};
+        if (const std::error_code error = made->look()) {
+            return unexpected{error};
         }
         return std::unique_ptr<slot_watch>(std::move(made));
     }
 
     ~file_watch() override {
-        if (posix_io().process() == owner_) {
+        if (watch_ >= 0 && posix_io().process() == owner_) {
             ::inotify_rm_watch(events_.get(), watch_); // fails if the watch ended with the file
             static_cast<void>(drain());                // so that the next watch is not readable yet
             inotify_pool::give(events_.leave());
@@ -199,44 +194,36 @@ public:
         if (posix_io().process() != owner_) { // a child's read would take the parent's events
             return system_error_code(ESTALE);
         }
-        alignas(inotify_event) char bytes[4096];
-        bool is_lost = false;
-        for (;;) {
-            const ssize_t got = ::read(events_.get(), bytes, sizeof bytes);
-            if (got > 0) {
-                is_lost = tells_loss(bytes, static_cast<std::size_t>(got)) || is_lost;
-            } else if (got == 0 || errno == EAGAIN) {
-                return is_lost ? system_error_code(ESTALE) : std::error_code();
-            } else if (errno != EINTR) {
-                return system_error_code();
-            }
-        }
+        char bytes[4096];
+        ssize_t got = 0;
+        do {
+            got = ::read(events_.get(), bytes, sizeof bytes);
+        } while (got > 0 || (got < 0 && errno == EINTR));
+        return errno == EAGAIN ? look() : system_error_code();
     }
 
 private:
-    static constexpr std::uint32_t changed = IN_MODIFY | IN_CLOSE_WRITE;
-    static constexpr std::uint32_t lost = IN_ATTRIB | IN_MOVE_SELF | IN_DELETE_SELF;
+    file_watch(const std::string& path, const struct stat& facts)
+        : path_(path), facts_(facts), owner_(posix_io().process()) {}
 
-    file_watch(file_descriptor<posix_io> events, int watch) noexcept
-        : events_(std::move(events)), watch_(watch), owner_(posix_io().process()) {}
-
-    // Returns true if the file was renamed or removed, so that other slots use a new file. Ignores
-    // events of an earlier watch of the same instance.
-    bool tells_loss(const char* bytes, std::size_t size) const noexcept {
-        for (std::size_t at = 0; at + sizeof(inotify_event) <= size;) {
-            inotify_event event;
-            std::memcpy(&event, bytes + at, sizeof event);
-            if (event.wd == watch_ && (event.mask & (lost | IN_IGNORED)) != 0) {
-                return true;
-            }
-            at += sizeof event + event.len;
-        }
-        return false;
+    void add() noexcept {
+        // An attribute changes when the file is removed.
+        constexpr std::uint32_t wanted = IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_MOVE_SELF;
+        watch_ = events_ ? ::inotify_add_watch(events_.get(), path_.c_str(), wanted) : -1;
+    }
+    // Returns ESTALE if the file was renamed or removed: other slots use a new file.
+    std::error_code look() const noexcept {
+        struct stat now;
+        const bool is_same =
+            posix_io().look_at(path_.c_str(), now) == 0 && is_same_file(now, facts_);
+        return is_same ? std::error_code() : system_error_code(ESTALE);
     }
 
-    file_descriptor<posix_io> events_;
-    int watch_;
-    long owner_;
+    const std::string path_;
+    const struct stat facts_;
+    const long owner_;
+    file_descriptor<posix_io> events_{posix_io(), inotify_pool::take()};
+    int watch_ = -1;
 };
 
 #endif
@@ -294,8 +281,8 @@ BIDE_DURABLE_INLINE cas_result file_slot_operations::replace_damaged(std::string
 }
 BIDE_DURABLE_INLINE std::string file_slot_operations::explain() const {
     using detail::file_part;
-    const std::error_code error = state_->store.last_error();
-    const file_part part = state_->store.last_part();
+    const std::error_code error = state_->store.error();
+    const file_part part = state_->store.part();
     std::string file = state_->store.path();
     if (!error) {
         return file;
@@ -311,11 +298,11 @@ BIDE_DURABLE_INLINE std::string file_slot_operations::explain() const {
 #if defined(__linux__)
 BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code>
 file_slot_operations::watch() {
-    struct stat facts;
-    if (const std::error_code error = state_->store.create_lock_file(facts)) {
-        return unexpected{error};
+    const auto facts = state_->store.make_lock_file();
+    if (!facts) {
+        return unexpected{facts.error()};
     }
-    return detail::file_watch::of(state_->store.lock_path().c_str(), facts);
+    return detail::file_watch::of(state_->store.lock_path(), *facts);
 }
 #endif
 

@@ -98,6 +98,8 @@ struct file_page {
     std::uint32_t length = 0;
     std::uint32_t sum = 0;
 
+    bool operator==(const file_page&) const = default;
+
     // Checks the header alone. A page is good if its checksum matches as well.
     bool is_plausible(std::uint64_t page) const noexcept {
         return format == known_format && page_size == page && length <= page - header_size;
@@ -169,10 +171,11 @@ class file_pages {
 public:
     bool is_absent = true;       // there is no file
     std::uint32_t page_size = 0; // 0: unknown
-    unsigned index = 0;          // the page that counts; the next change overwrites the other one
+    std::array<file_page, 2> headers{};
+    unsigned index = 0; // the page that counts; the next change overwrites the other one
 
-    const file_page& page() const noexcept { return pages_[index]; }
-    const file_page& other() const noexcept { return pages_[1 - index]; }
+    const file_page& page() const noexcept { return headers[index]; }
+    const file_page& other() const noexcept { return headers[1 - index]; }
     // Of the page that counts.
     std::uint64_t version() const noexcept { return is_absent ? 0 : page().version; }
     std::string_view value() const noexcept {
@@ -186,75 +189,71 @@ public:
         const auto believed = [](const file_page& of) {
             return of.version < file_versions::most_believed ? of.version : 0;
         };
-        return std::max(believed(pages_[0]), believed(pages_[1]));
+        return std::max(believed(headers[0]), believed(headers[1]));
     }
     std::uint64_t offset_of_other() const noexcept { return std::uint64_t{1 - index} * page_size; }
 
-    // Forgets what was read. `absent`: there is no file.
+    // Forgets what was read.
     void clear(bool absent) noexcept {
         is_absent = absent;
         page_size = index = 0;
-        pages_[0] = pages_[1] = file_page();
+        headers = {};
     }
 
     // Reads both pages. Fails if neither holds a value, or if the system fails.
     // Throws: std::bad_alloc.
-    template <class Io> std::error_code read(Io& io, const file_descriptor<Io>& from);
-
-private:
-    template <class Io> std::error_code read_page(Io& io, int fd, unsigned which);
-
-    file_page pages_[2];
-    std::string bytes_[2]; // the beginnings of the pages: header and value, if they are good
-};
-
-template <class Io> std::error_code file_pages::read(Io& io, const file_descriptor<Io>& from) {
-    clear(false);
-    const auto size = static_cast<std::uint64_t>(from.facts.st_size);
-    if (size == 0 || size % (2 * file_page::granule) != 0 || size / 2 > UINT32_MAX) {
-        return durable_errc::corrupt_record;
-    }
-    page_size = static_cast<std::uint32_t>(size / 2);
-    for (const unsigned which : {0u, 1u}) {
-        if (const std::error_code error = read_page(io, from.get(), which)) {
-            return error;
+    template <class Io> std::error_code read(Io& io, const file_descriptor<Io>& from) {
+        clear(false);
+        const auto size = static_cast<std::uint64_t>(from.facts.st_size);
+        if (size == 0 || size % (2 * file_page::granule) != 0 || size / 2 > UINT32_MAX) {
+            return durable_errc::corrupt_record;
         }
-    }
-    index = pages_[1].is_good && (!pages_[0].is_good || pages_[1].version > pages_[0].version);
-    const bool has_two_values = page().is_good && other().is_good &&
-                                page().version == other().version && page().sum != other().sum;
-    if (page().is_good && page().version != 0 && !has_two_values) {
-        return {};
-    }
-    return std::max(pages_[0].format, pages_[1].format) > file_page::known_format
-               ? durable_errc::unsupported_record_version
-               : durable_errc::corrupt_record;
-}
-
-template <class Io> std::error_code file_pages::read_page(Io& io, int fd, unsigned which) {
-    std::string& bytes = bytes_[which];
-    file_page& to = pages_[which];
-    std::size_t size = file_page::granule;
-    for (std::size_t done = 0; done < size;) {
-        bytes.resize(std::max(bytes.size(), size));
-        const ssize_t got = io.read_at(fd, bytes.data() + done, size - done,
-                                       std::uint64_t{which} * page_size + done);
-        if (got < 0) {
+        page_size = static_cast<std::uint32_t>(size / 2);
+        if (!read_page(io, from.get(), 0) || !read_page(io, from.get(), 1)) {
             return system_error_code();
         }
-        if (got == 0) { // bytes beyond the end of the file read as zeros
-            std::memset(bytes.data() + done, 0, size - done);
+        index = headers[1].is_good && (!headers[0].is_good || other().version > page().version);
+        const bool has_two_values = page().is_good && other().is_good &&
+                                    page().version == other().version && page().sum != other().sum;
+        if (page().is_good && page().version != 0 && !has_two_values) {
+            return {};
         }
-        done = got == 0 ? size : done + static_cast<std::size_t>(got);
-        if (done == file_page::granule) { // the header is there
-            to = decode_header(bytes.data());
-            size = to.is_plausible(page_size) ? std::max(size, file_page::header_size + to.length)
-                                              : size;
-        }
+        return std::max(headers[0].format, headers[1].format) > file_page::known_format
+                   ? durable_errc::unsupported_record_version
+                   : durable_errc::corrupt_record;
     }
-    to.is_good = to.is_plausible(page_size) && checksum_matches(bytes.data(), to);
-    return {};
-}
+
+private:
+    // Sets errno if it fails.
+    template <class Io> bool read_page(Io& io, int fd, unsigned which) {
+        std::string& bytes = bytes_[which];
+        file_page& to = headers[which];
+        std::size_t size = file_page::granule;
+        for (std::size_t done = 0; done < size;) {
+            bytes.resize(std::max(bytes.size(), size));
+            const std::uint64_t at = std::uint64_t{which} * page_size + done;
+            const ssize_t got = io.read_at(fd, bytes.data() + done, size - done, at);
+            if (got < 0) {
+                return false;
+            }
+            if (got == 0) { // bytes beyond the end of the file read as zeros
+                std::memset(bytes.data() + done, 0, size - done);
+            }
+            done = got == 0 ? size : done + static_cast<std::size_t>(got);
+            if (done == file_page::granule) { // the header is there
+                to = decode_header(bytes.data());
+                size += to.is_plausible(page_size) &&
+                                file_page::header_size + to.length > file_page::granule
+                            ? file_page::header_size + to.length - file_page::granule
+                            : 0;
+            }
+        }
+        to.is_good = to.is_plausible(page_size) && checksum_matches(bytes.data(), to);
+        return true;
+    }
+
+    std::string bytes_[2]; // the beginnings of the pages: header and value, if they are good
+};
 
 }}} // namespace bide::BIDE_ABI::detail
 
