@@ -38,16 +38,12 @@
 // checksum, load() fails with durable_errc::corrupt_record.
 
 #include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -128,57 +124,24 @@ struct sqlite_slot_options {
 };
 
 /// The operations of SQLite slots.
-class sqlite_slot_operations : public slot {
-public:
-    /// Moves the slot. A slot that was moved from can only be assigned to.
-    sqlite_slot_operations(sqlite_slot_operations&& other) noexcept;
-    /// \overload
-    sqlite_slot_operations& operator=(sqlite_slot_operations&& other) noexcept;
-
-    /// Reads the row.
-    /// Blocks: while other connections write, at most for `retry_time`; then the call fails with
-    /// timed_out. This holds for all operations; update_locked() waits at most twice as long, and
-    /// while the update runs.
-    /// Returns: other errors have a code of sqlite_category(). A path that cannot name a database
-    /// has the system's code: EISDIR, EINVAL (not a regular file), EMLINK or EXDEV. A row that no
-    /// slot can have stored is durable_errc::corrupt_record.
-    /// Throws: std::bad_alloc, as do all operations.
-    result<slot_snapshot, std::error_code> load() override;
-
-    /// Stores the value if the version is still the current one.
-    cas_result compare_exchange(slot_version version, std::string_view value) override;
-
-    /// Calls the update while the database is locked, and stores what it returns.
-    /// Requires: the update uses no slot of this database.
-    /// Throws: what the update throws; nothing is stored then.
-    cas_result update_locked(const slot_update& update) override;
-
-    /// Replaces a row that load() reports as durable_errc::corrupt_record. If the row is good, the
-    /// result is a conflict with the current value.
-    cas_result replace_damaged(std::string_view value) override;
-
-    /// Returns path, table, key, and the last failure in SQLite's words.
-    std::string explain() const override;
-
-#if defined(__linux__)
-    /// Takes a mark in `<path>-bide`.
-    /// Returns: errc::operation_not_supported, if that file cannot be made or written.
-    /// Thread safety: any thread may call at any time, also while the database is locked.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override;
-    /// Looks for a mark.
-    /// Thread safety: any thread may call at any time.
-    presence is_present(std::int64_t mark) const override;
-#endif
-
+///
+/// An operation waits while other connections write, at most for `retry_time`, and then fails with
+/// timed_out. update_locked() waits at most twice as long, and while the update runs. The update
+/// uses no slot of this database; what it throws is thrown, and nothing is stored then. All
+/// operations throw std::bad_alloc.
+///
+/// Errors have a code of sqlite_category(). A path that cannot name a database has the system's
+/// code: EISDIR, EINVAL (not a regular file), EMLINK or EXDEV. A row that no slot can have stored is
+/// durable_errc::corrupt_record.
+///
+/// be_present() takes a mark in `<path>-bide`, also while the database is locked. It returns
+/// errc::operation_not_supported if that file cannot be made or written. explain() returns path,
+/// table, key, and the last failure in SQLite's words.
+class sqlite_slot_operations : public detail::slot_handle {
 protected:
     /// Makes a slot; see basic_sqlite_slot.
     sqlite_slot_operations(const std::string& path, std::string key, sqlite_slot_options options,
                            bool is_synced);
-    /// Closes the connection.
-    ~sqlite_slot_operations() override;
-
-private:
-    std::unique_ptr<detail::sqlite_core> core_;
 };
 
 /// A slot in an SQLite database; see sqlite_slot and relaxed_sqlite_slot.

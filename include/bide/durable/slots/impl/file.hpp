@@ -228,18 +228,56 @@ private:
 
 #endif
 
-} // namespace detail
-
 // ---- the slot
 
-struct file_slot_operations::state {
-    state(const std::string& path, const file_slot_options& options, bool is_synced)
-        : chosen(options), store(detail::absolute_path(path), settings(options, is_synced)),
-          marks(store.lock_path(), options.mode) {}
+class file_core final : public file_store<posix_io> {
+public:
+    file_core(const std::string& path, const file_slot_options& options, bool is_synced)
+        : file_store(absolute_path(path), settings(options, is_synced)), options_(options),
+          marks_(lock_path(), options.mode) {}
 
-    static detail::file_settings settings(const file_slot_options& options,
-                                          bool is_synced) noexcept {
-        constexpr std::size_t granule = detail::file_page::granule;
+    std::string explain() const override {
+        std::string file = path();
+        if (!error()) {
+            return file;
+        }
+        if (part() == file_part::directory || error() == std::errc::no_such_file_or_directory) {
+            file.erase(file.rfind('/') + 1);
+        } else if (part() != file_part::data) {
+            file += part() == file_part::lock ? ".lock" : ".new";
+        }
+        return file + ": " + file_error_text(error(), file);
+    }
+
+#if defined(__linux__)
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
+        const auto facts = make_lock_file();
+        if (!facts) {
+            return unexpected{facts.error()};
+        }
+        return file_watch::of(lock_path(), *facts);
+    }
+#endif
+
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
+        if (!is_file_name(path())) {
+            return unexpected{make_error_code(durable_errc::invalid_argument)};
+        }
+        if (options_.any_filesystem) {
+            return unexpected{std::make_error_code(std::errc::operation_not_supported)};
+        }
+        return marks_.be_present(options_.descriptor);
+    }
+    presence is_present(std::int64_t mark) const override {
+        return options_.any_filesystem ? presence::unknown : marks_.is_present(mark);
+    }
+    bool has_mark(int descriptor, std::int64_t mark) const noexcept {
+        return !options_.any_filesystem && marks_.is_on(descriptor, mark);
+    }
+
+private:
+    static file_settings settings(const file_slot_options& options, bool is_synced) noexcept {
+        constexpr std::size_t granule = file_page::granule;
         constexpr std::size_t largest = std::size_t{1} << 30;
         const std::size_t size = std::clamp(options.page_size, granule, largest);
         return {.is_synced = is_synced,
@@ -251,79 +289,20 @@ struct file_slot_operations::state {
                 .any_filesystem = options.any_filesystem};
     }
 
-    const file_slot_options chosen;
-    detail::file_store<detail::posix_io> store;
-    const detail::presence_file marks; // any thread may use it at any time
+    const file_slot_options options_;
+    const presence_file marks_; // any thread may use it at any time
 };
 
-BIDE_DURABLE_INLINE file_slot_operations::file_slot_operations(std::string path,
+} // namespace detail
+
+BIDE_DURABLE_INLINE file_slot_operations::file_slot_operations(const std::string& path,
                                                                const file_slot_options& options,
                                                                bool is_synced)
-    : state_(std::make_unique<state>(path, options, is_synced)) {}
-BIDE_DURABLE_INLINE
-file_slot_operations::file_slot_operations(file_slot_operations&&) noexcept = default;
-BIDE_DURABLE_INLINE file_slot_operations&
-file_slot_operations::operator=(file_slot_operations&&) noexcept = default;
-BIDE_DURABLE_INLINE file_slot_operations::~file_slot_operations() = default;
-
-BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> file_slot_operations::load() {
-    return state_->store.load_snapshot();
-}
-BIDE_DURABLE_INLINE cas_result file_slot_operations::compare_exchange(slot_version version,
-                                                                      std::string_view value) {
-    return state_->store.compare_exchange(version, value);
-}
-BIDE_DURABLE_INLINE cas_result file_slot_operations::update_locked(const slot_update& update) {
-    return state_->store.update_locked(update);
-}
-BIDE_DURABLE_INLINE cas_result file_slot_operations::replace_damaged(std::string_view value) {
-    return state_->store.replace_damaged(value);
-}
-BIDE_DURABLE_INLINE std::string file_slot_operations::explain() const {
-    using detail::file_part;
-    const std::error_code error = state_->store.error();
-    const file_part part = state_->store.part();
-    std::string file = state_->store.path();
-    if (!error) {
-        return file;
-    }
-    if (part == file_part::directory || error == std::errc::no_such_file_or_directory) {
-        file.erase(file.rfind('/') + 1);
-    } else if (part != file_part::data) {
-        file += part == file_part::lock ? ".lock" : ".new";
-    }
-    return file + ": " + detail::file_error_text(error, file);
-}
-
-#if defined(__linux__)
-BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code>
-file_slot_operations::watch() {
-    const auto facts = state_->store.make_lock_file();
-    if (!facts) {
-        return unexpected{facts.error()};
-    }
-    return detail::file_watch::of(state_->store.lock_path(), *facts);
-}
-#endif
-
-BIDE_DURABLE_INLINE result<std::shared_ptr<slot_presence>, std::error_code>
-file_slot_operations::be_present() {
-    if (!detail::is_file_name(state_->store.path())) {
-        return unexpected{make_error_code(durable_errc::invalid_argument)};
-    }
-    if (state_->chosen.any_filesystem) {
-        return unexpected{std::make_error_code(std::errc::operation_not_supported)};
-    }
-    return state_->marks.be_present(state_->chosen.descriptor);
-}
-
-BIDE_DURABLE_INLINE presence file_slot_operations::is_present(std::int64_t mark) const noexcept {
-    return state_->chosen.any_filesystem ? presence::unknown : state_->marks.is_present(mark);
-}
+    : slot_handle(std::make_unique<detail::file_core>(path, options, is_synced)) {}
 
 BIDE_DURABLE_INLINE bool file_slot_operations::has_mark(int descriptor,
                                                         std::int64_t mark) const noexcept {
-    return !state_->chosen.any_filesystem && state_->marks.is_on(descriptor, mark);
+    return static_cast<const detail::file_core&>(*core_).has_mark(descriptor, mark);
 }
 
 }} // namespace bide::BIDE_ABI

@@ -237,7 +237,7 @@ public:
         if (left <= left.zero()) {
             return false;
         }
-        const std::chrono::microseconds moment(100 + random_.below(3'900));
+        const std::chrono::microseconds moment(100 + random_below(3'900));
         std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, moment));
         return true;
     }
@@ -248,7 +248,6 @@ public:
 private:
     std::chrono::milliseconds whole_;
     std::chrono::steady_clock::time_point end_{};
-    random_numbers random_;
 };
 
 // ---- the operations
@@ -262,21 +261,19 @@ struct sqlite_row {
 
 // A slot. It opens the database on demand, in a mode that keeps what is committed. A function that
 // returns false has recorded the error and its text.
-class sqlite_core {
+class sqlite_core final : public slot {
 public:
     sqlite_core(const std::string& at, std::string of, sqlite_slot_options how, bool to_sync)
-        : path(at), key_(std::move(of)), options_(std::move(how)), is_synced_(to_sync),
+        : path_(at), key_(std::move(of)), options_(std::move(how)), is_synced_(to_sync),
           retry_(options_.retry_time), versions_(options_.table, key_) {}
 
-    const std::string path; // absolute; any thread may read it
-
-    std::string explain() const {
+    std::string explain() const override {
         const std::string line =
             "SQLite database " + resolved_ + ", table " + options_.table + ", key \"" + key_ + '"';
         return one_line(said_.empty() ? line : line + ": " + said_, line.npos);
     }
 
-    result<slot_snapshot, std::error_code> load() {
+    result<slot_snapshot, std::error_code> load() override {
         operation now(*this);
         sqlite_row row;
         if (!now.begin() || !read(row)) {
@@ -285,7 +282,7 @@ public:
         return std::move(row.there);
     }
 
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         operation now(*this);
         for (bool is_first = true;; is_first = false) {
             if (!fits(value) || !now.begin()) {
@@ -299,7 +296,7 @@ public:
         }
     }
 
-    cas_result update_locked(const slot_update& update) {
+    cas_result update_locked(const slot_update& update) override {
         operation now(*this);
         sqlite_row row;
         if (!now.begin_locked(row)) {
@@ -317,7 +314,7 @@ public:
         return fits(*value) ? commit(write(row.there.version, *value), *value) : failed();
     }
 
-    cas_result replace_damaged(std::string_view value) {
+    cas_result replace_damaged(std::string_view value) override {
         operation now(*this);
         sqlite_row row;
         if (!fits(value)) {
@@ -341,6 +338,26 @@ public:
         ::sqlite3_finalize(change);
         return commit(written, value);
     }
+
+#if defined(__linux__)
+    // The marks use neither SQLite nor data of an operation. So any thread may call at any time.
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
+        const std::string at = sqlite_resolved(path_);
+        sqlite_version_file("", "").open(at); // makes it with the database's owner and mode
+        constexpr unsigned mode = 0644;       // the mode that SQLite gives to a database
+        auto taken = presence_file(sqlite_version_file::path_beside(at), mode).be_present();
+        if (!taken && (taken.error() == std::errc::permission_denied ||
+                       taken.error() == std::errc::read_only_file_system ||
+                       taken.error() == std::errc::operation_not_permitted)) {
+            return unexpected{std::make_error_code(std::errc::operation_not_supported)};
+        }
+        return taken;
+    }
+    presence is_present(std::int64_t mark) const override {
+        return presence_file(sqlite_version_file::path_beside(sqlite_resolved(path_)), 0)
+            .is_present(mark);
+    }
+#endif
 
 private:
     static constexpr slot_version last_version = std::numeric_limits<std::int64_t>::max();
@@ -491,14 +508,24 @@ private:
         return ok(code) &&
                ok(::sqlite3_busy_handler(link_.db, &sqlite_retry_time::on_busy, &retry_)) &&
                ok(execute("PRAGMA mmap_size=0")) && // a disk error must be a code, not a signal
-               choose_journal(taken) && synchronize(taken) && make_table() &&
+               choose_journal(taken) &&
+               ok(execute(!is_synced_                    ? "PRAGMA synchronous=NORMAL"
+                          : taken == sqlite_journal::wal ? "PRAGMA synchronous=FULL"
+                                                         : "PRAGMA synchronous=EXTRA")) &&
+               // For systems where fsync() stops at the disk's cache.
+               ok(execute("PRAGMA fullfsync=1; PRAGMA checkpoint_fullfsync=1")) &&
+               ok_of_table(execute("CREATE TABLE IF NOT EXISTS " + table_ +
+                                   " (key TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL"
+                                   " CHECK (typeof(version) = 'integer' AND version > 0),"
+                                   " value BLOB NOT NULL CHECK (typeof(value) = 'blob'))"
+                                   " WITHOUT ROWID")) &&
                prepare(select_, "SELECT version, value FROM " + table_ + " WHERE key = ?1") &&
                prepare(insert_, "INSERT INTO " + table_ +
                                     " (key, version, value) VALUES (?1, ?2, ?3)"
                                     " ON CONFLICT (key) DO NOTHING") &&
-               prepare(update_, "UPDATE " + table_ +
-                                    " SET version = ?2, value = ?3"
-                                    " WHERE key = ?1 AND version = ?4");
+               prepare(update_,
+                       "UPDATE " + table_ +
+                           " SET version = ?2, value = ?3 WHERE key = ?1 AND version = ?4");
     }
 
     // `taken` is the mode asked for, and then the mode in use.
@@ -531,37 +558,6 @@ private:
         return code != SQLITE_OK || mode == name ? code : sqlite_code(sqlite_slot_errc::other_mode);
     }
 
-    bool synchronize(sqlite_journal taken) {
-        constexpr const char* normal = "1";
-        constexpr const char* full = "2";
-        constexpr const char* extra = "3";
-        const std::string wanted = !is_synced_                    ? normal
-                                   : taken == sqlite_journal::wal ? full
-                                                                  : extra;
-        std::string level;
-        return ok(execute("PRAGMA synchronous=" + wanted)) &&
-               (!is_synced_ || // if fsync() stops at the disk's cache
-                (ok(execute("PRAGMA fullfsync=1")) &&
-                 ok(execute("PRAGMA checkpoint_fullfsync=1")))) &&
-               ok(execute("PRAGMA synchronous", &level)) &&
-               (level == wanted || fail(sqlite_code(sqlite_slot_errc::other_mode)));
-    }
-
-    // Makes a missing table, and checks that the table has the columns of a slot.
-    bool make_table() {
-        const auto has = [&](const char* column) { // fails for a view
-            const int code =
-                ::sqlite3_table_column_metadata(link_.db, "main", options_.table.c_str(), column,
-                                                nullptr, nullptr, nullptr, nullptr, nullptr);
-            return ok_of_table(code);
-        };
-        return ok(execute(
-                   "CREATE TABLE IF NOT EXISTS " + table_ +
-                   " (key TEXT NOT NULL PRIMARY KEY,"
-                   " version INTEGER NOT NULL CHECK (typeof(version) = 'integer' AND version > 0),"
-                   " value BLOB NOT NULL CHECK (typeof(value) = 'blob')) WITHOUT ROWID")) &&
-               has("key") && has("version") && has("value");
-    }
     // SQLITE_ERROR means that the table is of another kind.
     bool ok_of_table(int code) {
         return ok(code == SQLITE_ERROR ? sqlite_code(sqlite_slot_errc::other_table) : code);
@@ -576,25 +572,22 @@ private:
                                                 SQLITE_PREPARE_PERSISTENT, &to, nullptr));
     }
 
-    // Runs a statement without parameters. Stores the first column of its first row in `first`.
-    // Returns a code.
-    int execute(const std::string& text, std::string* first = nullptr) {
-        sqlite3_stmt* statement = nullptr;
-        int code = SQLITE_OK;
-        do { // preparing may read the schema
-            code = ::sqlite3_prepare_v2(link_.db, text.c_str(), -1, &statement, nullptr);
-        } while (sqlite_primary(code) == SQLITE_BUSY && retry_.wait());
-        while (code == SQLITE_OK || code == SQLITE_ROW) {
-            code = step(statement);
-            const void* const bytes =
-                code == SQLITE_ROW ? ::sqlite3_column_text(statement, 0) : nullptr;
-            if (first != nullptr && bytes != nullptr) {
-                *first = static_cast<const char*>(bytes);
-                first = nullptr;
+    // Runs statements without parameters. Stores the first column of their row in `to`. Returns a
+    // code.
+    int execute(const std::string& text, std::string* to = nullptr) {
+        constexpr auto note = [](void* into, int, char** row, char**) {
+            if (into != nullptr &&
+                row[0] != nullptr) { // a short text, for which no memory is needed
+                *static_cast<std::string*>(into) = row[0];
+            }
+            return 0;
+        };
+        for (;;) {
+            const int code = ::sqlite3_exec(link_.db, text.c_str(), note, to, nullptr);
+            if (sqlite_primary(code) != SQLITE_BUSY || !retry_.wait()) {
+                return code;
             }
         }
-        ::sqlite3_finalize(statement);
-        return code == SQLITE_DONE ? SQLITE_OK : code;
     }
 
     // Runs one step. Repeats it while the database is busy, until the waiting time is over.
@@ -723,11 +716,12 @@ private:
         return written.status == cas_status::indeterminate ? failed() : written;
     }
 
+    const std::string path_; // absolute; any thread may read it
     const std::string key_;
     const sqlite_slot_options options_;
     const bool is_synced_;
     const std::string table_ = "main.\"" + options_.table + '"';
-    std::string resolved_ = path;
+    std::string resolved_ = path_;
     sqlite_retry_time retry_;
     sqlite_version_file versions_;
     sqlite_known_version known_{};
@@ -746,62 +740,26 @@ BIDE_DURABLE_INLINE const std::error_category& sqlite_category() noexcept {
     return detail::only_sqlite_category();
 }
 
-BIDE_DURABLE_INLINE sqlite_slot_operations::sqlite_slot_operations(const std::string& path,
-                                                                   std::string key,
-                                                                   sqlite_slot_options options,
-                                                                   bool is_synced) {
-    if (path.empty() || path.find('\0') != path.npos || !detail::is_sqlite_name(options.table) ||
-        !detail::is_sqlite_text(key)) {
+namespace detail {
+
+// Returns the slot. Throws: std::system_error if an argument is not valid; std::bad_alloc.
+inline std::unique_ptr<slot> make_sqlite_core(const std::string& path, std::string key,
+                                              sqlite_slot_options options, bool is_synced) {
+    if (path.empty() || path.find('\0') != path.npos || !is_sqlite_name(options.table) ||
+        !is_sqlite_text(key)) {
         BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                      "bide::sqlite_slot"));
     }
-    core_ = std::make_unique<detail::sqlite_core>(detail::absolute_path(path), std::move(key),
-                                                  std::move(options), is_synced);
+    return std::make_unique<sqlite_core>(absolute_path(path), std::move(key), std::move(options),
+                                         is_synced);
 }
+
+} // namespace detail
+
 BIDE_DURABLE_INLINE
-sqlite_slot_operations::sqlite_slot_operations(sqlite_slot_operations&&) noexcept = default;
-BIDE_DURABLE_INLINE sqlite_slot_operations&
-sqlite_slot_operations::operator=(sqlite_slot_operations&&) noexcept = default;
-BIDE_DURABLE_INLINE sqlite_slot_operations::~sqlite_slot_operations() = default;
-
-BIDE_DURABLE_INLINE std::string sqlite_slot_operations::explain() const { return core_->explain(); }
-BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> sqlite_slot_operations::load() {
-    return core_->load();
-}
-BIDE_DURABLE_INLINE cas_result sqlite_slot_operations::compare_exchange(slot_version version,
-                                                                        std::string_view value) {
-    return core_->compare_exchange(version, value);
-}
-BIDE_DURABLE_INLINE cas_result sqlite_slot_operations::update_locked(const slot_update& update) {
-    return core_->update_locked(update);
-}
-BIDE_DURABLE_INLINE cas_result sqlite_slot_operations::replace_damaged(std::string_view value) {
-    return core_->replace_damaged(value);
-}
-
-// The marks use neither SQLite nor data of an operation. So any thread may call at any time.
-#if defined(__linux__)
-BIDE_DURABLE_INLINE result<std::shared_ptr<slot_presence>, std::error_code>
-sqlite_slot_operations::be_present() {
-    const std::string path = detail::sqlite_resolved(core_->path);
-    detail::sqlite_version_file("", "").open(path); // makes it with the database's owner and mode
-    constexpr unsigned mode = 0644;                 // the mode that SQLite gives to a database
-    auto taken =
-        detail::presence_file(detail::sqlite_version_file::path_beside(path), mode).be_present();
-    if (!taken && (taken.error() == std::errc::permission_denied ||
-                   taken.error() == std::errc::read_only_file_system ||
-                   taken.error() == std::errc::operation_not_permitted)) {
-        return unexpected{std::make_error_code(std::errc::operation_not_supported)};
-    }
-    return taken;
-}
-
-BIDE_DURABLE_INLINE presence sqlite_slot_operations::is_present(std::int64_t mark) const {
-    const std::string path = detail::sqlite_resolved(core_->path);
-    return detail::presence_file(detail::sqlite_version_file::path_beside(path), 0)
-        .is_present(mark);
-}
-#endif
+sqlite_slot_operations::sqlite_slot_operations(const std::string& path, std::string key,
+                                               sqlite_slot_options options, bool is_synced)
+    : slot_handle(detail::make_sqlite_core(path, std::move(key), std::move(options), is_synced)) {}
 
 }} // namespace bide::BIDE_ABI
 

@@ -57,10 +57,8 @@ inline std::error_code system_error_code(int error = errno) noexcept {
 
 // A slot's file is regular and has one name. A file with two names would have two locks.
 inline std::error_code check_kind(const struct stat& facts) noexcept {
-    if (S_ISREG(facts.st_mode)) {
-        return facts.st_nlink > 1 ? system_error_code(EMLINK) : std::error_code();
-    }
-    return system_error_code(S_ISDIR(facts.st_mode)   ? EISDIR
+    return system_error_code(S_ISREG(facts.st_mode)   ? (facts.st_nlink > 1 ? EMLINK : 0)
+                             : S_ISDIR(facts.st_mode) ? EISDIR
                              : S_ISLNK(facts.st_mode) ? ELOOP
                                                       : EINVAL);
 }
@@ -93,49 +91,33 @@ constexpr std::uint64_t mixed_bits(std::uint64_t z) noexcept {
     return z ^ (z >> 31);
 }
 
-// SplitMix64, seeded by the time and the process at the first use.
-class random_numbers {
-public:
-    // Returns a number from 0 to n - 1.
-    std::int64_t below(std::int64_t n) noexcept {
-        if (state_ == 0) {
-            state_ = static_cast<std::uint64_t>(native_platform::now()) ^
-                     static_cast<std::uint64_t>(::getpid()) << 40 ^
-                     reinterpret_cast<std::uintptr_t>(this);
-        }
-        state_ += 0x9e3779b97f4a7c15;
-        return static_cast<std::int64_t>(mixed_bits(state_) % static_cast<std::uint64_t>(n));
-    }
-
-private:
-    std::uint64_t state_ = 0;
-};
+// Returns a number from 0 to n - 1 that differs from call to call and from process to process.
+inline std::int64_t random_below(std::int64_t n) noexcept {
+    const auto now = static_cast<std::uint64_t>(native_platform::now());
+    const std::uint64_t bits = mixed_bits(now ^ static_cast<std::uint64_t>(::getpid()) << 40);
+    return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(n));
+}
 
 class posix_io {
-    // Looks at the path, or at the descriptor if there is no path.
-    static int look_at(const char* path, int fd, struct stat& facts) noexcept {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
+    static int look_at(int at, const char* path, int flags, struct stat& facts) noexcept {
         struct statx found;
         constexpr unsigned wanted =
             STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID | STATX_GID | STATX_INO | STATX_SIZE;
-        if (::statx(path != nullptr ? AT_FDCWD : fd, path != nullptr ? path : "",
-                    path != nullptr ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH, wanted, &found) == 0) {
-            facts = {};
-            facts.st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
-            facts.st_ino = static_cast<ino_t>(found.stx_ino);
-            facts.st_mode = found.stx_mode;
-            facts.st_nlink = static_cast<nlink_t>(found.stx_nlink);
-            facts.st_uid = found.stx_uid;
-            facts.st_gid = found.stx_gid;
-            facts.st_size = static_cast<off_t>(found.stx_size);
-            return 0;
-        }
-        if (errno != ENOSYS && errno != EPERM) {
+        if (::statx(at, path, flags, wanted, &found) != 0) {
             return -1;
         }
-#endif
-        return path != nullptr ? ::lstat(path, &facts) : ::fstat(fd, &facts);
+        facts = {};
+        facts.st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
+        facts.st_ino = static_cast<ino_t>(found.stx_ino);
+        facts.st_mode = found.stx_mode;
+        facts.st_nlink = static_cast<nlink_t>(found.stx_nlink);
+        facts.st_uid = found.stx_uid;
+        facts.st_gid = found.stx_gid;
+        facts.st_size = static_cast<off_t>(found.stx_size);
+        return 0;
     }
+#endif
 
     // Sets or removes the claim, or asks for the claim of another open file.
     static bool claim([[maybe_unused]] int fd, [[maybe_unused]] bool is_set,
@@ -208,8 +190,17 @@ public:
     // Does not follow a symbolic link. Does not ask for times: on some filesystems a file whose
     // times were asked for must record the exact time of its next write, and the sync after that
     // takes half as long again.
-    int look_at(const char* path, struct stat& facts) noexcept { return look_at(path, -1, facts); }
-    int look_at(int fd, struct stat& facts) noexcept { return look_at(nullptr, fd, facts); }
+#if defined(__linux__) && defined(STATX_BASIC_STATS)
+    int look_at(const char* path, struct stat& facts) noexcept {
+        return look_at(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, facts);
+    }
+    int look_at(int fd, struct stat& facts) noexcept {
+        return look_at(fd, "", AT_EMPTY_PATH, facts);
+    }
+#else
+    int look_at(const char* path, struct stat& facts) noexcept { return ::lstat(path, &facts); }
+    int look_at(int fd, struct stat& facts) noexcept { return ::fstat(fd, &facts); }
+#endif
 
     // Never waits. EWOULDBLOCK: another open file holds the lock.
     int try_lock(int fd, bool exclusive) noexcept {
@@ -294,7 +285,30 @@ public:
     // makes it with this mode. If permission to write is missing, opens it for reading, if that is
     // enough.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
-                         unsigned mode = 0) noexcept;
+                         unsigned mode = 0) noexcept {
+        constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+        reset();
+        if (io_.look_at(path, facts) == 0 && check_kind(facts)) { // to open a device has effects
+            return check_kind(facts);
+        }
+        is_writable = true;
+        fd_ = io_.open_file(path, how | O_RDWR);
+        if (fd_ < 0 && errno == ENOENT && create != 0) {
+            fd_ = io_.open_file(path, how | O_RDWR | create, mode);
+        }
+        if (fd_ < 0 && is_reading_enough && (errno == EACCES || errno == EROFS)) {
+            const int why = errno;
+            fd_ = io_.open_file(path, how | O_RDONLY);
+            errno = fd_ < 0 && errno == ENOENT ? why : errno;
+            is_writable = false;
+        }
+        const std::error_code error =
+            fd_ < 0 || io_.look_at(fd_, facts) != 0 ? system_error_code() : check_kind(facts);
+        if (error) {
+            reset();
+        }
+        return error;
+    }
 
     explicit operator bool() const noexcept { return fd_ >= 0; }
     int get() const noexcept { return fd_; }
@@ -318,35 +332,6 @@ private:
     [[no_unique_address]] Io io_;
     int fd_;
 };
-
-template <class Io>
-std::error_code file_descriptor<Io>::open(const char* path, bool is_reading_enough, int create,
-                                          unsigned mode) noexcept {
-    constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    reset();
-    if (io_.look_at(path, facts) == 0) { // to open a device may have effects
-        if (const std::error_code error = check_kind(facts)) {
-            return error;
-        }
-    }
-    is_writable = true;
-    fd_ = io_.open_file(path, how | O_RDWR);
-    if (fd_ < 0 && errno == ENOENT && create != 0) {
-        fd_ = io_.open_file(path, how | O_RDWR | create, mode);
-    }
-    if (fd_ < 0 && is_reading_enough && (errno == EACCES || errno == EROFS)) {
-        const int why = errno;
-        fd_ = io_.open_file(path, how | O_RDONLY);
-        errno = fd_ < 0 && errno == ENOENT ? why : errno;
-        is_writable = false;
-    }
-    const std::error_code error =
-        fd_ < 0 || io_.look_at(fd_, facts) != 0 ? system_error_code() : check_kind(facts);
-    if (error) {
-        reset();
-    }
-    return error;
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -58,9 +58,8 @@ struct presence_bytes {
         constexpr int most_tries = 1'000;
         const std::int64_t file = file_hash(fd);
         errno = EOPNOTSUPP;
-        random_numbers random;
         for (int i = 0; file >= 0 && i < most_tries; ++i) {
-            const std::int64_t byte = 1 + random.below(byte_mask);
+            const std::int64_t byte = 1 + random_below(byte_mask);
             struct flock lock = lock_on(byte);
             if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) {
                 return file << byte_bits | byte;

@@ -45,14 +45,14 @@ struct file_settings {
 enum class file_part { lock, data, fresh, directory };
 
 // A function that returns false has recorded the error, with the file that it concerns.
-template <class Io> class file_store {
+template <class Io> class file_store : public slot {
 public:
     file_store(std::string path, const file_settings& settings, Io io = Io())
         : io_(io), path_(std::move(path)), set_(settings), lock_(io), data_(io),
           owner_(io_.process()) {}
     file_store(const file_store&) = delete;
     file_store& operator=(const file_store&) = delete;
-    ~file_store() { forget_stale_files(); }
+    ~file_store() override { forget_stale_files(); }
 
     const std::string& path() const noexcept { return path_; }
     const std::string& lock_path() const noexcept { return lock_path_; }
@@ -69,7 +69,7 @@ public:
         return lock_.facts;
     }
 
-    result<slot_snapshot, std::error_code> load_snapshot() {
+    result<slot_snapshot, std::error_code> load() override {
         if (can_read_unlocked()) {
             return snapshot();
         }
@@ -80,15 +80,15 @@ public:
         return snapshot();
     }
 
-    cas_result compare_exchange(slot_version version, std::string_view value) {
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
         const lock_scope held(*this, true);
         return !held.is_held || !read(true)  ? failed()
                : pages_.version() != version ? conflict()
                                              : store(value);
     }
 
-    // Requires: update(snapshot) returns an optional<string> and does not use this slot.
-    template <class Update> cas_result update_locked(const Update& update) {
+    // Requires: the update does not use this slot.
+    cas_result update_locked(const slot_update& update) override {
         const lock_scope held(*this, true);
         if (!held.is_held || !read(true)) {
             return failed();
@@ -97,9 +97,9 @@ public:
         return value ? store(*value) : cas_result{cas_status::stored, pages_.version(), {}, {}};
     }
 
-    // Replaces a file that load_snapshot() reports as corrupt: what neither this format nor a later
+    // Replaces a file that load() reports as corrupt: what neither this format nor a later
     // one can read.
-    cas_result replace_damaged(std::string_view value) {
+    cas_result replace_damaged(std::string_view value) override {
         const lock_scope held(*this, true);
         if (held.is_held && read(true)) {
             return conflict();
@@ -246,7 +246,7 @@ private:
                (waited = io_.steady_ns() - begin) < set_.retry_time_ns) {
             is_next = is_next || (waited >= long_wait_ns && may_claim && io_.try_claim(fd));
             rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
-            io_.sleep(std::min(rest / 2 + random_.below(rest), set_.retry_time_ns - waited));
+            io_.sleep(std::min(rest / 2 + random_below(rest), set_.retry_time_ns - waited));
         }
         const int error = errno == EWOULDBLOCK ? ETIMEDOUT : errno;
         if (is_next) {
@@ -564,8 +564,7 @@ private:
     file_descriptor<Io> lock_;
     file_descriptor<Io> data_;
     file_pages pages_;
-    std::string image_; // what is written
-    random_numbers random_;
+    std::string image_;    // what is written
     long owner_;           // the process that opened the files
     bool is_held_ = false; // the lock of lock_
     bool is_data_locked_ = false;
