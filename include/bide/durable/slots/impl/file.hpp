@@ -41,45 +41,36 @@ namespace detail {
 // the file, which may have been replaced since.
 // Throws: std::bad_alloc.
 inline std::string file_error_text(std::error_code error, const std::string& file) {
-    if (error == durable_errc::corrupt_record) {
-        return "is not a slot's file, or both copies of the record in it are damaged; a repair "
-               "keeps it as .damaged and makes a new one";
-    }
-    if (error == durable_errc::unsupported_record_version) {
-        return "was written by a later version of this library, in a format that this one cannot "
-               "read";
-    }
-    if (error == durable_errc::unsupported_filesystem) {
-        return "is on a network filesystem or on FUSE, where file locks and syncs may not work; "
-               "use a local disk";
-    }
-    if (error == durable_errc::too_large) {
-        return "the record is larger than the slot's max_value";
-    }
-    if (error == durable_errc::invalid_argument) {
-        return "the path cannot name a file";
-    }
     const std::string words = error.message();
-    switch (error.category() == std::generic_category() ? error.value() : 0) {
-    case EMLINK:
-        return "has a second name (hard link): two locks would exist for one file; remove the "
-               "other name, or copy the file";
-    case ELOOP:
-        return "is a symbolic link, or its path has too many: the link and the file would have two "
-               "locks; name the file itself";
-    case EXDEV:
-        return "is mounted here from another place, where it has another lock; mount the directory "
-               "instead";
+    if (error.category() == durable_category()) {
+        switch (static_cast<durable_errc>(error.value())) {
+        case durable_errc::corrupt_record:
+            return "is not a slot's file, or both copies of the record in it are damaged; a repair "
+                   "keeps it as .damaged and makes a new one";
+        case durable_errc::unsupported_record_version:
+            return "was written by a later version of this library, in a format unknown to this "
+                   "one";
+        case durable_errc::unsupported_filesystem:
+            return "is on a network filesystem or on FUSE, where file locks and syncs may not "
+                   "work; "
+                   "use a local disk";
+        case durable_errc::too_large: return "the record is larger than the slot's max_value";
+        default: return "the path cannot name a file";
+        }
+    }
+    switch (error.value()) {
+    case EMLINK: return "has a second name (hard link): two locks would exist; remove that name";
+    case ELOOP: return "is a symbolic link, or its path has too many; name the file itself";
+    case EXDEV: return "is mounted here from another place; mount the directory instead";
     case EISDIR: return "is a directory, and has to be a file";
     case EINVAL: {
         struct stat facts{};
         posix_io().look_at(file.c_str(), facts);
-        const char* const kind = S_ISFIFO(facts.st_mode)   ? "a pipe (FIFO)"
-                                 : S_ISSOCK(facts.st_mode) ? "a socket"
-                                 : S_ISCHR(facts.st_mode) || S_ISBLK(facts.st_mode) ? "a device"
-                                                                                    : nullptr;
-        return kind == nullptr ? words
-                               : std::string("is ") + kind + ", and has to be a regular file";
+        const mode_t mode = facts.st_mode;
+        return S_ISFIFO(mode)                   ? "is a pipe (FIFO), and has to be a regular file"
+               : S_ISSOCK(mode)                 ? "is a socket, and has to be a regular file"
+               : S_ISCHR(mode) || S_ISBLK(mode) ? "is a device, and has to be a regular file"
+                                                : words;
     }
     case ENOENT: return "there is no such directory";
     case ENOTDIR: return "a part of the path is not a directory";
@@ -91,8 +82,8 @@ inline std::string file_error_text(std::error_code error, const std::string& fil
     case ENOSPC:
     case EDQUOT: return words + ": the file cannot be made, or cannot grow";
     case ETIMEDOUT:
-        return "another process has held its lock for longer than the slot waits; that process may "
-               "be stopped";
+        return "another process has held its lock for longer than the slot waits; it may be "
+               "stopped";
     default: return words;
     }
 }
@@ -158,11 +149,9 @@ private:
 
 class file_watch final : public slot_watch {
 public:
-    // `facts` describe the lock file that is meant.
     // Throws: std::bad_alloc.
-    static result<std::unique_ptr<slot_watch>, std::error_code> of(const std::string& path,
-                                                                   const struct stat& facts) {
-        std::unique_ptr<file_watch> made(new file_watch(path, facts));
+    static result<std::unique_ptr<slot_watch>, std::error_code> of(const std::string& path) {
+        std::unique_ptr<file_watch> made(new file_watch(path));
         made->add();
         if (made->watch_ < 0 && made->events_ && (errno == EBADF || errno == EINVAL)) {
             made->events_.leave(); // other code closed it, and the number may be another file's
@@ -171,10 +160,8 @@ public:
             made->events_.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
             made->add();
         }
-        if (made->watch_ < 0) {
-            return unexpected{system_error_code()};
-        }
-        if (const std::error_code error = made->look()) {
+        const std::error_code error = made->watch_ < 0 ? system_error_code() : made->look();
+        if (error) {
             return unexpected{error};
         }
         return std::unique_ptr<slot_watch>(std::move(made));
@@ -203,8 +190,9 @@ public:
     }
 
 private:
-    file_watch(const std::string& path, const struct stat& facts)
-        : path_(path), facts_(facts), owner_(posix_io().process()) {}
+    explicit file_watch(const std::string& path) : path_(path) {
+        posix_io().look_at(path_.c_str(), facts_); // before it is watched
+    }
 
     void add() noexcept {
         // An attribute changes when the file is removed.
@@ -220,8 +208,8 @@ private:
     }
 
     const std::string path_;
-    const struct stat facts_;
-    const long owner_;
+    struct stat facts_{};
+    const long owner_ = posix_io().process();
     file_descriptor<posix_io> events_{posix_io(), inotify_pool::take()};
     int watch_ = -1;
 };
@@ -251,11 +239,10 @@ public:
 
 #if defined(__linux__)
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        const auto facts = make_lock_file();
-        if (!facts) {
-            return unexpected{facts.error()};
+        if (const std::error_code error = make_lock_file()) {
+            return unexpected{error};
         }
-        return file_watch::of(lock_path(), *facts);
+        return file_watch::of(lock_path());
     }
 #endif
 

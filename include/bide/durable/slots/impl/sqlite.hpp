@@ -116,111 +116,100 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 // opens its own. If no connection was in an operation at the fork, that is safe: a close without a
 // checkpoint neither writes nor releases locks. If one was in an operation, the inherited state is
 // unusable, and all operations of slots in the child fail from then on.
-class sqlite_connection;
-
-// The connections of this process, open or not.
-class BIDE_SHARED sqlite_process {
+class BIDE_SHARED sqlite_connection {
 public:
-    // The object of this process. It is never destroyed, because slots may be static.
-    static sqlite_process& here() {
-        static sqlite_process* const one = new sqlite_process;
-        return *one;
-    }
-
-    void add(sqlite_connection& one) {
-        const std::lock_guard lock(mutex_);
-        members_.push_back(&one);
-    }
-    // Closes the connection, unless it is the parent's and may be in an operation: then leaves
-    // everything open and never frees it.
-    void remove(sqlite_connection& one) noexcept;
-
-    // Begins an operation. False: the process was forked during an operation.
-    bool enter() noexcept;
-    void leave() noexcept {
-        const std::lock_guard lock(mutex_);
-        notice_fork();
-        --busy_;
-    }
-    // Call it after an operation has called user code. Returns false if the user code has forked
-    // and this is the child.
-    bool is_still_here() noexcept {
-        const std::lock_guard lock(mutex_);
-        notice_fork();
-        return !is_unusable_;
-    }
-
-private:
-    // The handlers hold the mutex during a fork, so that the child can use it.
-    sqlite_process() {
-        ::pthread_atfork([] { here().mutex_.lock(); }, [] { here().mutex_.unlock(); },
-                         [] { here().mutex_.unlock(); });
-    }
-
-    void notice_fork() noexcept {
-        if (const ::pid_t now = ::getpid(); std::exchange(pid_, now) != now) {
-            is_unusable_ = is_unusable_ || busy_ != 0;
-            has_inherited_ = true;
-        }
-    }
-
-    std::mutex mutex_;
-    // The mutex guards:
-    ::pid_t pid_ = ::getpid();
-    unsigned busy_ = 0; // running operations; in a child, at first those of its parent
-    bool is_unusable_ = false;
-    bool has_inherited_ = false;
-    std::vector<sqlite_connection*> members_;
-};
-
-class sqlite_connection {
-public:
-    sqlite_connection() { sqlite_process::here().add(*this); }
+    sqlite_connection() { connections()->members.push_back(this); }
     sqlite_connection(const sqlite_connection&) = delete;
     sqlite_connection& operator=(const sqlite_connection&) = delete;
-    ~sqlite_connection() { sqlite_process::here().remove(*this); }
+    // Closes the connection, unless it is the parent's and may be in an operation: then leaves
+    // everything open and never frees it.
+    ~sqlite_connection() {
+        bool is_usable = false;
+        {
+            const connections here;
+            std::erase(here->members, this);
+            is_usable = !here->is_unusable;
+            if (is_usable && here->has_inherited) {
+                close(true);
+            }
+        }
+        if (is_usable) {
+            close();
+        }
+    }
 
     sqlite3* db = nullptr;
 
     // Closes the connection and its statements. The last connection to a database in WAL mode writes
     // the log back and removes it. An inherited connection has no locks, so it must not do that.
     void close(bool is_inherited = false) noexcept {
-        if (db == nullptr) {
-            return;
-        }
-        if (is_inherited) {
+        if (db != nullptr && is_inherited) {
             ::sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
         }
-        while (sqlite3_stmt* const next = ::sqlite3_next_stmt(db, nullptr)) {
+        while (sqlite3_stmt* const next =
+                   db != nullptr ? ::sqlite3_next_stmt(db, nullptr) : nullptr) {
             ::sqlite3_finalize(next);
         }
         ::sqlite3_close_v2(std::exchange(db, nullptr));
     }
-};
 
-inline bool sqlite_process::enter() noexcept {
-    const std::lock_guard lock(mutex_);
-    notice_fork();
-    if (is_unusable_) {
-        return false;
-    }
-    if (std::exchange(has_inherited_, false)) {
-        for (sqlite_connection* const one : members_) {
-            one->close(true);
+    // Begins an operation of any connection. False: the process was forked during an operation.
+    static bool enter() {
+        const connections here;
+        if (here->is_unusable) {
+            return false;
         }
+        if (std::exchange(here->has_inherited, false)) {
+            for (sqlite_connection* const one : here->members) {
+                one->close(true);
+            }
+        }
+        ++here->busy;
+        return true;
     }
-    ++busy_;
-    return true;
-}
+    static void leave() { --connections()->busy; }
+    // Call it after an operation has called user code. Returns false if the user code has forked
+    // and this is the child.
+    static bool is_still_here() { return !connections()->is_unusable; }
 
-inline void sqlite_process::remove(sqlite_connection& one) noexcept {
-    const std::lock_guard lock(mutex_);
-    notice_fork();
-    std::erase(members_, &one);
-    if (!is_unusable_) {
-        one.close(has_inherited_);
-    }
-}
+private:
+    struct all {
+        std::mutex mutex;
+        // The mutex guards:
+        ::pid_t pid = ::getpid();
+        unsigned busy = 0; // running operations; in a child, at first those of its parent
+        bool is_unusable = false;
+        bool has_inherited = false;
+        std::vector<sqlite_connection*> members; // open or not
+
+        // The handlers hold the mutex during a fork, so that the child can use it.
+        all() {
+            ::pthread_atfork([] { here().mutex.lock(); }, [] { here().mutex.unlock(); },
+                             [] { here().mutex.unlock(); });
+        }
+        // The object of this process. It is never destroyed, because slots may be static.
+        static all& here() {
+            static all* const one = new all;
+            return *one;
+        }
+    };
+
+    // Locks the connections of this process, and notices a fork.
+    class connections {
+    public:
+        connections() {
+            if (const ::pid_t now = ::getpid(); std::exchange(of_.pid, now) != now) {
+                of_.is_unusable = of_.is_unusable || of_.busy != 0;
+                of_.has_inherited = true;
+            }
+        }
+        all* operator->() const noexcept { return &of_; }
+
+    private:
+        all& of_ = all::here();
+        const std::lock_guard<std::mutex> lock_{of_.mutex};
+    };
+};
 
 // How long one operation waits for other connections, and how long it pauses between attempts.
 // SQLite's own pauses grow to 0.1 s; a waiter with long pauses loses to connections that try again
@@ -263,9 +252,16 @@ struct sqlite_row {
 // returns false has recorded the error and its text.
 class sqlite_core final : public slot {
 public:
+    // Throws: std::system_error if an argument is not valid; std::bad_alloc.
     sqlite_core(const std::string& at, std::string of, sqlite_slot_options how, bool to_sync)
-        : path_(at), key_(std::move(of)), options_(std::move(how)), is_synced_(to_sync),
-          retry_(options_.retry_time), versions_(options_.table, key_) {}
+        : path_(absolute_path(at)), key_(std::move(of)), options_(std::move(how)),
+          is_synced_(to_sync), retry_(options_.retry_time), versions_(options_.table, key_) {
+        if (at.empty() || at.find('\0') != at.npos || !is_sqlite_name(options_.table) ||
+            !is_sqlite_text(key_)) {
+            BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
+                                         "bide::sqlite_slot"));
+        }
+    }
 
     std::string explain() const override {
         const std::string line =
@@ -303,7 +299,7 @@ public:
             return failed();
         }
         const std::optional<std::string> value = update(row.there);
-        if (!sqlite_process::here().is_still_here()) {
+        if (!sqlite_connection::is_still_here()) {
             fail_forked();
             return failed();
         }
@@ -334,7 +330,7 @@ public:
         if (!prepare(change, "UPDATE " + table_ + " SET version = ?2, value = ?3 WHERE key = ?1")) {
             return failed();
         }
-        const cas_result written = result_of(store(change, next, value, 0), next);
+        const cas_result written = result_of(put(change, next, value, 0), next);
         ::sqlite3_finalize(change);
         return commit(written, value);
     }
@@ -428,15 +424,15 @@ private:
     // database, it closes the connection.
     struct operation {
         explicit operation(sqlite_core& core) noexcept
-            : of(core), is_in(sqlite_process::here().enter()) {}
+            : of(core), is_in(sqlite_connection::enter()) {}
         operation(const operation&) = delete;
         operation& operator=(const operation&) = delete;
         ~operation() {
             if (is_in) {
-                if (sqlite_process::here().is_still_here()) {
+                if (sqlite_connection::is_still_here()) {
                     of.end();
                 }
-                sqlite_process::here().leave();
+                sqlite_connection::leave();
             }
         }
 
@@ -679,7 +675,7 @@ private:
         if (version >= last_version || next >= last_version) {
             return result_of(SQLITE_DONE, 0);
         }
-        const int code = store(version == 0 ? insert_ : update_, next, value, version);
+        const int code = put(version == 0 ? insert_ : update_, next, value, version);
         const bool is_stored = code == SQLITE_DONE && ::sqlite3_changes(link_.db) != 0;
         return result_of(code, is_stored ? next : 0);
     }
@@ -691,8 +687,8 @@ private:
     }
 
     // Stores a row; for an update, `before` is its version. Returns a code.
-    int store(sqlite3_stmt* to, slot_version version, std::string_view value,
-              slot_version before) noexcept {
+    int put(sqlite3_stmt* to, slot_version version, std::string_view value,
+            slot_version before) noexcept {
         const void* const bytes = value.empty() ? "" : value.data();
         int code = std::max(
             {bind_key(to), ::sqlite3_bind_int64(to, 2, static_cast<sqlite3_int64>(version)),
@@ -740,26 +736,11 @@ BIDE_DURABLE_INLINE const std::error_category& sqlite_category() noexcept {
     return detail::only_sqlite_category();
 }
 
-namespace detail {
-
-// Returns the slot. Throws: std::system_error if an argument is not valid; std::bad_alloc.
-inline std::unique_ptr<slot> make_sqlite_core(const std::string& path, std::string key,
-                                              sqlite_slot_options options, bool is_synced) {
-    if (path.empty() || path.find('\0') != path.npos || !is_sqlite_name(options.table) ||
-        !is_sqlite_text(key)) {
-        BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
-                                     "bide::sqlite_slot"));
-    }
-    return std::make_unique<sqlite_core>(absolute_path(path), std::move(key), std::move(options),
-                                         is_synced);
-}
-
-} // namespace detail
-
 BIDE_DURABLE_INLINE
 sqlite_slot_operations::sqlite_slot_operations(const std::string& path, std::string key,
                                                sqlite_slot_options options, bool is_synced)
-    : slot_handle(detail::make_sqlite_core(path, std::move(key), std::move(options), is_synced)) {}
+    : slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), std::move(options),
+                                                        is_synced)) {}
 
 }} // namespace bide::BIDE_ABI
 

@@ -231,8 +231,8 @@ private:
         std::size_t size = file_page::granule;
         for (std::size_t done = 0; done < size;) {
             bytes.resize(std::max(bytes.size(), size));
-            const std::uint64_t at = std::uint64_t{which} * page_size + done;
-            const ssize_t got = io.read_at(fd, bytes.data() + done, size - done, at);
+            const ssize_t got = io.read_at(fd, bytes.data() + done, size - done,
+                                           std::uint64_t{which} * page_size + done);
             if (got < 0) {
                 return false;
             }
@@ -242,10 +242,8 @@ private:
             done = got == 0 ? size : done + static_cast<std::size_t>(got);
             if (done == file_page::granule) { // the header is there
                 to = decode_header(bytes.data());
-                size += to.is_plausible(page_size) &&
-                                file_page::header_size + to.length > file_page::granule
-                            ? file_page::header_size + to.length - file_page::granule
-                            : 0;
+                size = std::max(size, file_page::header_size +
+                                          (to.is_plausible(page_size) ? to.length : 0));
             }
         }
         to.is_good = to.is_plausible(page_size) && checksum_matches(bytes.data(), to);

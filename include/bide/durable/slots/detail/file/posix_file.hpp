@@ -98,6 +98,33 @@ inline std::int64_t random_below(std::int64_t n) noexcept {
     return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(n));
 }
 
+// Sets or removes a write lock of an open file on one byte, or asks for that of another open file, by
+// F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). Such a lock belongs to the open file description. The
+// system drops it when the last process that has the description open has closed it or ended. Other
+// code may open, lock, read, write and close the file without harm. (With POSIX's own locks, a process
+// that closes any descriptor of the file loses its locks.)
+enum class byte_lock { set, remove, ask };
+
+// Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
+// EOPNOTSUPP if the system has no such locks. ask: returns 1 if another open file has the lock.
+inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
+                     [[maybe_unused]] std::int64_t byte) noexcept {
+#if defined(__linux__) && defined(F_OFD_SETLK)
+    struct flock lock{};
+    lock.l_type = what == byte_lock::remove ? F_UNLCK : F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = integer_cast<off_t>(byte);
+    lock.l_len = 1;
+    if (::fcntl(fd, what == byte_lock::ask ? F_OFD_GETLK : F_OFD_SETLK, &lock) == 0) {
+        return what == byte_lock::ask && lock.l_type != F_UNLCK ? 1 : 0;
+    }
+    errno = errno == EINVAL ? EOPNOTSUPP : errno;
+#else
+    errno = EOPNOTSUPP;
+#endif
+    return -1;
+}
+
 class posix_io {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
     static int look_at(int at, const char* path, int flags, struct stat& facts) noexcept {
@@ -118,21 +145,6 @@ class posix_io {
         return 0;
     }
 #endif
-
-    // Sets or removes the claim, or asks for the claim of another open file.
-    static bool claim([[maybe_unused]] int fd, [[maybe_unused]] bool is_set,
-                      [[maybe_unused]] short type) noexcept {
-#if defined(__linux__) && defined(F_OFD_SETLK)
-        struct flock first{};
-        first.l_type = type;
-        first.l_whence = SEEK_SET;
-        first.l_len = 1;
-        return ::fcntl(fd, is_set ? F_OFD_SETLK : F_OFD_GETLK, &first) == 0 &&
-               (is_set || first.l_type != F_UNLCK);
-#else
-        return false;
-#endif
-    }
 
     template <class Call> static auto again(Call call) noexcept {
         auto got = call();
@@ -208,12 +220,10 @@ public:
     }
     void unlock(int fd) noexcept { ::flock(fd, LOCK_UN); }
 
-    // The claim: a second lock on the same file, independent of the first. Like the first, it
-    // belongs to the open file description and ends with it. On systems without such locks the two
-    // may be one, so there is no claim.
-    bool try_claim(int fd) noexcept { return claim(fd, true, F_WRLCK); }
-    void unclaim(int fd) noexcept { claim(fd, true, F_UNLCK); }
-    bool is_claimed(int fd) noexcept { return claim(fd, false, F_WRLCK); } // by another open file
+    // The claim: a second lock on the same file, independent of the first, on its first byte.
+    bool try_claim(int fd) noexcept { return lock_byte(fd, byte_lock::set, 0) == 0; }
+    void unclaim(int fd) noexcept { lock_byte(fd, byte_lock::remove, 0); }
+    bool is_claimed(int fd) noexcept { return lock_byte(fd, byte_lock::ask, 0) == 1; }
 
     // True if the filesystem's locks and syncs work, as far as the system reports.
     bool is_reliable(int fd) noexcept {
@@ -273,6 +283,7 @@ public:
         io_ = other.io_;
         facts = other.facts;
         is_writable = other.is_writable;
+        is_locked = other.is_locked;
         return *this;
     }
     ~file_descriptor() { reset(); }
@@ -280,6 +291,18 @@ public:
     // Of a file that was opened by open(); may be changed to later ones of the same file.
     struct stat facts{};
     bool is_writable = true;
+    bool is_locked = false; // set by the user of the file
+
+    // Opens the file that the path names now, unless that is open already; see open().
+    std::error_code follow(const char* path, bool is_reading_enough) noexcept {
+        struct stat now;
+        if (fd_ < 0 || (!is_writable && !is_reading_enough) || io_.look_at(path, now) != 0 ||
+            !is_same_file(now, facts)) {
+            return open(path, is_reading_enough);
+        }
+        facts = now;
+        return check_kind(now);
+    }
 
     // Opens a file that has to be regular, with one name. If it is missing and `create` is O_CREAT,
     // makes it with this mode. If permission to write is missing, opens it for reading, if that is
@@ -326,6 +349,7 @@ public:
             io_.close_file(fd_);
         }
         fd_ = fd;
+        is_locked = false;
     }
 
 private:

@@ -2,11 +2,9 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_PRESENCE_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_PRESENCE_FILE_HPP
 
-// Marks of presence in a file. A mark is a write lock on one byte, far behind a slot file's data.
-// An open file description of its own holds the lock (F_OFD_SETLK, Linux 3.15). The system drops
-// the lock when the last process that has the description open has closed it or ended. Every
-// process that can open the file can see the lock, whatever its namespaces are. On systems without
-// such locks there are no marks.
+// Marks of presence in a file. A mark is a lock on one byte, far behind a slot file's data; see
+// byte_lock. An open file description of its own holds the lock. Every process that can open the file
+// can see the lock, whatever its namespaces are. On systems without such locks there are no marks.
 //
 // A mark has 53 bits:
 //
@@ -20,13 +18,8 @@
 //
 // is_present() asks the file that has the path now. If that file is not the mark's file, the mark's
 // file was deleted and its bytes cannot be read: the result is unknown.
-//
-// With POSIX's own locks, a process that closes any descriptor of the file loses its locks. The
-// locks used here belong to one open file description only. So other code may open, lock, read,
-// write and close the file without harm.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/integer_cast.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
@@ -45,7 +38,6 @@
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The bytes of one open file.
-#if defined(__linux__) && defined(F_OFD_SETLK) && defined(STATX_BTIME)
 struct presence_bytes {
     static constexpr int byte_bits = 24;
     static constexpr std::int64_t byte_mask = (std::int64_t{1} << byte_bits) - 1;
@@ -60,12 +52,8 @@ struct presence_bytes {
         errno = EOPNOTSUPP;
         for (int i = 0; file >= 0 && i < most_tries; ++i) {
             const std::int64_t byte = 1 + random_below(byte_mask);
-            struct flock lock = lock_on(byte);
-            if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+            if (lock_byte(fd, byte_lock::set, first + byte) == 0) {
                 return file << byte_bits | byte;
-            }
-            if (errno == EINVAL) { // the system has no such locks
-                errno = EOPNOTSUPP;
             }
             if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
                 break;
@@ -80,26 +68,15 @@ struct presence_bytes {
         if (byte == 0 || mark > largest_mark || mark >> byte_bits != file_hash(fd)) {
             return presence::unknown;
         }
-        struct flock lock = lock_on(byte);
-        if (::fcntl(fd, F_OFD_GETLK, &lock) != 0) {
-            return presence::unknown;
-        }
-        return lock.l_type == F_UNLCK ? presence::no : presence::yes;
+        const int found = lock_byte(fd, byte_lock::ask, first + byte);
+        return found < 0 ? presence::unknown : found == 0 ? presence::no : presence::yes;
     }
 
 private:
-    static struct flock lock_on(std::int64_t byte) noexcept {
-        struct flock lock{};
-        lock.l_type = F_WRLCK;
-        lock.l_whence = SEEK_SET;
-        lock.l_start = integer_cast<off_t>(first + byte);
-        lock.l_len = 1;
-        return lock;
-    }
-
     // Returns -1 if the system does not report the facts. The hash is the same for all processes
     // that share the file. So it leaves out the device number, which may change at a reboot.
-    static std::int64_t file_hash(int fd) noexcept {
+    static std::int64_t file_hash([[maybe_unused]] int fd) noexcept {
+#if defined(__linux__) && defined(STATX_BTIME)
         struct statx facts;
         constexpr unsigned wanted = STATX_INO | STATX_BTIME; // not ctime, mtime: see look_at()
         if (::statx(fd, "", AT_EMPTY_PATH, wanted, &facts) != 0 ||
@@ -114,21 +91,14 @@ private:
         constexpr unsigned long get_generation = _IOR('v', 1, long); // of an int
         int generation[2] = {0, 0};
         if (::ioctl(fd, get_generation, generation) == 0) {
-            hash =
-                mixed_bits(hash ^ static_cast<std::uint64_t>(static_cast<unsigned>(generation[0])));
+            hash = mixed_bits(hash ^ static_cast<unsigned>(generation[0]));
         }
         return static_cast<std::int64_t>(hash >> (64 - file_bits));
-    }
-};
 #else
-struct presence_bytes {
-    static std::int64_t take(int) noexcept {
-        errno = EOPNOTSUPP;
-        return 0;
-    }
-    static presence ask(int, std::int64_t) noexcept { return presence::unknown; }
-};
+        return -1;
 #endif
+    }
+};
 
 class file_presence final : public slot_presence {
 public:

@@ -61,12 +61,8 @@ public:
     file_part part() const noexcept { return part_; }
 
     // Makes the lock file, which a watch needs.
-    result<struct stat, std::error_code> make_lock_file() {
-        const lock_scope held(*this, false);
-        if (!held.is_held) {
-            return unexpected{error_};
-        }
-        return lock_.facts;
+    std::error_code make_lock_file() {
+        return lock_scope(*this, false).is_held ? std::error_code() : error_;
     }
 
     result<slot_snapshot, std::error_code> load() override {
@@ -84,7 +80,7 @@ public:
         const lock_scope held(*this, true);
         return !held.is_held || !read(true)  ? failed()
                : pages_.version() != version ? conflict()
-                                             : store(value);
+                                             : put(value);
     }
 
     // Requires: the update does not use this slot.
@@ -94,7 +90,7 @@ public:
             return failed();
         }
         const std::optional<std::string> value = update(snapshot());
-        return value ? store(*value) : cas_result{cas_status::stored, pages_.version(), {}, {}};
+        return value ? put(*value) : cas_result{cas_status::stored, pages_.version(), {}, {}};
     }
 
     // Replaces a file that load() reports as corrupt: what neither this format nor a later
@@ -171,7 +167,7 @@ private:
         data_.forget_if_not_ours();
         lock_.forget_if_not_ours();
         if (const long now = io_.process(); std::exchange(owner_, now) != now) {
-            close_data();
+            data_.reset();
             lock_.reset();
             is_held_ = false;
         }
@@ -199,7 +195,8 @@ private:
             if (is_ours && !error) {
                 return is_held_ = true;
             }
-            lock_.reset(); // and unlocks it
+            io_.unlock(lock_.get()); // a child of fork() may have it open, too
+            lock_.reset();
             if (error) {
                 return fail(file_part::lock, error);
             }
@@ -256,7 +253,7 @@ private:
     }
 
     void leave() noexcept {
-        if (std::exchange(is_data_locked_, false)) {
+        if (std::exchange(data_.is_locked, false)) {
             io_.unlock(data_.get());
         }
         if (lock_) {
@@ -302,27 +299,13 @@ private:
     // mounted here from a directory with another lock. A missing file is no error: see
     // file_pages::is_absent.
     bool attach(bool to_write) noexcept {
-        struct stat now;
-        const int error = io_.look_at(path_.c_str(), now) == 0 ? 0 : errno;
-        pages_.clear(error != 0);
-        if (error != 0) {
-            close_data();
-            return error == ENOENT || fail(file_part::data, system_error_code(error));
+        std::error_code error = data_.follow(path_.c_str(), !to_write);
+        pages_.clear(error.value() == ENOENT);
+        if (!error && data_.facts.st_dev != lock_.facts.st_dev) {
+            data_.reset();
+            error = system_error_code(EXDEV);
         }
-        std::error_code wrong = check_kind(now);
-        if (!wrong && data_ && is_same_file(now, data_.facts) && (data_.is_writable || !to_write)) {
-            data_.facts = now;
-            return true;
-        }
-        if (!wrong) {
-            close_data();
-            wrong = data_.open(path_.c_str(), !to_write);
-        }
-        if (!wrong && data_.facts.st_dev != lock_.facts.st_dev) {
-            close_data();
-            wrong = system_error_code(EXDEV);
-        }
-        return !wrong || fail(file_part::data, wrong);
+        return !error || pages_.is_absent || fail(file_part::data, error);
     }
 
     // Opens the file for writing and takes the file's own lock, unless the file is absent. If
@@ -334,15 +317,12 @@ private:
         const std::int64_t begin = io_.steady_ns();
         do {
             if (data_ && data_.is_writable) {
-                if (!wait(file_part::data, true, begin)) {
-                    return false;
-                }
-                is_data_locked_ = true;
+                data_.is_locked = wait(file_part::data, true, begin);
             }
-            if (!attach(true)) {
+            if ((data_ && data_.is_writable && !data_.is_locked) || !attach(true)) {
                 return false;
             }
-        } while (!pages_.is_absent && !is_data_locked_);
+        } while (!pages_.is_absent && !data_.is_locked);
         return true;
     }
 
@@ -405,7 +385,7 @@ private:
         return value.size() <= set_.max_value || fail(file_part::data, durable_errc::too_large);
     }
 
-    cas_result store(std::string_view value) {
+    cas_result put(std::string_view value) {
         if (!fits(value)) {
             return failed();
         }
@@ -462,7 +442,7 @@ private:
             is_done = sync_directory(directory);
             is_unsure = !is_done;
         }
-        close_data();
+        data_.reset();
         if (!is_done) {
             return failed(is_unsure);
         }
@@ -549,14 +529,9 @@ private:
     // and the kernel may report the error only once for each open file.
     void drop_cache() noexcept {
         io_.drop_cache(data_.get());
-        close_data();
+        data_.reset();
         synced_ = 0;
     }
-    void close_data() noexcept {
-        data_.reset();
-        is_data_locked_ = false;
-    }
-
     [[no_unique_address]] Io io_;
     const std::string path_;
     const std::string lock_path_ = path_ + ".lock";
@@ -564,10 +539,9 @@ private:
     file_descriptor<Io> lock_;
     file_descriptor<Io> data_;
     file_pages pages_;
-    std::string image_;    // what is written
-    long owner_;           // the process that opened the files
-    bool is_held_ = false; // the lock of lock_
-    bool is_data_locked_ = false;
+    std::string image_;           // what is written
+    long owner_;                  // the process that opened the files
+    bool is_held_ = false;        // the lock of lock_
     slot_version synced_ = 0;     // a version that is known to be on the disk
     slot_version seen_ = 0;       // the latest version that this object has seen
     slot_version lost_after_ = 0; // a later version was acknowledged and lost; 0: none is known
