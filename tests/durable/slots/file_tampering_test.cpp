@@ -1,6 +1,6 @@
 #include <bide/durable/slots/file.hpp>
 
-#include <bide/durable/durable_mutex.hpp>
+#include <bide/durable/locks.hpp>
 
 // The file slot and other programs: files of other kinds in place of its files; files that are
 // removed, moved, damaged or restored; and what the errors say.
