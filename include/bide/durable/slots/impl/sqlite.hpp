@@ -504,10 +504,7 @@ private:
         return ok(code) &&
                ok(::sqlite3_busy_handler(link_.db, &sqlite_retry_time::on_busy, &retry_)) &&
                ok(execute("PRAGMA mmap_size=0")) && // a disk error must be a code, not a signal
-               choose_journal(taken) &&
-               ok(execute(!is_synced_                    ? "PRAGMA synchronous=NORMAL"
-                          : taken == sqlite_journal::wal ? "PRAGMA synchronous=FULL"
-                                                         : "PRAGMA synchronous=EXTRA")) &&
+               choose_journal(taken) && synchronize(taken) &&
                // For systems where fsync() stops at the disk's cache.
                ok(execute("PRAGMA fullfsync=1; PRAGMA checkpoint_fullfsync=1")) &&
                ok_of_table(execute("CREATE TABLE IF NOT EXISTS " + table_ +
@@ -554,6 +551,16 @@ private:
         return code != SQLITE_OK || mode == name ? code : sqlite_code(sqlite_slot_errc::other_mode);
     }
 
+    bool synchronize(sqlite_journal taken) {
+        const char* const level = !is_synced_                    ? "1"  // NORMAL
+                                  : taken == sqlite_journal::wal ? "2"  // FULL
+                                                                 : "3"; // EXTRA
+        std::string has;
+        return ok(execute(std::string("PRAGMA synchronous=") + level + "; PRAGMA synchronous",
+                          &has)) &&
+               (has == level || fail(sqlite_code(sqlite_slot_errc::other_mode)));
+    }
+
     // SQLITE_ERROR means that the table is of another kind.
     bool ok_of_table(int code) {
         return ok(code == SQLITE_ERROR ? sqlite_code(sqlite_slot_errc::other_table) : code);
@@ -572,8 +579,8 @@ private:
     // code.
     int execute(const std::string& text, std::string* to = nullptr) {
         constexpr auto note = [](void* into, int, char** row, char**) {
-            if (into != nullptr &&
-                row[0] != nullptr) { // a short text, for which no memory is needed
+            // A short text, for which no memory is needed.
+            if (into != nullptr && row[0] != nullptr) {
                 *static_cast<std::string*>(into) = row[0];
             }
             return 0;
