@@ -211,34 +211,6 @@ private:
     };
 };
 
-// How long one operation waits for other connections, and how long it pauses between attempts.
-// SQLite's own pauses grow to 0.1 s; a waiter with long pauses loses to connections that try again
-// at once. Short pauses of random length (0.1 to 4 ms) avoid that.
-class sqlite_retry_time {
-public:
-    explicit sqlite_retry_time(std::chrono::milliseconds whole) noexcept : whole_(whole) {}
-
-    void begin() noexcept { end_ = std::chrono::steady_clock::now() + whole_; }
-
-    // Pauses once. False: the waiting time is over.
-    bool wait() noexcept {
-        const auto left = end_ - std::chrono::steady_clock::now();
-        if (left <= left.zero()) {
-            return false;
-        }
-        const std::chrono::microseconds moment(100 + random_below(3'900));
-        std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, moment));
-        return true;
-    }
-    static int on_busy(void* self, int) noexcept {
-        return static_cast<sqlite_retry_time*>(self)->wait() ? 1 : 0;
-    }
-
-private:
-    std::chrono::milliseconds whole_;
-    std::chrono::steady_clock::time_point end_{};
-};
-
 // ---- the operations
 
 // What was read from the row.
@@ -255,7 +227,7 @@ public:
     // Throws: std::system_error if an argument is not valid; std::bad_alloc.
     sqlite_core(const std::string& at, std::string of, sqlite_slot_options how, bool to_sync)
         : path_(absolute_path(at)), key_(std::move(of)), options_(std::move(how)),
-          is_synced_(to_sync), retry_(options_.retry_time), versions_(options_.table, key_) {
+          is_synced_(to_sync), versions_(options_.table, key_) {
         if (at.empty() || at.find('\0') != at.npos || !is_sqlite_name(options_.table) ||
             !is_sqlite_text(key_)) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
@@ -306,7 +278,7 @@ public:
         if (!value) {
             return {cas_status::stored, row.there.version, {}, {}};
         }
-        retry_.begin();
+        begin_wait();
         return fits(*value) ? commit(write(row.there.version, *value), *value) : failed();
     }
 
@@ -326,7 +298,7 @@ public:
         const slot_version next = std::max({first_version(), known_.version + 1,
                                             row.claimed < last_version - 1 ? row.claimed + 1 : 0});
         sqlite3_stmt* change = nullptr;
-        retry_.begin();
+        begin_wait();
         if (!prepare(change, "UPDATE " + table_ + " SET version = ?2, value = ?3 WHERE key = ?1")) {
             return failed();
         }
@@ -364,17 +336,17 @@ private:
         last_ = code;
         sqlite3* const db = link_.db;
         const int of_sqlite = db == nullptr ? SQLITE_OK : ::sqlite3_extended_errcode(db);
-        const bool is_said = code == sqlite_code(sqlite_slot_errc::other_table)
-                                 ? of_sqlite != SQLITE_OK
-                                 : code > 0 && of_sqlite == code;
-        if (code > 0 && sqlite_primary(code) == SQLITE_CANTOPEN && db != nullptr) {
+        const bool is_said =
+            of_sqlite != SQLITE_OK &&
+            (of_sqlite == code || code == sqlite_code(sqlite_slot_errc::other_table));
+        if (db != nullptr && code > 0 && sqlite_primary(code) == SQLITE_CANTOPEN) {
             code |= ::sqlite3_system_errno(db) << 16;
         }
         const std::error_code error(code, sqlite_category());
+        const std::string more = is_said ? ::sqlite3_errmsg(db) : "";
         fail(error, error.message());
-        if (const char* const more = is_said ? ::sqlite3_errmsg(db) : nullptr;
-            more != nullptr && said_.find(more) == said_.npos) {
-            said_ += std::string(": ") + more;
+        if (said_.find(more) == said_.npos) {
+            said_ += ": " + more;
         }
         return false;
     }
@@ -450,7 +422,7 @@ private:
     // Opens the database, unless the file that the path names is open already.
     bool begin() {
         last_ = SQLITE_OK;
-        retry_.begin();
+        begin_wait();
         int moved = 0;
         if (link_.db != nullptr && (::sqlite3_file_control(link_.db, "main", SQLITE_FCNTL_HAS_MOVED,
                                                            &moved) != SQLITE_OK ||
@@ -501,8 +473,7 @@ private:
             ::sqlite3_extended_result_codes(link_.db, 1);
         }
         sqlite_journal taken = options_.journal;
-        return ok(code) &&
-               ok(::sqlite3_busy_handler(link_.db, &sqlite_retry_time::on_busy, &retry_)) &&
+        return ok(code) && ok(::sqlite3_busy_handler(link_.db, &on_busy, this)) &&
                ok(execute("PRAGMA mmap_size=0")) && // a disk error must be a code, not a signal
                choose_journal(taken) && synchronize(taken) &&
                // For systems where fsync() stops at the disk's cache.
@@ -585,23 +556,40 @@ private:
             }
             return 0;
         };
-        for (;;) {
-            const int code = ::sqlite3_exec(link_.db, text.c_str(), note, to, nullptr);
-            if (sqlite_primary(code) != SQLITE_BUSY || !retry_.wait()) {
-                return code;
-            }
-        }
+        int code = SQLITE_OK;
+        do {
+            code = ::sqlite3_exec(link_.db, text.c_str(), note, to, nullptr);
+        } while (sqlite_primary(code) == SQLITE_BUSY && wait());
+        return code;
     }
 
     // Runs one step. Repeats it while the database is busy, until the waiting time is over.
     int step(sqlite3_stmt* statement) noexcept {
-        for (;;) {
-            const int code = ::sqlite3_step(statement);
-            if (sqlite_primary(code) != SQLITE_BUSY || !retry_.wait()) {
-                return code;
-            }
+        int code = SQLITE_OK;
+        do {
             ::sqlite3_reset(statement);
+            code = ::sqlite3_step(statement);
+        } while (sqlite_primary(code) == SQLITE_BUSY && wait());
+        return code;
+    }
+
+    // Pauses once while other connections use the database. False: the waiting time is over. SQLite's
+    // own pauses grow to 0.1 s; a waiter with long pauses loses to connections that try again at once.
+    // Short pauses of random length (0.1 to 4 ms) avoid that.
+    bool wait() noexcept {
+        const auto left = wait_until_ - std::chrono::steady_clock::now();
+        if (left <= left.zero()) {
+            return false;
         }
+        const std::chrono::microseconds moment(100 + random_below(3'900));
+        std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(left, moment));
+        return true;
+    }
+    static int on_busy(void* self, int) noexcept {
+        return static_cast<sqlite_core*>(self)->wait() ? 1 : 0;
+    }
+    void begin_wait() noexcept {
+        wait_until_ = std::chrono::steady_clock::now() + options_.retry_time;
     }
 
     int bind_key(sqlite3_stmt* to) noexcept {
@@ -725,7 +713,7 @@ private:
     const bool is_synced_;
     const std::string table_ = "main.\"" + options_.table + '"';
     std::string resolved_ = path_;
-    sqlite_retry_time retry_;
+    std::chrono::steady_clock::time_point wait_until_{};
     sqlite_version_file versions_;
     sqlite_known_version known_{};
     sqlite_connection link_;

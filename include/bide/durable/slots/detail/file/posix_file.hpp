@@ -188,12 +188,10 @@ public:
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
     // Exchanges two names in one step.
-    int exchange_files(const char* a, const char* b) noexcept {
+    int exchange_files([[maybe_unused]] const char* a, [[maybe_unused]] const char* b) noexcept {
 #if defined(__linux__) && defined(RENAME_EXCHANGE)
         return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 #else
-        static_cast<void>(a);
-        static_cast<void>(b);
         errno = ENOSYS;
         return -1;
 #endif
@@ -249,11 +247,9 @@ public:
     }
 
     // After an error: the next read comes from the disk.
-    void drop_cache(int fd) noexcept {
+    void drop_cache([[maybe_unused]] int fd) noexcept {
 #if defined(POSIX_FADV_DONTNEED)
         ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-#else
-        static_cast<void>(fd);
 #endif
     }
 
