@@ -161,25 +161,17 @@ public:
     // Throws: std::bad_alloc.
     void open(const std::string& database) {
         posix_io io;
-        const std::string path = path_beside(database);
-        constexpr int how = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-        struct ::stat facts;
-        file_.reset(io.open_file(path.c_str(), how));
-        if (!file_ && errno == ENOENT && io.look_at(database.c_str(), facts) == 0) {
-            const mode_t mode = facts.st_mode & 0666;
-            file_.reset(io.open_file(path.c_str(), how | O_CREAT | O_EXCL, mode));
-            if (file_) {
-                ::fchmod(file_.get(), mode);
-                if (::geteuid() == 0) { // SQLite does the same for the files that it makes
-                    static_cast<void>(!::fchown(file_.get(), facts.st_uid, facts.st_gid));
-                }
-            } else {
-                file_.reset(io.open_file(path.c_str(), how));
-            }
-        }
-        if (file_ && (io.look_at(file_.get(), facts) != 0 || check_kind(facts) ||
-                      !io.is_reliable(file_.get()))) {
+        struct ::stat facts{};
+        const bool has_facts = io.look_at(database.c_str(), facts) == 0;
+        const mode_t mode = facts.st_mode & 0666;
+        if (file_.open(path_beside(database).c_str(), false, has_facts ? O_CREAT : 0, mode) ||
+            !io.is_reliable(file_.get())) {
             file_.reset();
+        } else if (has_facts && file_.facts.st_size == 0) { // it is new: the umask does not count
+            ::fchmod(file_.get(), mode);
+            if (::geteuid() == 0) { // SQLite does the same for the files that it makes
+                static_cast<void>(!::fchown(file_.get(), facts.st_uid, facts.st_gid));
+            }
         }
     }
 
