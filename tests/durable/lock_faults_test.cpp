@@ -5,8 +5,6 @@
 #include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
-#include <bide/sched/report.hpp>
-#include <bide/sched/scheduler.hpp>
 
 #include <support/children.hpp>
 #include <support/coroutines.hpp>

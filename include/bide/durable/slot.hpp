@@ -164,6 +164,36 @@ private:
     }
 };
 
+namespace detail {
+
+// A slot that owns another one and has its functions. So the header of a slot shows no more of it
+// than its name and its options.
+class slot_handle : public slot {
+public:
+    result<slot_snapshot, std::error_code> load() override { return core_->load(); }
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        return core_->compare_exchange(version, value);
+    }
+    cas_result update_locked(const slot_update& update) override {
+        return core_->update_locked(update);
+    }
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
+        return core_->be_present();
+    }
+    presence is_present(std::int64_t mark) const override { return core_->is_present(mark); }
+    cas_result replace_damaged(std::string_view value) override {
+        return core_->replace_damaged(value);
+    }
+    std::string explain() const override { return core_->explain(); }
+
+protected:
+    explicit slot_handle(std::unique_ptr<slot> core) noexcept : core_(std::move(core)) {}
+
+    std::unique_ptr<slot> core_;
+};
+
+} // namespace detail
+
 /// A type of slot, which a lock can take over.
 template <class S>
 concept any_slot = std::derived_from<S, slot> && std::movable<S> && requires {

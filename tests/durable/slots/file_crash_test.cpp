@@ -2,7 +2,7 @@
 
 // The file slot on a simulated disk. Each sector of a write can be lost until it is synced. A
 // process can be killed between any two of its steps.
-#include <bide/durable/slots/detail/file/page_format.hpp>
+#include <bide/durable/slots/detail/file/page_file.hpp>
 #include <bide/durable/slots/detail/file/store.hpp>
 #include <support/slot_results.hpp>
 #include <support/stress.hpp>
@@ -391,12 +391,14 @@ public:
     }
 
     // Returns the number of the value that was read; -1: the read is wrong.
-    long judge(const bide::result<bide::slot_snapshot, std::error_code>& read) const {
+    long judge(const bide::result<bide::slot_snapshot, std::error_code>& read,
+               bool has_mark = true) const {
         if (!read) {
             return lies && read.error() == durable_errc::corrupt_record ? 0 : -1;
         }
-        // A crash loses no acknowledged value.
-        if (read->lost_acknowledged && !(lies && read->fell_back)) {
+        // A crash loses no acknowledged value. If it lost the synced version, too, the slot cannot
+        // tell.
+        if (read->lost_acknowledged && !((lies || !has_mark) && read->fell_back)) {
             return -1;
         }
         if (read->version == 0) {
@@ -439,7 +441,7 @@ struct tally {
 
 // Stores the next value. False: it was not stored.
 bool put(store& s, history& h, std::size_t size) {
-    const auto read = s.load_snapshot();
+    const auto read = s.load();
     if (!read) {
         return false;
     }
@@ -460,7 +462,7 @@ struct slot_on_disk {
 
     // What a slot returns: the number of a stored value, or another value, and what it reports.
     std::string loads(store& from) const {
-        const auto read = from.load_snapshot();
+        const auto read = from.load();
         if (!read) {
             return read.error().message();
         }
@@ -533,7 +535,7 @@ bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
     flip(d, before.at * 8 + bit % (before.size * 8));
     d.clock += 10'000'000; // an unknown page may have had any version up to this time
     for (int reader = 0; reader < 2; ++reader) {
-        const auto read = on(d, settings).load_snapshot();
+        const auto read = on(d, settings).load();
         if (before.other == 0) { // no page is left
             if (read || read.error().category() != bide::durable_category()) {
                 return false;
@@ -541,7 +543,7 @@ bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
             continue;
         }
         if (!read || read->version != before.other || !read->fell_back ||
-            read->lost_acknowledged != (mark > before.other)) {
+            read->lost_acknowledged != (mark == 0 || mark > before.other)) {
             return false;
         }
     }
@@ -550,8 +552,8 @@ bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
     }
     store s = on(d, settings);
     const bide::cas_result r = s.compare_exchange(before.other, "and on");
-    const auto mine = s.load_snapshot();
-    const auto others = on(d, settings).load_snapshot();
+    const auto mine = s.load();
+    const auto others = on(d, settings).load();
     return r.status == cas_status::stored && r.version > before.version && mine && others &&
            !mine->fell_back && !mine->lost_acknowledged && others->value == "and on" &&
            !others->fell_back && !others->lost_acknowledged;
@@ -565,8 +567,9 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
             left.clock = clock;
             disk rotten = left;
             store s = on(left, settings);
-            const auto read = s.load_snapshot();
-            const long found = h.judge(read);
+            const bool has_mark = mark_on(left) != 0;
+            const auto read = s.load();
+            const long found = h.judge(read, has_mark);
             if (found < 0) {
                 t.note(false, when + ", state " + std::to_string(state));
             }
@@ -579,7 +582,7 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
             }
             if (found >= 0 && read && state % 61 == 0) {
                 const bide::cas_result r = s.compare_exchange(read->version, "and on");
-                const auto after = on(left, settings).load_snapshot();
+                const auto after = on(left, settings).load();
                 bool good = r.status == cas_status::stored && after && after->value == "and on" &&
                             !after->fell_back && after->version == r.version;
                 for (const history::entry& e : h.all) {
@@ -614,7 +617,7 @@ void crash_everywhere(const file_settings& settings, const std::vector<std::size
         history seen = h;
         {
             store s = on(d, settings);
-            const long found = seen.judge(s.load_snapshot());
+            const long found = seen.judge(s.load());
             t.note(found >= 0, when + ", next process");
             seen.least = found < 0 ? 0 : static_cast<std::uint32_t>(found);
         }
@@ -728,7 +731,7 @@ TEST_CASE("file_slot: a slot that syncs does not return a value before it is on 
     for (const std::size_t size :
          std::vector<std::size_t>{100, 3'000, 2'000, 5'000, 3'000, 1'000}) {
         REQUIRE(put(careless, h, size));
-        REQUIRE(careful.load_snapshot().has_value());
+        REQUIRE(careful.load().has_value());
         lose_power(d, h, pages_of(4096), t, "after " + std::to_string(size));
     }
     INFO(t.first_bad);
@@ -749,7 +752,7 @@ TEST_CASE("file_slot: after a failed sync no load returns a value that a crash t
             store s = on(d);
             for (const std::size_t size :
                  std::vector<std::size_t>{100, 3'000, 2'000, 6'000, 3'000}) {
-                const auto read = s.load_snapshot();
+                const auto read = s.load();
                 t.note(h.judge(read) >= 0, "load before");
                 if (!read) {
                     continue;
@@ -767,8 +770,8 @@ TEST_CASE("file_slot: after a failed sync no load returns a value that a crash t
                     h.all.back().value.clear(); // must not be returned
                 }
                 // This process and another one load the same value, and it survives a crash.
-                const auto mine = s.load_snapshot();
-                const auto other = on(d).load_snapshot();
+                const auto mine = s.load();
+                const auto other = on(d).load();
                 const long found = h.judge(mine);
                 t.note(found >= 0 && h.judge(other) == found, "load after");
                 kept += found == static_cast<long>(h.all.size());
@@ -794,16 +797,16 @@ TEST_CASE("file_slot: a reader that arrives during a change waits for its end") 
         store s = on(d, settings);
         REQUIRE(put(s, h, 3'000));
         REQUIRE(put(s, h, 3'000));
-        const auto before = s.load_snapshot();
+        const auto before = s.load();
         store old = on(d, settings); // a slot that has loaded the value before
-        REQUIRE(old.load_snapshot()->version == before->version);
+        REQUIRE(old.load()->version == before->version);
         int looks = 0;
         int waited = 0;
         bool good = true;
         d.meanwhile = [&] {
             store fresh = on(d, settings);
             for (store* const reader : {&old, &fresh}) {
-                const auto read = reader->load_snapshot();
+                const auto read = reader->load();
                 ++looks;
                 waited += !read && read.error() == std::errc::timed_out;
                 // The new value may be returned once it is on the disk; without syncs, once it is
@@ -821,7 +824,7 @@ TEST_CASE("file_slot: a reader that arrives during a change waits for its end") 
         REQUIRE(good);
         REQUIRE(looks == (synced ? 6 : 4));
         REQUIRE(waited >= (synced ? 4 : 2)); // during the write of the page, and during its sync
-        REQUIRE(old.load_snapshot()->version == made.version);
+        REQUIRE(old.load()->version == made.version);
     }
 }
 
@@ -853,7 +856,7 @@ TEST_CASE("file_slot: a file that cannot be made or renamed changes nothing") {
         d.writes_before_error = writes;
         REQUIRE(test::fails(s.compare_exchange(0, "first"), std::errc::no_space_on_device));
         d.writes_before_error = -1;
-        REQUIRE(s.load_snapshot()->version == 0);
+        REQUIRE(s.load()->version == 0);
         REQUIRE(put(s, h, 100));
         if (writes == 2) {
             break; // renaming needs no space for the synced version
@@ -892,7 +895,7 @@ TEST_CASE("file_slot: damaged bytes are never returned as a value", "[promise.fi
             case 3: bytes.replace(at / 4096 * 4096, 4096, clean, chance.below(4096), 4096); break;
             }
         }
-        const auto read = on(d).load_snapshot();
+        const auto read = on(d).load();
         if (!read) {
             corrupt += read.error() == durable_errc::corrupt_record ||
                        read.error() == durable_errc::unsupported_record_version;
@@ -931,13 +934,15 @@ TEST_CASE("file_slot: each damaged bit in an acknowledged page is reported as a 
         }
         REQUIRE(silent == 0);
 
-        // Without a synced version, a crash may have been the cause.
+        // Without a synced version, a crash may have been the cause, or not: it counts as a loss.
         disk unmarked = d;
         unmarked.forget(lock_path);
         REQUIRE(is_told_of_rot(unmarked, pages_of(4096), 300));
         flip(unmarked, newest.at * 8 + 300);
-        store after_crash = on(unmarked);
-        REQUIRE(one.loads(after_crash) == "2, fell back");
+        for (int reader = 0; reader < 2; ++reader) {
+            store each = on(unmarked);
+            REQUIRE(one.loads(each) == "2, fell back, lost");
+        }
 
         // Damage in the page that does not count loses nothing.
         flip(d, (newest.at == 0 ? d.data().cached.size() / 2 : 0) * 8 + 300);
@@ -975,7 +980,7 @@ TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file i
     // Versions do not repeat for a slot that never saw the file, though the clock stands still.
     d.forget(data_path);
     store fresh = on(d);
-    const auto absent = fresh.load_snapshot();
+    const auto absent = fresh.load();
     REQUIRE(absent->version == 0);
     REQUIRE(!absent->lost_acknowledged);
     for (int life = 0;; ++life) {
@@ -985,7 +990,7 @@ TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file i
         store maker = on(dying);
         const bool is_made = put(maker, none, 100);
         dying.revive();
-        const auto after = on(dying).load_snapshot();
+        const auto after = on(dying).load();
         REQUIRE(after.has_value());
         REQUIRE(!after->lost_acknowledged);
         REQUIRE((after->version == 0 || after->version > h.all[1].version));
@@ -1026,7 +1031,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
             const std::string damaged = bytes;
             d.clock = 1'000; // the clock was set back; the synced version is later
             store by = on(d);
-            REQUIRE(by.load_snapshot().error() == durable_errc::corrupt_record);
+            REQUIRE(by.load().error() == durable_errc::corrupt_record);
             REQUIRE(by.compare_exchange(0, "no").status == cas_status::failed);
             const bide::cas_result r = by.replace_damaged("repaired");
             REQUIRE(r.status == cas_status::stored);
@@ -1035,7 +1040,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
             REQUIRE(!d.has("/d/slot.new"));
             for (store* const reader : {&s, &by}) {
                 REQUIRE(one.loads(*reader) == "repaired");
-                REQUIRE(reader->load_snapshot()->version == r.version);
+                REQUIRE(reader->load()->version == r.version);
             }
             REQUIRE(s.replace_damaged("again").status == cas_status::conflict);
             REQUIRE(put(s, h, 300));
@@ -1069,7 +1074,7 @@ TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or
             const bool is_done = on(d).replace_damaged("repaired").status == cas_status::stored;
             const bool was_killed = d.is_dead;
             const auto judge = [&](disk& left) {
-                const auto read = on(left).load_snapshot();
+                const auto read = on(left).load();
                 ++states;
                 if (!read) {
                     ++damaged;
@@ -1086,7 +1091,7 @@ TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or
                 }
                 // The next repair succeeds.
                 const bide::cas_result r = on(left).replace_damaged("repaired");
-                const auto after = on(left).load_snapshot();
+                const auto after = on(left).load();
                 wrong += r.status != cas_status::stored || !after || after->value != "repaired" ||
                          after->version <= one.h.all[1].version || left.has("/d/slot.new");
             };
@@ -1119,7 +1124,7 @@ TEST_CASE("file_slot: a file of zeros, of a wrong size or of a later format is n
         d.data().cached = std::move(bytes);
         const bide::cas_result r = s.compare_exchange(0, "x");
         REQUIRE(r.status == cas_status::failed);
-        const auto read = on(d).load_snapshot();
+        const auto read = on(d).load();
         REQUIRE(!read);
         REQUIRE(r.error == read.error());
         return read.error();
@@ -1144,10 +1149,10 @@ TEST_CASE("file_slot: a file of zeros, of a wrong size or of a later format is n
     disk fresh;
     store first = on(fresh);
     REQUIRE(first.compare_exchange(0, "first").status == cas_status::stored);
-    REQUIRE(!on(fresh).load_snapshot()->fell_back);
+    REQUIRE(!on(fresh).load()->fell_back);
     fresh.data().cached[40] ^= 1;
     fresh.data().cached[33] ^= 1;
-    REQUIRE(on(fresh).load_snapshot().error() == durable_errc::corrupt_record);
+    REQUIRE(on(fresh).load().error() == durable_errc::corrupt_record);
 }
 
 TEST_CASE(

@@ -1,10 +1,13 @@
 #include <bide/durable/slots/file.hpp>
 
+#include <bide/durable/locks.hpp>
+
 // The file slot and other programs: files of other kinds in place of its files; files that are
 // removed, moved, damaged or restored; and what the errors say.
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
 #include <support/temp_directory.hpp>
+#include <support/unhurried.hpp>
 
 #include <fcntl.h>
 #include <sched.h>
@@ -12,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #if defined(__linux__)
@@ -310,4 +314,46 @@ TEST_CASE("file_slot: a moved directory is missing, and a new one in its place i
     }
     CHECK(put(slot, "y") > next);
     CHECK(reader.load()->value == "y");
+}
+
+TEST_CASE(
+    "file_slot: a lock whose newest page is damaged is held for a lease, also if the lock file "
+    "was emptied or removed",
+    "[promise.file-slot-damage]") {
+    using namespace std::chrono_literals;
+    const bool is_removed = GENERATE(false, true);
+    const auto in = fresh_directory();
+    const std::string path = in / "a";
+    const durable_options of_lock = test::unhurried({.lease = 1h});
+    const pid_t holder = ::fork();
+    if (holder == 0) {
+        ::alarm(60);
+        durable_mutex m(file_slot(path), of_lock);
+        for (int i = 0; i < 2; ++i) {
+            const auto before = m.try_acquire();
+        }
+        const auto guard = m.try_acquire();
+        ::_exit(guard ? 0 : 1); // without a release
+    }
+    int status = 0;
+    ::waitpid(holder, &status, 0);
+    REQUIRE((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    if (is_removed) {
+        REQUIRE(::unlink((path + ".lock").c_str()) == 0);
+    } else {
+        REQUIRE(::truncate((path + ".lock").c_str(), 0) == 0);
+    }
+    std::string bytes = bytes_of(path);
+    const std::size_t half = bytes.size() / 2;
+    const auto version_at = [&](std::size_t page) { // little-endian
+        return std::string(bytes.rend() - static_cast<std::ptrdiff_t>(page + 24),
+                           bytes.rend() - static_cast<std::ptrdiff_t>(page + 16));
+    };
+    bytes[(version_at(0) > version_at(half) ? 0 : half) + 40] ^= 1;
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    for (int i = 0; i < 2; ++i) {
+        durable_mutex m(file_slot(path), of_lock);
+        const auto guard = m.try_acquire();
+        CHECK_FALSE(guard); // the record does not name the holder, so its death is not detected
+    }
 }

@@ -185,7 +185,7 @@ TEST_CASE("file_slot: network filesystems are refused unless any_filesystem is s
     directory in;
     bide::detail::file_settings settings;
     bide::detail::file_store<remote_io> refused(in / "a", settings);
-    REQUIRE(refused.load_snapshot().error() == durable_errc::unsupported_filesystem);
+    REQUIRE(refused.load().error() == durable_errc::unsupported_filesystem);
     REQUIRE(refused.compare_exchange(0, "x").error == durable_errc::unsupported_filesystem);
     settings.any_filesystem = true;
     bide::detail::file_store<remote_io> wanted(in / "a", settings);

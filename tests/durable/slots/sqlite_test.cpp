@@ -1,7 +1,6 @@
 #include <bide/durable/slots/sqlite.hpp>
 
-#include <bide/durable/slots/detail/sqlite/connection.hpp>
-#include <bide/durable/slots/detail/sqlite/path.hpp>
+#include <bide/durable/slots/detail/sqlite/database_files.hpp>
 
 #include <support/slot_conformance.hpp>
 #include <support/sqlite_databases.hpp>
@@ -33,8 +32,7 @@ static_assert(!relaxed_sqlite_slot::guarantees.keeps_acknowledged);
 
 namespace {
 
-const bool wal_is_safe =
-    bide::detail::sqlite_connection::is_wal_safe(::sqlite3_libversion_number());
+const bool wal_is_safe = bide::detail::sqlite_wal_is_safe(::sqlite3_libversion_number());
 
 template <class Slot, sqlite_journal Journal> struct sqlite_store {
     using slot = Slot;
@@ -236,13 +234,13 @@ TEST_CASE("sqlite_slot: keys and tables are independent of each other") {
 }
 
 TEST_CASE("sqlite_slot: knows the versions in which WAL mode is safe") {
-    using link = bide::detail::sqlite_connection;
+    using bide::detail::sqlite_wal_is_safe;
     for (const int version :
          {3'007'000, 3'040'001, 3'044'005, 3'045'000, 3'050'006, 3'051'000, 3'051'002}) {
-        CHECK_FALSE(link::is_wal_safe(version));
+        CHECK_FALSE(sqlite_wal_is_safe(version));
     }
     for (const int version : {3'044'006, 3'050'007, 3'051'003, 3'052'000, 4'000'000}) {
-        CHECK(link::is_wal_safe(version));
+        CHECK(sqlite_wal_is_safe(version));
     }
 }
 
@@ -316,75 +314,6 @@ TEST_CASE("sqlite_slot: no process starves among processes that store again at o
     const sqlite_slot_options patient{.retry_time = test::patience}; // on a busy machine, too
     const auto open = [&] { return sqlite_slot(dir / "a.db", "k", patient); };
     test::check_nobody_starves(8, 3, 3'000, open, add_one);
-}
-
-TEST_CASE("sqlite_slot: the lock and the work are committed together or not at all") {
-    directory dir;
-    sqlite_slot s(dir / "a.db", "k", soon());
-    database db(dir / "a.db");
-    REQUIRE(db.run("CREATE TABLE work (x)") == SQLITE_OK);
-    sqlite_transaction in{db.get()};
-
-    CHECK(s.load_in(in).error() == durable_errc::invalid_argument); // no transaction was begun
-    CHECK(s.compare_exchange_in(in, 0, "x").error == durable_errc::invalid_argument);
-
-    // The same transaction makes the missing table.
-    REQUIRE(db.run("BEGIN IMMEDIATE; INSERT INTO work VALUES (1)") == SQLITE_OK);
-    CHECK(s.load_in(in)->version == 0);
-    CHECK(s.compare_exchange_in(in, 7, "x").status == cas_status::conflict);
-    CHECK(s.compare_exchange_in(in, 0, "taken back").status == cas_status::stored);
-    CHECK(s.load_in(in)->value == "taken back");
-    REQUIRE(db.run("ROLLBACK") == SQLITE_OK);
-    CHECK(s.load()->version == 0);
-    CHECK(db.ask("SELECT count(*) FROM work") == "0");
-
-    REQUIRE(db.run("BEGIN IMMEDIATE; INSERT INTO work VALUES (1)") == SQLITE_OK);
-    auto r = s.compare_exchange_in(in, 0, "first");
-    CHECK(r.status == cas_status::stored);
-    CHECK(s.load()->version == 0); // the value is not stored before the commit
-    REQUIRE(db.run("COMMIT") == SQLITE_OK);
-    CHECK(s.load()->version == r.version);
-    CHECK(db.ask("SELECT count(*) FROM work") == "1");
-
-    REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
-    CHECK(s.load_in(in)->value == "first");
-    CHECK(s.compare_exchange_in(in, 0, "x").status == cas_status::conflict);
-    CHECK(s.compare_exchange_in(in, r.version + 1, "x").status == cas_status::conflict);
-    r = s.compare_exchange_in(in, r.version, std::string_view());
-    CHECK(r.status == cas_status::stored);
-    REQUIRE(db.run("COMMIT") == SQLITE_OK);
-    CHECK(s.load()->version == r.version);
-    CHECK(value_of(s).empty());
-
-    // The caller's snapshot is outdated: the change fails, and the transaction goes on.
-    REQUIRE(db.run("BEGIN; SELECT * FROM bide_lock") == SQLITE_OK);
-    database writer(dir / "a.db");
-    REQUIRE(writer.run("BEGIN IMMEDIATE") == SQLITE_OK);
-    CHECK(test::fails(s.compare_exchange_in(in, r.version, "x"), std::errc::timed_out));
-    CHECK(::sqlite3_get_autocommit(db.get()) == 0);
-    REQUIRE(writer.run("ROLLBACK") == SQLITE_OK);
-    REQUIRE(db.run("ROLLBACK") == SQLITE_OK);
-}
-
-TEST_CASE("sqlite_slot: a transaction on another database is refused") {
-    directory dir;
-    sqlite_slot s(dir / "a.db", "k");
-    REQUIRE(put(s, "x") != 0);
-    database db(dir / "b.db");
-    REQUIRE(db.run("ATTACH '" + dir / "a.db" + "' AS locks; CREATE TABLE work (x)") == SQLITE_OK);
-    REQUIRE(db.run("BEGIN IMMEDIATE") == SQLITE_OK);
-    sqlite_transaction in{db.get()};
-    CHECK(s.load_in(in).error() == durable_errc::invalid_argument);
-    CHECK(s.compare_exchange_in(in, 0, "y").error == durable_errc::invalid_argument);
-    in.schema = "locks";
-    CHECK(s.load_in(in)->value == "x");
-    in.schema = "nothing";
-    CHECK(s.load_in(in).error() == durable_errc::invalid_argument);
-    in.schema = "a\" b";
-    CHECK(s.load_in(in).error() == durable_errc::invalid_argument);
-    in.connection = nullptr;
-    CHECK(s.load_in(in).error() == durable_errc::invalid_argument);
-    CHECK(db.run("COMMIT") == SQLITE_OK);
 }
 
 TEST_CASE("sqlite_slot: error codes have messages and conditions") {

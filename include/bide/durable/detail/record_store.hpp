@@ -218,16 +218,16 @@ inline std::error_code record_view::read(const slot_snapshot& from, std::int64_t
     exists = from.version != 0;
     durable::terms first = terms;
     first.first_fence = at.first_fence;
-    if (!exists) {
+    if (exists) {
+        auto decoded = last.decode(from.value);
+        if (!decoded) {
+            return decoded.error();
+        }
+        record = std::move(*decoded);
+    } else {
         record = durable::fresh_record(first);
-        return {};
     }
-    auto decoded = last.decode(from.value);
-    if (!decoded) {
-        return decoded.error();
-    }
-    record = std::move(*decoded);
-    if (from.fell_back) {
+    if (from.fell_back || from.lost_acknowledged) { // a record that was lost as a whole has no value
         durable::make_up_for_lost(record, from.lost_acknowledged, first, at.now_ms, here_);
         is_mended = true;
     }

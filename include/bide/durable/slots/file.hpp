@@ -10,7 +10,7 @@
 /// Files, all in one directory:
 /// \code
 ///   <path>          two pages, each with a value, its version and a checksum; the newer one counts
-///   <path>.lock     readers and writers lock it; never removed; see detail/file/lock_file.hpp
+///   <path>.lock     readers and writers lock it; never removed; see detail/file/store.hpp
 ///   <path>.new      a file that is about to replace <path>; the next change removes one that a
 ///                   crash left
 ///   <path>.damaged  the damaged file that a repair replaced
@@ -40,15 +40,15 @@
 // If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
 // during a change that was not acknowledged leaves this state. If the synced version is later than
 // every version that can be read, an acknowledged value is lost as well: the page was damaged on
-// the disk, or the file is an older copy. If both pages are bad, or no slot writes files of this
+// the disk, or the file is an older copy. If a page is bad and there is no synced version, the slot
+// cannot tell, and reports that loss, too. If both pages are bad, or no slot writes files of this
 // size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
 // exist is absent.
 //
-// detail/file/page_format.hpp describes the pages. A machine of any architecture can read the file.
+// detail/file/page_file.hpp describes the pages. A machine of any architecture can read the file.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 
 #include <chrono>
@@ -56,9 +56,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -109,66 +107,36 @@ struct file_slot_options {
 ///   durable_errc::unsupported_record_version  a later format wrote the file
 ///   durable_errc::invalid_argument            the path cannot name a file
 /// \endcode
-class file_slot_operations : public slot {
+///
+/// load() waits until a writer's sync has ended, at most for `retry_time`. The changes wait for the
+/// lock so long, and then for one sync. All throw std::bad_alloc; update_locked() also throws what
+/// the update throws, and changes nothing then. replace_damaged() keeps the damaged file as
+/// `.damaged`; a file that is not regular stays, and the call fails with the error of load().
+/// explain() returns the path, or the file of the last failure and what is wrong with it.
+///
+/// On Linux, watch() makes a watch that reports each change by any process after it is durable. It
+/// also reports when a presence ends, and when a slot object that used the file is destroyed. It does
+/// not report that the file was deleted. If another program removes or renames the lock file,
+/// drain() returns ESTALE. In a child of fork() it also returns ESTALE. Make a new watch then. Each
+/// watch uses an inotify instance. The process keeps up to four unused instances.
+///
+/// be_present() takes a mark in the lock file; see detail/file/presence_file.hpp. It returns
+/// errc::operation_not_supported if `any_filesystem` is set, or if the system lacks such locks.
+/// is_present() never waits for the lock, and returns `unknown` if the lock file is not the one that
+/// has the mark.
+class file_slot_operations : public detail::slot_handle {
 public:
-    /// Moves the slot. A slot that was moved from can only be assigned to.
-    file_slot_operations(file_slot_operations&& other) noexcept;
-    /// \overload
-    file_slot_operations& operator=(file_slot_operations&& other) noexcept;
-
-    /// Reads the value.
-    /// Blocks: until a writer's sync has ended, at most for `retry_time`.
-    /// Throws: std::bad_alloc, as do all functions below.
-    result<slot_snapshot, std::error_code> load() override;
-
-    /// Stores the value if the version is still the current one.
-    /// Blocks: for the lock, at most for `retry_time`, and for one sync.
-    cas_result compare_exchange(slot_version version, std::string_view value) override;
-
-    /// Calls the update under the exclusive lock and stores what it returns.
-    /// Blocks: as compare_exchange(), and while the update runs.
-    /// Throws: what the update throws; nothing is changed then.
-    cas_result update_locked(const slot_update& update) override;
-
-    /// Replaces a file that load() reports as durable_errc::corrupt_record by a new one with this
-    /// value, and keeps the damaged file as `.damaged`. A file that is not regular stays, and
-    /// the call fails with the error of load().
-    cas_result replace_damaged(std::string_view value) override;
-
-    /// Returns the path, or the file of the last failure and what is wrong with it.
-    std::string explain() const override;
-
 #if defined(__linux__)
-    /// Makes a watch that reports each change by any process after it is durable. It also reports
-    /// when a presence ends, and when a slot object that used the file is destroyed. It
-    /// does not report that the file was deleted. If another program removes or renames the lock
-    /// file or changes its attributes, drain() returns ESTALE. In a child of fork() it also returns
-    /// ESTALE. Make a new watch then. Each watch uses an inotify instance. The process keeps up to
-    /// four unused instances.
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
+    /// Makes a watch.
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
 #endif
-
-    /// Takes a mark in the lock file; see detail/file/presence_file.hpp.
-    /// Returns: errc::operation_not_supported if `any_filesystem` is set, or if the system lacks
-    /// such locks.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override;
-
-    /// Looks for a mark; never waits for the lock.
-    /// Returns: unknown, if the lock file is not the one that has the mark.
-    presence is_present(std::int64_t mark) const noexcept override;
 
     /// Returns true if the mark was taken on the open file of `descriptor`.
     bool has_mark(int descriptor, std::int64_t mark) const noexcept;
 
 protected:
     /// Makes a slot; see basic_file_slot.
-    file_slot_operations(std::string path, const file_slot_options& options, bool is_synced);
-    /// Closes the files.
-    ~file_slot_operations() override;
-
-private:
-    struct state;
-    std::unique_ptr<state> state_;
+    file_slot_operations(const std::string& path, const file_slot_options& options, bool is_synced);
 };
 
 /// A slot in a file; see file_slot and relaxed_file_slot.
@@ -182,8 +150,8 @@ public:
     /// directory at once.
     /// Requires: the directory exists and is readable; only trusted users may change it.
     /// Throws: std::bad_alloc.
-    explicit basic_file_slot(std::string path, const file_slot_options& options = {})
-        : file_slot_operations(std::move(path), options, Synced) {}
+    explicit basic_file_slot(const std::string& path, const file_slot_options& options = {})
+        : file_slot_operations(path, options, Synced) {}
 };
 
 /// A file slot that syncs each change before it acknowledges it.

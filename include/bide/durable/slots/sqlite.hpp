@@ -3,9 +3,8 @@
 #define BIDE_DURABLE_SLOTS_SQLITE_HPP
 
 /// \file
-/// A slot in an SQLite database (3.24 or later; link -lsqlite3). One file holds many locks. A lock
-/// may also share a database with the caller's own data; one transaction then commits the lock and
-/// the work.
+/// A slot in an SQLite database (3.24 or later; link -lsqlite3). One file holds many locks. They
+/// may share a database with the caller's own data.
 ///
 /// All processes run on one machine, and the database is on a local disk. SQLite's locks are not
 /// reliable over a network. Containers share the directory of the file, at any path: SQLite finds
@@ -32,97 +31,117 @@
 // sqlite_journal. If another program changes the mode of the database later, the slot follows.
 //
 // The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
-// row, and the marks of presences; see detail/sqlite/version_file.hpp. Delete it only while no lock
+// row, and the marks of presences; see detail/sqlite/database_files.hpp. Delete it only while no lock
 // is held. If a row is older than its acknowledged version, it fell back: SQLite dropped the end of
-// a log, or an older copy replaced the database. If the row is missing, it was deleted or it fell
-// back: the slot sets lost_acknowledged only. If a value differs from its checksum, load() fails
-// with durable_errc::corrupt_record. A commit of the caller's own transaction does not update the
-// file.
+// a log, or an older copy replaced the database. If the row is missing, it was deleted, or the
+// database was truncated: the slot sets lost_acknowledged only. If a value differs from its
+// checksum, load() fails with durable_errc::corrupt_record.
 
 #include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/sqlite_types.hpp>
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
+namespace detail {
+class sqlite_core;
+} // namespace detail
+
+/// The errors that a slot itself reports. Their codes are negative. The codes of SQLite, which are
+/// in the same category, are positive.
+enum class sqlite_slot_errc {
+    /// The database is in WAL mode, and this version of SQLite may corrupt such a database when two
+    /// connections write and checkpoint at the same time. Convert the database (PRAGMA
+    /// journal_mode=DELETE), link a later SQLite, or set sqlite_journal::wal if this SQLite is
+    /// known to be repaired.
+    unsafe_wal = -1,
+
+    /// The database does not accept the journal mode, or this SQLite does not accept the sync mode.
+    other_mode = -2,
+
+    /// The process was forked during an operation.
+    forked = -3,
+
+    /// The table's name belongs to a view, or to a table with other columns.
+    other_table = -4
+};
+
+/// Returns the category of SQLite's extended result codes and of sqlite_slot_errc. The codes
+/// compare equal to these conditions:
+/// \code
+///   SQLITE_BUSY                    std::errc::timed_out
+///   SQLITE_FULL                    no_space_on_device
+///   SQLITE_READONLY, _PERM, _AUTH  permission_denied
+///   SQLITE_IOERR                   io_error
+///   SQLITE_NOTADB, SQLITE_CORRUPT  protocol_error
+///   SQLITE_CANTOPEN                the system's errno, which is in bits 16 and up
+/// \endcode
+const std::error_category& sqlite_category() noexcept;
+
+/// Makes a std::error_code of a sqlite_slot_errc.
+inline std::error_code make_error_code(sqlite_slot_errc e) noexcept {
+    return {static_cast<int>(e), sqlite_category()};
+}
+
+/// How the database file survives a crash.
+enum class sqlite_journal {
+    /// If the database is empty, uses WAL where it is safe, otherwise `persist`. WAL is safe from
+    /// SQLite 3.51.3 on, in 3.50.7 and later 3.50.x, and in 3.44.6 and later 3.44.x. Leaves an
+    /// existing database in its mode. If that is WAL and WAL is not safe, fails with
+    /// sqlite_slot_errc::unsafe_wal. With any rollback journal, the slot's connection uses
+    /// `persist`.
+    automatic,
+
+    /// A write-ahead log, which is faster. Converts the database for all its users.
+    wal,
+
+    /// A rollback journal in a file that is kept. Converts a database in WAL mode for all its
+    /// users; that requires that no other connection has it open.
+    persist
+};
+
+/// Options of an SQLite slot.
+struct sqlite_slot_options {
+    /// The table: an ASCII letter or _, then letters, digits and _; at most 64 characters; not
+    /// "sqlite_" at the beginning.
+    std::string table = "bide_lock";
+
+    /// How the database file survives a crash.
+    sqlite_journal journal = sqlite_journal::automatic;
+
+    /// How long an operation waits while other connections use the database.
+    std::chrono::milliseconds retry_time{10'000};
+
+    /// The largest value in bytes. SQLite itself may have a lower limit.
+    std::size_t max_value = std::size_t{64} << 20;
+};
+
 /// The operations of SQLite slots.
-class sqlite_slot_operations : public slot {
-public:
-    /// A transaction of the caller.
-    using transaction = sqlite_transaction;
-
-    /// Moves the slot. A slot that was moved from can only be assigned to.
-    sqlite_slot_operations(sqlite_slot_operations&& other) noexcept;
-    /// \overload
-    sqlite_slot_operations& operator=(sqlite_slot_operations&& other) noexcept;
-
-    /// Reads the row.
-    /// Blocks: while other connections write, at most for `retry_time`; then the call fails with
-    /// timed_out. This holds for all operations; update_locked() waits at most twice as long, and
-    /// while the update runs.
-    /// Returns: other errors have a code of sqlite_category(). A path that cannot name a database
-    /// has the system's code: EISDIR, EINVAL (not a regular file), EMLINK or EXDEV. A row that no
-    /// slot can have stored is durable_errc::corrupt_record.
-    /// Throws: std::bad_alloc, as do all operations.
-    result<slot_snapshot, std::error_code> load() override;
-
-    /// Stores the value if the version is still the current one.
-    cas_result compare_exchange(slot_version version, std::string_view value) override;
-
-    /// Calls the update while the database is locked, and stores what it returns.
-    /// Requires: the update uses no slot of this database.
-    /// Throws: what the update throws; nothing is stored then.
-    cas_result update_locked(const slot_update& update) override;
-
-    /// Replaces a row that load() reports as durable_errc::corrupt_record. If the row is good, the
-    /// result is a conflict with the current value.
-    cas_result replace_damaged(std::string_view value) override;
-
-    /// Returns path, table, key, and the last failure in SQLite's words.
-    std::string explain() const override;
-
-#if defined(__linux__)
-    /// Takes a mark in `<path>-bide`.
-    /// Returns: errc::operation_not_supported, if that file cannot be made or written.
-    /// Thread safety: any thread may call at any time, also while the caller's transaction has
-    /// locked the database.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override;
-    /// Looks for a mark.
-    /// Thread safety: any thread may call at any time.
-    presence is_present(std::int64_t mark) const override;
-#endif
-
-    /// Reads the row in a transaction of the caller.
-    /// Returns: invalid_argument, if there is no transaction, or if its database is not the slot's.
-    /// After an error SQLite may have rolled back the transaction; ask sqlite3_get_autocommit().
-    /// SQLITE_BUSY returns immediately, unless the caller's connection has a busy handler.
-    result<slot_snapshot, std::error_code> load_in(transaction& in);
-    /// Stores the value in a transaction of the caller if the version is still the current one. The
-    /// value is stored when the caller commits, and is as durable as the caller's connection makes
-    /// it: that takes PRAGMA synchronous=FULL in WAL mode, and EXTRA otherwise. The result is never
-    /// `indeterminate`; the result of the commit may be. Errors are those of load_in().
-    cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value);
-
+///
+/// An operation waits while other connections write, at most for `retry_time`, and then fails with
+/// timed_out. update_locked() waits at most twice as long, and while the update runs. The update
+/// uses no slot of this database; what it throws is thrown, and nothing is stored then. All
+/// operations throw std::bad_alloc.
+///
+/// Errors have a code of sqlite_category(). A path that cannot name a database has the system's
+/// code: EISDIR, EINVAL (not a regular file), EMLINK or EXDEV. A row that no slot can have stored is
+/// durable_errc::corrupt_record.
+///
+/// be_present() takes a mark in `<path>-bide`, also while the database is locked. It returns
+/// errc::operation_not_supported if that file cannot be made or written. explain() returns path,
+/// table, key, and the last failure in SQLite's words.
+class sqlite_slot_operations : public detail::slot_handle {
 protected:
     /// Makes a slot; see basic_sqlite_slot.
-    sqlite_slot_operations(std::string path, std::string key, sqlite_slot_options options,
+    sqlite_slot_operations(const std::string& path, std::string key, sqlite_slot_options options,
                            bool is_synced);
-    /// Closes the connection.
-    ~sqlite_slot_operations() override;
-
-private:
-    struct state;
-    class operation;
-    std::unique_ptr<state> state_;
 };
 
 /// A slot in an SQLite database; see sqlite_slot and relaxed_sqlite_slot.
@@ -139,8 +158,8 @@ public:
     /// UTF-8 without zero bytes.
     /// Throws: std::system_error (invalid_argument) if path, key or table are not valid;
     /// std::bad_alloc.
-    basic_sqlite_slot(std::string path, std::string key, sqlite_slot_options options = {})
-        : sqlite_slot_operations(std::move(path), std::move(key), std::move(options), Synced) {}
+    basic_sqlite_slot(const std::string& path, std::string key, sqlite_slot_options options = {})
+        : sqlite_slot_operations(path, std::move(key), std::move(options), Synced) {}
 };
 
 /// A slot that acknowledges a commit after it has reached the disk.
@@ -151,6 +170,10 @@ using sqlite_slot = basic_sqlite_slot<true>;
 using relaxed_sqlite_slot = basic_sqlite_slot<false>;
 
 }} // namespace bide::BIDE_ABI
+
+/// \cond
+template <> struct std::is_error_code_enum<bide::sqlite_slot_errc> : std::true_type {};
+/// \endcond
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/slots/impl/sqlite.hpp>

@@ -2,373 +2,256 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_PAGE_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_PAGE_FILE_HPP
 
-// The file of a file slot: opens it, reads both pages, writes one page, and makes a new file that
-// replaces it. The caller holds the lock of the lock file and decides when to sync.
+// The file of a file slot: its format, and how it is read. It has two pages of the same size, each
+//
+//   bytes  0.. 7   "bideslot"
+//         8..11   the format: 1
+//        12..15   the size of a page
+//        16..23   the version of the value; 0: the page holds no value yet
+//        24..27   the value's length
+//        28..31   CRC-32C of bytes 0..27 and of the value
+//        32..     the value; the bytes after it have no meaning
+//
+// Numbers are little-endian on every machine. The size of a page is a multiple of 4096 and half of
+// the file's size. So both pages are found, whatever their bytes are.
+//
+// A page is good if its header is valid and its checksum matches. Otherwise it is bad: a write of
+// it was interrupted, or the disk damaged it. These two cases look the same. Of two good pages, the
+// one with the higher version counts.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/file/lock_file.hpp>
-#include <bide/durable/slots/detail/file/page_format.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// What was read from the file.
-struct page_contents {
-    bool is_absent = true;
+// CRC-32C (Castagnoli; RFC 3720, appendix B.4). `before` is the result for the bytes before these.
+constexpr std::uint32_t crc32c_by_table(std::string_view bytes, std::uint32_t before = 0) noexcept {
+    constexpr auto of_byte = [] {
+        std::array<std::uint32_t, 256> table{};
+        for (std::uint32_t byte = 0; byte < 256; ++byte) {
+            std::uint32_t crc = byte;
+            for (int bit = 0; bit < 8; ++bit) {
+                crc = (crc >> 1) ^ ((crc & 1) != 0 ? 0x82f63b78u : 0u);
+            }
+            table[byte] = crc;
+        }
+        return table;
+    }();
+    std::uint32_t crc = ~before;
+    for (const char c : bytes) {
+        crc = (crc >> 8) ^ of_byte[(crc ^ static_cast<unsigned char>(c)) & 0xff];
+    }
+    return ~crc;
+}
+
+static_assert(crc32c_by_table("123456789") == 0xe3069283u);
+
+#if defined(__x86_64__) && defined(__GNUC__)
+__attribute__((target("sse4.2"))) inline std::uint32_t
+crc32c_by_instruction(std::string_view bytes, std::uint32_t before) noexcept {
+    std::uint64_t sum = ~before;
+    for (; bytes.size() >= 8; bytes.remove_prefix(8)) {
+        std::uint64_t eight;
+        std::memcpy(&eight, bytes.data(), 8);
+        sum = __builtin_ia32_crc32di(sum, eight);
+    }
+    auto crc = static_cast<std::uint32_t>(sum);
+    for (const char c : bytes) {
+        crc = __builtin_ia32_crc32qi(crc, static_cast<unsigned char>(c));
+    }
+    return ~crc;
+}
+#endif
+
+// A load of 3 kB takes 5 us with the instruction, and 20 us without.
+inline std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0) noexcept {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (__builtin_cpu_supports("sse4.2") != 0) {
+        return crc32c_by_instruction(bytes, before);
+    }
+#endif
+    return crc32c_by_table(bytes, before);
+}
+
+struct file_page {
+    static constexpr std::size_t header_size = 32;
+    static constexpr std::size_t summed_size = 28; // of the header
+    static constexpr std::size_t granule = 4096;
+    static constexpr char magic[] = {'b', 'i', 'd', 'e', 's', 'l', 'o', 't'};
+    static constexpr std::uint32_t known_format = 1;
+
+    // As read; if the page is not good, the values may be invalid.
+    bool is_good = false;
+    std::uint32_t format = 0; // 0: not a page of a slot
     std::uint32_t page_size = 0;
-    file_page pages[2];
+    std::uint64_t version = 0;
+    std::uint32_t length = 0;
+    std::uint32_t sum = 0;
+
+    bool operator==(const file_page&) const = default;
+
+    // Checks the header alone. A page is good if its checksum matches as well.
+    bool is_plausible(std::uint64_t page) const noexcept {
+        return format == known_format && page_size == page && length <= page - header_size;
+    }
+};
+
+template <class T> T load_little(const char* from) noexcept {
+    T value = 0;
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+        value |= static_cast<T>(static_cast<T>(static_cast<unsigned char>(from[i])) << (8 * i));
+    }
+    return value;
+}
+
+template <class T> void store_little(char* to, T value) noexcept {
+    for (std::size_t i = 0; i < sizeof(T); ++i) {
+        to[i] = static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
+    }
+}
+
+// Reads the 32 bytes of a header.
+inline file_page decode_header(const char* bytes) noexcept {
+    file_page page;
+    if (std::memcmp(bytes, file_page::magic, sizeof file_page::magic) == 0) {
+        page.format = load_little<std::uint32_t>(bytes + 8);
+        page.page_size = load_little<std::uint32_t>(bytes + 12);
+        page.version = load_little<std::uint64_t>(bytes + 16);
+        page.length = load_little<std::uint32_t>(bytes + 24);
+        page.sum = load_little<std::uint32_t>(bytes + 28);
+    }
+    return page;
+}
+
+// Checks the checksum of header and value.
+inline bool checksum_matches(const char* bytes, const file_page& page) noexcept {
+    const std::uint32_t header = crc32c({bytes, file_page::summed_size});
+    return crc32c({bytes + file_page::header_size, page.length}, header) == page.sum;
+}
+
+// Writes the header in front of the value, which is in place already.
+inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t version,
+                          std::uint32_t length) noexcept {
+    std::memcpy(bytes, file_page::magic, sizeof file_page::magic);
+    store_little(bytes + 8, file_page::known_format);
+    store_little(bytes + 12, page_size);
+    store_little(bytes + 16, version);
+    store_little(bytes + 24, length);
+    const std::uint32_t header = crc32c({bytes, file_page::summed_size});
+    store_little(bytes + 28, crc32c({bytes + file_page::header_size, length}, header));
+}
+
+// Returns a version that was never used. It is later than the current version and than each version
+// that this slot has seen. If the clock is right, it is also later than each version from before
+// the file was deleted or restored from a copy. If the value fell back, the lost version is
+// unknown: skips 2^20 versions, and also skips past the version that the bad page claims.
+struct file_versions {
+    static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
+    static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;
+
+    static std::uint64_t next(std::uint64_t last, bool fell_back, std::uint64_t claimed,
+                              std::uint64_t seen, std::uint64_t clock_ns) noexcept {
+        const std::uint64_t after_bad = fell_back && claimed < most_believed ? claimed + jump : 0;
+        return std::max({last + (fell_back ? jump : 1), after_bad, seen + 1, clock_ns});
+    }
+};
+
+// What was read from the file.
+class file_pages {
+public:
+    bool is_absent = true;       // there is no file
+    std::uint32_t page_size = 0; // 0: unknown
+    std::array<file_page, 2> headers{};
     unsigned index = 0; // the page that counts; the next change overwrites the other one
 
-    const file_page& page() const noexcept { return pages[index]; }
-    const file_page& other() const noexcept { return pages[1 - index]; }
+    const file_page& page() const noexcept { return headers[index]; }
+    const file_page& other() const noexcept { return headers[1 - index]; }
+    // Of the page that counts.
     std::uint64_t version() const noexcept { return is_absent ? 0 : page().version; }
+    std::string_view value() const noexcept {
+        return std::string_view(bytes_[index]).substr(file_page::header_size, page().length);
+    }
     bool fell_back() const noexcept { return !is_absent && page().is_good && !other().is_good; }
     // The version that the other page claims, which may be wrong.
     std::uint64_t claimed() const noexcept { return is_absent ? 0 : other().version; }
-    bool is_same(const page_contents& as) const noexcept {
-        return index == as.index && fell_back() == as.fell_back() &&
-               pages[0].sum == as.pages[0].sum && pages[1].sum == as.pages[1].sum;
-    }
-};
-
-template <class Io> class page_file {
-public:
-    page_file(std::string path, Io io)
-        : io_(io), path_(std::move(path)), file_(io), replaced_(io) {}
-    page_file(const page_file&) = delete;
-    page_file& operator=(const page_file&) = delete;
-    ~page_file() { release_if_not_ours(); }
-
-    // Opens the file that the path names. Opens it for writing if `to_write` is set or if
-    // permission allows. Fails with EXDEV if the file is on another device than the lock file: then
-    // it was mounted here from a directory with another lock. A missing file is no error: see
-    // found().is_absent.
-    std::error_code attach(bool to_write, dev_t device) noexcept;
-    void release_if_not_ours() noexcept { file_.release_unless(facts_); }
-    void close() noexcept {
-        file_.reset();
-        replaced_.reset();
-        is_locked_ = false;
-    }
-
-    // Opens the file for writing and takes the file's own lock, unless the file is absent. If
-    // another program removed the lock file, two writers may hold locks on two lock files. The
-    // file's own lock then excludes one of them.
-    // Blocks: for another writer, at most for retry_time_ns.
-    std::error_code attach_locked(dev_t device, std::int64_t retry_time_ns) noexcept;
-    void release() noexcept {
-        replaced_.reset();
-        if (std::exchange(is_locked_, false)) {
-            io_.unlock(file_.get());
-        }
-    }
-
-    // Reads both pages of a file that exists. Fails if neither holds a value, or if the system
-    // fails.
-    std::error_code examine();
-    const page_contents& found() const noexcept { return found_; }
-    std::string_view value() const noexcept {
-        return {bytes_[found_.index].data() + file_page::header_size, found_.page().length};
-    }
     // The latest version that either page of a corrupt file claims, which may be wrong.
     std::uint64_t claimed_by_any() const noexcept {
-        std::uint64_t latest = 0;
-        for (const file_page& page : found_.pages) {
-            if (page.version < file_versions::most_believed) {
-                latest = std::max(latest, page.version);
-            }
+        const auto believed = [](const file_page& of) {
+            return of.version < file_versions::most_believed ? of.version : 0;
+        };
+        return std::max(believed(headers[0]), believed(headers[1]));
+    }
+    std::uint64_t offset_of_other() const noexcept { return std::uint64_t{1 - index} * page_size; }
+
+    // Forgets what was read.
+    void clear(bool absent) noexcept {
+        is_absent = absent;
+        page_size = index = 0;
+        headers = {};
+    }
+
+    // Reads both pages. Fails if neither holds a value, or if the system fails.
+    // Throws: std::bad_alloc.
+    template <class Io> std::error_code read(Io& io, const file_descriptor<Io>& from) {
+        clear(false);
+        const auto size = static_cast<std::uint64_t>(from.facts.st_size);
+        if (size == 0 || size % (2 * file_page::granule) != 0 || size / 2 > UINT32_MAX) {
+            return durable_errc::corrupt_record;
         }
-        return latest;
-    }
-    bool has_room_for(std::string_view value) const noexcept {
-        return value.size() <= found_.page_size - file_page::header_size;
-    }
-
-    // Overwrites the page that does not count.
-    std::error_code overwrite(std::string_view value, std::uint64_t version);
-
-    // Makes <path>.new with the value in one page. The value that was found goes into the other
-    // page, unless the file is damaged. The new file is synced. After an error the new file is
-    // removed.
-    std::error_code prepare(std::string_view value, std::uint64_t version,
-                            std::uint32_t least_page_size, unsigned mode, bool is_damaged);
-    // Renames the new file to the path. A damaged file is kept as <path>.damaged and replaces an
-    // earlier one of that name. Sets `is_unsure` if there is an error but the new file may have the
-    // path.
-    std::error_code replace_original(bool& is_unsure, bool is_damaged);
-
-    // Waits until all that was written is on the disk.
-    std::error_code sync() noexcept {
-        return io_.sync_data(file_.get()) != 0 ? system_error_code() : std::error_code();
-    }
-    void drop_cache() noexcept { io_.drop_cache(file_.get()); }
-
-private:
-    std::error_code open(bool to_write, dev_t device) noexcept;
-    std::error_code read_page(unsigned index);
-    std::error_code read_fully(char* to, std::size_t size, std::uint64_t at) noexcept;
-    std::error_code write_fully(int fd, std::size_t size, std::uint64_t at) noexcept;
-    std::error_code fill(int fd, std::uint32_t page_size, std::string_view value,
-                         std::uint64_t version);
-    // Puts header and value at the beginning of the image.
-    void compose(std::uint32_t page_size, std::string_view value, std::uint64_t version) noexcept {
-        std::copy(value.begin(), value.end(), image_.data() + file_page::header_size);
-        encode_header(image_.data(), page_size, version, static_cast<std::uint32_t>(value.size()));
-    }
-
-    [[no_unique_address]] Io io_;
-    std::string path_;
-    file_descriptor<Io> file_;
-    file_descriptor<Io> replaced_; // the file before this change; still locked
-    struct stat facts_{};
-    bool is_writable_ = false;
-    bool is_locked_ = false;
-    page_contents found_;
-    std::vector<char> bytes_[2]; // the beginnings of the pages: header and value, if they are good
-    std::vector<char> image_;    // what is written
-};
-
-// ---- finding the file
-
-template <class Io> std::error_code page_file<Io>::attach(bool to_write, dev_t device) noexcept {
-    struct stat now;
-    found_ = page_contents();
-    if (io_.look_at(path_.c_str(), now) != 0) {
-        const std::error_code error = system_error_code();
-        close();
-        return error == std::errc::no_such_file_or_directory ? std::error_code() : error;
-    }
-    found_.is_absent = false;
-    if (const std::error_code error = check_kind(now)) {
-        return error;
-    }
-    if (!file_ || !is_same_file(now, facts_) || (to_write && !is_writable_)) {
-        return open(to_write, device);
-    }
-    facts_ = now;
-    return {};
-}
-
-// Locks first, then looks at the path again: no other writer replaces the file after that. The lock
-// is rarely contended.
-template <class Io>
-std::error_code page_file<Io>::attach_locked(dev_t device, std::int64_t retry_time_ns) noexcept {
-    constexpr std::int64_t rest_ns = 100'000;
-    std::int64_t begin = 0;
-    for (;;) {
-        is_locked_ = file_ && is_writable_ && io_.try_lock(file_.get(), true) == 0;
-        if (!is_locked_ && file_ && is_writable_) {
-            if (errno != EWOULDBLOCK) {
-                return system_error_code();
-            }
-            begin = begin != 0 ? begin : io_.steady_ns();
-            if (io_.steady_ns() - begin >= retry_time_ns) {
-                return std::make_error_code(std::errc::timed_out);
-            }
-            io_.sleep(std::min(rest_ns, retry_time_ns));
-        }
-        const std::error_code error = attach(true, device);
-        if (error || found_.is_absent || is_locked_) {
-            return error;
-        }
-    }
-}
-
-template <class Io> std::error_code page_file<Io>::open(bool to_write, dev_t device) noexcept {
-    close();
-    opened_file<Io> opened = open_regular(io_, path_.c_str(), !to_write);
-    facts_ = opened.facts;
-    is_writable_ = opened.is_writable;
-    if (!opened.error && facts_.st_dev != device) {
-        return system_error_code(EXDEV);
-    }
-    file_ = std::move(opened.file);
-    return opened.error;
-}
-
-// ---- reading
-
-template <class Io> std::error_code page_file<Io>::examine() {
-    const auto size = static_cast<std::uint64_t>(facts_.st_size);
-    if (size == 0 || size % (2 * file_page::granule) != 0 || size / 2 > UINT32_MAX) {
-        return durable_errc::corrupt_record;
-    }
-    found_.page_size = static_cast<std::uint32_t>(size / 2);
-    file_page(&pages)[2] = found_.pages;
-    for (const unsigned index : {0u, 1u}) {
-        if (const std::error_code error = read_page(index)) {
-            return error;
-        }
-    }
-    found_.index = pages[1].is_good && (!pages[0].is_good || pages[1].version > pages[0].version);
-    const file_page& page = found_.page();
-    const bool has_two_values = page.is_good && found_.other().is_good &&
-                                page.version == found_.other().version &&
-                                page.sum != found_.other().sum;
-    if (page.is_good && page.version != 0 && !has_two_values) {
-        return {};
-    }
-    return std::max(pages[0].format, pages[1].format) > file_page::known_format
-               ? durable_errc::unsupported_record_version
-               : durable_errc::corrupt_record;
-}
-
-template <class Io> std::error_code page_file<Io>::read_page(unsigned index) {
-    std::vector<char>& bytes = bytes_[index];
-    const std::uint64_t begin = std::uint64_t{index} * found_.page_size;
-    bytes.resize(std::max(bytes.size(), file_page::granule));
-    if (const auto error = read_fully(bytes.data(), file_page::granule, begin)) {
-        return error;
-    }
-    file_page& page = found_.pages[index];
-    page = decode_header(bytes.data());
-    if (!page.is_plausible(found_.page_size)) {
-        return {};
-    }
-    const std::size_t size = file_page::header_size + page.length;
-    if (size > file_page::granule) {
-        bytes.resize(std::max(bytes.size(), size));
-        if (const auto error = read_fully(bytes.data() + file_page::granule,
-                                          size - file_page::granule, begin + file_page::granule)) {
-            return error;
-        }
-    }
-    page.is_good = checksum_matches(bytes.data(), page);
-    return {};
-}
-
-// Bytes beyond the end of the file read as zeros.
-template <class Io>
-std::error_code page_file<Io>::read_fully(char* to, std::size_t size, std::uint64_t at) noexcept {
-    while (size != 0) {
-        const ssize_t got = io_.read_at(file_.get(), to, size, at);
-        if (got < 0) {
+        page_size = static_cast<std::uint32_t>(size / 2);
+        if (!read_page(io, from.get(), 0) || !read_page(io, from.get(), 1)) {
             return system_error_code();
         }
-        if (got == 0) {
-            std::memset(to, 0, size);
+        index = headers[1].is_good && (!headers[0].is_good || other().version > page().version);
+        const bool has_two_values = page().is_good && other().is_good &&
+                                    page().version == other().version && page().sum != other().sum;
+        if (page().is_good && page().version != 0 && !has_two_values) {
             return {};
         }
-        to += got;
-        size -= static_cast<std::size_t>(got);
-        at += static_cast<std::uint64_t>(got);
+        return std::max(headers[0].format, headers[1].format) > file_page::known_format
+                   ? durable_errc::unsupported_record_version
+                   : durable_errc::corrupt_record;
     }
-    return {};
-}
 
-// ---- writing
-
-template <class Io>
-std::error_code page_file<Io>::overwrite(std::string_view value, std::uint64_t version) {
-    const std::size_t size = file_page::header_size + value.size();
-    image_.resize(std::max(image_.size(), size));
-    compose(found_.page_size, value, version);
-    return write_fully(file_.get(), size, std::uint64_t{1 - found_.index} * found_.page_size);
-}
-
-template <class Io>
-std::error_code page_file<Io>::prepare(std::string_view value, std::uint64_t version,
-                                       std::uint32_t least_page_size, unsigned mode,
-                                       bool is_damaged) {
-    const std::size_t needed = file_page::header_size + value.size();
-    const bool has_owner = !found_.is_absent;
-    if (is_damaged) {
-        found_ = page_contents();
-    }
-    std::size_t page_size = std::max(least_page_size, found_.page_size);
-    if (needed > page_size) { // half as much again, so that a growing value is rarely moved
-        page_size =
-            (needed + needed / 2) / file_page::granule * file_page::granule + file_page::granule;
-    }
-    const std::string fresh = path_ + ".new";
-    if (io_.remove_file(fresh.c_str()) != 0 && errno != ENOENT) {
-        return system_error_code();
-    }
-    constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
-    file_descriptor<Io> file(io_, io_.open_file(fresh.c_str(), how, mode));
-    if (!file) {
-        return system_error_code();
-    }
-    std::error_code error;
-    if (has_owner && io_.copy_owner_and_mode(file.get(), facts_) != 0) {
-        error = system_error_code();
-    }
-    if (!error) {
-        error = fill(file.get(), static_cast<std::uint32_t>(page_size), value, version);
-    }
-    if (!error && (io_.sync_all(file.get()) != 0 || io_.look_at(file.get(), facts_) != 0)) {
-        error = system_error_code();
-    }
-    if (error) {
-        io_.remove_file(fresh.c_str());
-    } else {
-        replaced_ = std::exchange(file_, std::move(file));
-        is_locked_ = false;
-        is_writable_ = true;
-    }
-    return error;
-}
-
-// Writes all bytes of both pages, also the zeros. If the blocks were only reserved, the first sync
-// of each block would have to write the filesystem's journal.
-template <class Io>
-std::error_code page_file<Io>::fill(int fd, std::uint32_t page_size, std::string_view value,
-                                    std::uint64_t version) {
-    image_.assign(page_size, 0);
-    compose(page_size, value, version);
-    if (const std::error_code error = write_fully(fd, page_size, 0)) {
-        return error;
-    }
-    image_.assign(page_size, 0);
-    compose(page_size, found_.is_absent ? std::string_view() : this->value(), found_.version());
-    return write_fully(fd, page_size, page_size);
-}
-
-// If the filesystem can exchange two names, the damaged file always has a name. Otherwise a crash
-// may leave the damaged file as <path>.damaged, with no file at <path>.
-template <class Io>
-std::error_code page_file<Io>::replace_original(bool& is_unsure, bool is_damaged) {
-    const std::string fresh = path_ + ".new";
-    const std::string kept = path_ + ".damaged";
-    if (is_damaged && io_.exchange_files(fresh.c_str(), path_.c_str()) == 0) {
-        // If this fails, the next change removes the file.
-        io_.rename_file(fresh.c_str(), kept.c_str());
-        return {};
-    }
-    const bool is_moved = is_damaged && io_.rename_file(path_.c_str(), kept.c_str()) == 0;
-    if ((is_moved || !is_damaged) && io_.rename_file(fresh.c_str(), path_.c_str()) == 0) {
-        return {};
-    }
-    const std::error_code error = system_error_code();
-    is_unsure = error == std::errc::io_error;
-    if (is_moved && io_.rename_file(kept.c_str(), path_.c_str()) != 0) {
-        is_unsure = true;
-    }
-    io_.remove_file(fresh.c_str());
-    return error;
-}
-
-// Writes the first `size` bytes of the image.
-template <class Io>
-std::error_code page_file<Io>::write_fully(int fd, std::size_t size, std::uint64_t at) noexcept {
-    for (std::size_t done = 0; done < size;) {
-        const ssize_t wrote = io_.write_at(fd, image_.data() + done, size - done, at + done);
-        if (wrote <= 0) {
-            return system_error_code(wrote < 0 ? errno : EIO);
+private:
+    // Sets errno if it fails.
+    template <class Io> bool read_page(Io& io, int fd, unsigned which) {
+        std::string& bytes = bytes_[which];
+        file_page& to = headers[which];
+        std::size_t size = file_page::granule;
+        for (std::size_t done = 0; done < size;) {
+            bytes.resize(std::max(bytes.size(), size));
+            const ssize_t got = io.read_at(fd, bytes.data() + done, size - done,
+                                           std::uint64_t{which} * page_size + done);
+            if (got < 0) {
+                return false;
+            }
+            if (got == 0) { // bytes beyond the end of the file read as zeros
+                std::memset(bytes.data() + done, 0, size - done);
+            }
+            done = got == 0 ? size : done + static_cast<std::size_t>(got);
+            if (done == file_page::granule) { // the header is there
+                to = decode_header(bytes.data());
+                size = std::max(size, file_page::header_size +
+                                          (to.is_plausible(page_size) ? to.length : 0));
+            }
         }
-        done += static_cast<std::size_t>(wrote);
+        to.is_good = to.is_plausible(page_size) && checksum_matches(bytes.data(), to);
+        return true;
     }
-    return {};
-}
+
+    std::string bytes_[2]; // the beginnings of the pages: header and value, if they are good
+};
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -2,7 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_POSIX_FILE_HPP
 
-// The system calls that a file slot uses, and what the slots on local files share. Each function of
+// The system calls of the slots on local files, and what else these slots share. Each function of
 // posix_io does what the system call of that name does and sets errno. A test replaces posix_io by
 // a simulated disk.
 
@@ -15,8 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <iterator>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -56,10 +56,8 @@ inline std::error_code system_error_code(int error = errno) noexcept {
 
 // A slot's file is regular and has one name. A file with two names would have two locks.
 inline std::error_code check_kind(const struct stat& facts) noexcept {
-    if (S_ISREG(facts.st_mode)) {
-        return facts.st_nlink > 1 ? system_error_code(EMLINK) : std::error_code();
-    }
-    return system_error_code(S_ISDIR(facts.st_mode)   ? EISDIR
+    return system_error_code(S_ISREG(facts.st_mode)   ? (facts.st_nlink > 1 ? EMLINK : 0)
+                             : S_ISDIR(facts.st_mode) ? EISDIR
                              : S_ISLNK(facts.st_mode) ? ELOOP
                                                       : EINVAL);
 }
@@ -74,19 +72,14 @@ inline bool is_file_name(const std::string& path) noexcept {
 
 // Resolves a relative path against the current working directory.
 // Throws: std::bad_alloc.
-inline std::string absolute_path(std::string path) {
+inline std::string absolute_path(const std::string& path) {
     if (path.empty() || path.front() == '/') {
         return path;
     }
-    std::string here(256, '\0');
-    while (::getcwd(here.data(), here.size()) == nullptr) {
-        if (errno != ERANGE) {
-            return "./" + path; // the working directory is gone, and its files are too
-        }
-        here.resize(2 * here.size());
-    }
-    here.resize(here.find('\0'));
-    return here + '/' + path;
+    char* const here = ::getcwd(nullptr, 0);          // allocates
+    std::string whole = here != nullptr ? here : "."; // no directory: its files are gone, too
+    std::free(here);
+    return whole + '/' + path;
 }
 
 // The mixing function of SplitMix64: Steele, Lea, Flood, "Fast splittable pseudorandom number
@@ -97,64 +90,60 @@ constexpr std::uint64_t mixed_bits(std::uint64_t z) noexcept {
     return z ^ (z >> 31);
 }
 
-// SplitMix64, seeded by the time and the process at the first use.
-class random_numbers {
-public:
-    // Returns a number from 0 to n - 1.
-    std::int64_t below(std::int64_t n) noexcept {
-        if (state_ == 0) {
-            state_ = static_cast<std::uint64_t>(native_platform::now()) ^
-                     static_cast<std::uint64_t>(::getpid()) << 40 ^
-                     reinterpret_cast<std::uintptr_t>(this);
-        }
-        state_ += 0x9e3779b97f4a7c15;
-        return static_cast<std::int64_t>(mixed_bits(state_) % static_cast<std::uint64_t>(n));
-    }
+// Returns a number from 0 to n - 1 that differs from call to call and from process to process.
+inline std::int64_t random_below(std::int64_t n) noexcept {
+    const auto now = static_cast<std::uint64_t>(native_platform::now());
+    const std::uint64_t bits = mixed_bits(now ^ static_cast<std::uint64_t>(::getpid()) << 40);
+    return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(n));
+}
 
-private:
-    std::uint64_t state_ = 0;
-};
+// Sets or removes a write lock of an open file on one byte, or asks for that of another open file, by
+// F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). Such a lock belongs to the open file description. The
+// system drops it when the last process that has the description open has closed it or ended. Other
+// code may open, lock, read, write and close the file without harm. (With POSIX's own locks, a process
+// that closes any descriptor of the file loses its locks.)
+enum class byte_lock { set, remove, ask };
+
+// Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
+// EOPNOTSUPP if the system has no such locks. ask: returns 1 if another open file has the lock.
+inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
+                     [[maybe_unused]] std::int64_t byte) noexcept {
+#if defined(__linux__) && defined(F_OFD_SETLK)
+    struct flock lock{};
+    lock.l_type = what == byte_lock::remove ? F_UNLCK : F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = integer_cast<off_t>(byte);
+    lock.l_len = 1;
+    if (::fcntl(fd, what == byte_lock::ask ? F_OFD_GETLK : F_OFD_SETLK, &lock) == 0) {
+        return what == byte_lock::ask && lock.l_type != F_UNLCK ? 1 : 0;
+    }
+    errno = errno == EINVAL ? EOPNOTSUPP : errno;
+#else
+    errno = EOPNOTSUPP;
+#endif
+    return -1;
+}
 
 class posix_io {
-    // Looks at the path, or at the descriptor if there is no path.
-    static int look_at(const char* path, int fd, struct stat& facts) noexcept {
 #if defined(__linux__) && defined(STATX_BASIC_STATS)
+    static int look_at(int at, const char* path, int flags, struct stat& facts) noexcept {
         struct statx found;
         constexpr unsigned wanted =
             STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID | STATX_GID | STATX_INO | STATX_SIZE;
-        if (::statx(path != nullptr ? AT_FDCWD : fd, path != nullptr ? path : "",
-                    path != nullptr ? AT_SYMLINK_NOFOLLOW : AT_EMPTY_PATH, wanted, &found) == 0) {
-            facts = {};
-            facts.st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
-            facts.st_ino = static_cast<ino_t>(found.stx_ino);
-            facts.st_mode = found.stx_mode;
-            facts.st_nlink = static_cast<nlink_t>(found.stx_nlink);
-            facts.st_uid = found.stx_uid;
-            facts.st_gid = found.stx_gid;
-            facts.st_size = static_cast<off_t>(found.stx_size);
-            return 0;
+        if (::statx(at, path, flags, wanted, &found) != 0) { // an old sandbox may forbid it
+            return errno == ENOSYS || errno == EPERM ? ::fstatat(at, path, &facts, flags) : -1;
         }
-        if (errno != ENOSYS && errno != EPERM) {
-            return -1;
-        }
-#endif
-        return path != nullptr ? ::lstat(path, &facts) : ::fstat(fd, &facts);
+        facts = {};
+        facts.st_dev = makedev(found.stx_dev_major, found.stx_dev_minor);
+        facts.st_ino = static_cast<ino_t>(found.stx_ino);
+        facts.st_mode = found.stx_mode;
+        facts.st_nlink = static_cast<nlink_t>(found.stx_nlink);
+        facts.st_uid = found.stx_uid;
+        facts.st_gid = found.stx_gid;
+        facts.st_size = static_cast<off_t>(found.stx_size);
+        return 0;
     }
-
-    // Sets or removes the claim, or asks for the claim of another open file.
-    static bool claim([[maybe_unused]] int fd, [[maybe_unused]] bool is_set,
-                      [[maybe_unused]] short type) noexcept {
-#if defined(__linux__) && defined(F_OFD_SETLK)
-        struct flock first{};
-        first.l_type = type;
-        first.l_whence = SEEK_SET;
-        first.l_len = 1;
-        return ::fcntl(fd, is_set ? F_OFD_SETLK : F_OFD_GETLK, &first) == 0 &&
-               (is_set || first.l_type != F_UNLCK);
-#else
-        return false;
 #endif
-    }
 
     template <class Call> static auto again(Call call) noexcept {
         auto got = call();
@@ -198,12 +187,10 @@ public:
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
     // Exchanges two names in one step.
-    int exchange_files(const char* a, const char* b) noexcept {
+    int exchange_files([[maybe_unused]] const char* a, [[maybe_unused]] const char* b) noexcept {
 #if defined(__linux__) && defined(RENAME_EXCHANGE)
         return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
 #else
-        static_cast<void>(a);
-        static_cast<void>(b);
         errno = ENOSYS;
         return -1;
 #endif
@@ -212,8 +199,17 @@ public:
     // Does not follow a symbolic link. Does not ask for times: on some filesystems a file whose
     // times were asked for must record the exact time of its next write, and the sync after that
     // takes half as long again.
-    int look_at(const char* path, struct stat& facts) noexcept { return look_at(path, -1, facts); }
-    int look_at(int fd, struct stat& facts) noexcept { return look_at(nullptr, fd, facts); }
+#if defined(__linux__) && defined(STATX_BASIC_STATS)
+    int look_at(const char* path, struct stat& facts) noexcept {
+        return look_at(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, facts);
+    }
+    int look_at(int fd, struct stat& facts) noexcept {
+        return look_at(fd, "", AT_EMPTY_PATH, facts);
+    }
+#else
+    int look_at(const char* path, struct stat& facts) noexcept { return ::lstat(path, &facts); }
+    int look_at(int fd, struct stat& facts) noexcept { return ::fstat(fd, &facts); }
+#endif
 
     // Never waits. EWOULDBLOCK: another open file holds the lock.
     int try_lock(int fd, bool exclusive) noexcept {
@@ -221,12 +217,10 @@ public:
     }
     void unlock(int fd) noexcept { ::flock(fd, LOCK_UN); }
 
-    // The claim: a second lock on the same file, independent of the first. Like the first, it
-    // belongs to the open file description and ends with it. On systems without such locks the two
-    // may be one, so there is no claim.
-    bool try_claim(int fd) noexcept { return claim(fd, true, F_WRLCK); }
-    void unclaim(int fd) noexcept { claim(fd, true, F_UNLCK); }
-    bool is_claimed(int fd) noexcept { return claim(fd, false, F_WRLCK); } // by another open file
+    // The claim: a second lock on the same file, independent of the first, on its first byte.
+    bool try_claim(int fd) noexcept { return lock_byte(fd, byte_lock::set, 0) == 0; }
+    void unclaim(int fd) noexcept { lock_byte(fd, byte_lock::remove, 0); }
+    bool is_claimed(int fd) noexcept { return lock_byte(fd, byte_lock::ask, 0) == 1; }
 
     // True if the filesystem's locks and syncs work, as far as the system reports.
     bool is_reliable(int fd) noexcept {
@@ -252,11 +246,9 @@ public:
     }
 
     // After an error: the next read comes from the disk.
-    void drop_cache(int fd) noexcept {
+    void drop_cache([[maybe_unused]] int fd) noexcept {
 #if defined(POSIX_FADV_DONTNEED)
         ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-#else
-        static_cast<void>(fd);
 #endif
     }
 
@@ -277,23 +269,71 @@ public:
 // An open file. The destructor closes it.
 template <class Io> class file_descriptor {
 public:
-    explicit file_descriptor(Io io, int fd = -1) noexcept : io_(std::move(io)), fd_(fd) {}
-    file_descriptor(file_descriptor&& other) noexcept
-        : io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
+    explicit file_descriptor(Io io = Io(), int fd = -1) noexcept : io_(io), fd_(fd) {}
+    file_descriptor(file_descriptor&& other) noexcept : file_descriptor() {
+        *this = std::move(other);
+    }
     file_descriptor& operator=(file_descriptor&& other) noexcept {
         reset(std::exchange(other.fd_, -1));
         io_ = other.io_;
+        facts = other.facts;
+        is_writable = other.is_writable;
+        is_locked = other.is_locked;
         return *this;
     }
     ~file_descriptor() { reset(); }
 
+    // Of a file that was opened by open(); may be changed to later ones of the same file.
+    struct stat facts{};
+    bool is_writable = true;
+    bool is_locked = false; // set by the user of the file
+
+    // Opens the file that the path names now, unless that is open already; see open().
+    std::error_code follow(const char* path, bool is_reading_enough) noexcept {
+        struct stat now;
+        if (fd_ < 0 || (!is_writable && !is_reading_enough) || io_.look_at(path, now) != 0 ||
+            !is_same_file(now, facts)) {
+            return open(path, is_reading_enough);
+        }
+        facts = now;
+        return check_kind(now);
+    }
+
+    // Opens a file that has to be regular, with one name. If it is missing and `create` is O_CREAT,
+    // makes it with this mode. If permission to write is missing, opens it for reading, if that is
+    // enough.
+    std::error_code open(const char* path, bool is_reading_enough, int create = 0,
+                         unsigned mode = 0) noexcept {
+        constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+        reset();
+        if (io_.look_at(path, facts) == 0 && check_kind(facts)) { // to open a device has effects
+            return check_kind(facts);
+        }
+        is_writable = true;
+        fd_ = io_.open_file(path, how | O_RDWR);
+        if (fd_ < 0 && errno == ENOENT && create != 0) {
+            fd_ = io_.open_file(path, how | O_RDWR | create, mode);
+        }
+        if (fd_ < 0 && is_reading_enough && (errno == EACCES || errno == EROFS)) {
+            const int why = errno;
+            fd_ = io_.open_file(path, how | O_RDONLY);
+            errno = fd_ < 0 && errno == ENOENT ? why : errno;
+            is_writable = false;
+        }
+        const std::error_code error =
+            fd_ < 0 || io_.look_at(fd_, facts) != 0 ? system_error_code() : check_kind(facts);
+        if (error) {
+            reset();
+        }
+        return error;
+    }
+
     explicit operator bool() const noexcept { return fd_ >= 0; }
     int get() const noexcept { return fd_; }
     int leave() noexcept { return std::exchange(fd_, -1); } // does not close it
-    // Forgets the descriptor without closing it, unless it still refers to the file of `facts`.
-    // Other code in the process may have closed the descriptor, and its number may now name another
-    // file.
-    void release_unless(const struct stat& facts) noexcept {
+    // Forgets the descriptor if it does not refer to this file any more: other code in the process
+    // has closed it, and its number may now name another file.
+    void forget_if_not_ours() noexcept {
         struct stat now;
         if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
             fd_ = -1;
@@ -304,50 +344,13 @@ public:
             io_.close_file(fd_);
         }
         fd_ = fd;
+        is_locked = false;
     }
 
 private:
     [[no_unique_address]] Io io_;
     int fd_;
 };
-
-template <class Io> struct opened_file {
-    file_descriptor<Io> file;
-    struct stat facts{};
-    std::error_code error{};
-    bool is_writable = true;
-};
-
-// Opens a file that has to be regular, with one name. If it is missing, makes it with this mode, if
-// there is one. If permission to write is missing, opens it for reading, if that is enough.
-template <class Io>
-opened_file<Io> open_regular(Io io, const char* path, bool is_reading_enough,
-                             std::optional<unsigned> mode = {}) noexcept {
-    constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    opened_file<Io> r{file_descriptor<Io>(io)};
-    if (io.look_at(path, r.facts) == 0) { // to open a device may have effects
-        r.error = check_kind(r.facts);
-    }
-    if (r.error) {
-        return r;
-    }
-    int fd = io.open_file(path, how | O_RDWR);
-    if (fd < 0 && errno == ENOENT && mode) {
-        fd = io.open_file(path, how | O_RDWR | O_CREAT, *mode);
-    }
-    if (fd < 0 && is_reading_enough && (errno == EACCES || errno == EROFS)) {
-        const int why = errno;
-        fd = io.open_file(path, how | O_RDONLY);
-        errno = fd < 0 && errno == ENOENT ? why : errno;
-        r.is_writable = false;
-    }
-    r.file.reset(fd);
-    r.error = fd < 0 || io.look_at(fd, r.facts) != 0 ? system_error_code() : check_kind(r.facts);
-    if (r.error) {
-        r.file.reset();
-    }
-    return r;
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 

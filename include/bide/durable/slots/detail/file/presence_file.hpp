@@ -2,11 +2,9 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_PRESENCE_FILE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_PRESENCE_FILE_HPP
 
-// Marks of presence in a file. A mark is a write lock on one byte, far behind a slot file's data.
-// An open file description of its own holds the lock (F_OFD_SETLK, Linux 3.15). The system drops
-// the lock when the last process that has the description open has closed it or ended. Every
-// process that can open the file can see the lock, whatever its namespaces are. On systems without
-// such locks there are no marks.
+// Marks of presence in a file. A mark is a lock on one byte, far behind a slot file's data; see
+// byte_lock. An open file description of its own holds the lock. Every process that can open the file
+// can see the lock, whatever its namespaces are. On systems without such locks there are no marks.
 //
 // A mark has 53 bits:
 //
@@ -20,10 +18,6 @@
 //
 // is_present() asks the file that has the path now. If that file is not the mark's file, the mark's
 // file was deleted and its bytes cannot be read: the result is unknown.
-//
-// With POSIX's own locks, a process that closes any descriptor of the file loses its locks. The
-// locks used here belong to one open file description only. So other code may open, lock, read,
-// write and close the file without harm.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -44,7 +38,6 @@
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The bytes of one open file.
-#if defined(__linux__) && defined(F_OFD_SETLK) && defined(STATX_BTIME)
 struct presence_bytes {
     static constexpr int byte_bits = 24;
     static constexpr std::int64_t byte_mask = (std::int64_t{1} << byte_bits) - 1;
@@ -57,15 +50,10 @@ struct presence_bytes {
         constexpr int most_tries = 1'000;
         const std::int64_t file = file_hash(fd);
         errno = EOPNOTSUPP;
-        random_numbers random;
         for (int i = 0; file >= 0 && i < most_tries; ++i) {
-            const std::int64_t byte = 1 + random.below(byte_mask);
-            struct flock lock = lock_on(byte);
-            if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) {
+            const std::int64_t byte = 1 + random_below(byte_mask);
+            if (lock_byte(fd, byte_lock::set, first + byte) == 0) {
                 return file << byte_bits | byte;
-            }
-            if (errno == EINVAL) { // the system has no such locks
-                errno = EOPNOTSUPP;
             }
             if (errno != EAGAIN && errno != EACCES && errno != EINTR) {
                 break;
@@ -80,26 +68,15 @@ struct presence_bytes {
         if (byte == 0 || mark > largest_mark || mark >> byte_bits != file_hash(fd)) {
             return presence::unknown;
         }
-        struct flock lock = lock_on(byte);
-        if (::fcntl(fd, F_OFD_GETLK, &lock) != 0) {
-            return presence::unknown;
-        }
-        return lock.l_type == F_UNLCK ? presence::no : presence::yes;
+        const int found = lock_byte(fd, byte_lock::ask, first + byte);
+        return found < 0 ? presence::unknown : found == 0 ? presence::no : presence::yes;
     }
 
 private:
-    static struct flock lock_on(std::int64_t byte) noexcept {
-        struct flock lock{};
-        lock.l_type = F_WRLCK;
-        lock.l_whence = SEEK_SET;
-        lock.l_start = integer_cast<off_t>(first + byte);
-        lock.l_len = 1;
-        return lock;
-    }
-
     // Returns -1 if the system does not report the facts. The hash is the same for all processes
     // that share the file. So it leaves out the device number, which may change at a reboot.
-    static std::int64_t file_hash(int fd) noexcept {
+    static std::int64_t file_hash([[maybe_unused]] int fd) noexcept {
+#if defined(__linux__) && defined(STATX_BTIME)
         struct statx facts;
         constexpr unsigned wanted = STATX_INO | STATX_BTIME; // not ctime, mtime: see look_at()
         if (::statx(fd, "", AT_EMPTY_PATH, wanted, &facts) != 0 ||
@@ -114,21 +91,14 @@ private:
         constexpr unsigned long get_generation = _IOR('v', 1, long); // of an int
         int generation[2] = {0, 0};
         if (::ioctl(fd, get_generation, generation) == 0) {
-            hash =
-                mixed_bits(hash ^ static_cast<std::uint64_t>(static_cast<unsigned>(generation[0])));
+            hash = mixed_bits(hash ^ static_cast<unsigned>(generation[0]));
         }
         return static_cast<std::int64_t>(hash >> (64 - file_bits));
-    }
-};
 #else
-struct presence_bytes {
-    static std::int64_t take(int) noexcept {
-        errno = EOPNOTSUPP;
-        return 0;
-    }
-    static presence ask(int, std::int64_t) noexcept { return presence::unknown; }
-};
+        return -1;
 #endif
+    }
+};
 
 class file_presence final : public slot_presence {
 public:
@@ -150,56 +120,44 @@ public:
     // Touches no file. The mode is for a new file, less the umask.
     presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
 
-    // Takes a mark. Makes the file if it is missing.
+    // Takes a mark. Makes the file if it is missing. With a descriptor, takes the mark on the open
+    // file of that descriptor, and keeps a copy of it: the mark lasts as long as any copy, in any
+    // process.
     // Returns: errc::operation_not_supported if the processes that share the file cannot all see
-    // marks (a network filesystem, a system without such locks); otherwise the system's error.
+    // marks (a network filesystem, a system without such locks); ESTALE if the descriptor has
+    // another file open; otherwise the system's error.
     // Throws: std::bad_alloc.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present() const {
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present(int on = -1) const {
         constexpr int most_tries = 100;
+        posix_io io;
         for (int i = 0; i < most_tries; ++i) {
-            auto [opened, facts, error, is_writable] =
-                open_regular(posix_io(), path_.c_str(), false, mode_);
-            if (!error && !posix_io().is_reliable(opened.get())) {
+            file_descriptor<posix_io> file(io, on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
+            std::error_code error;
+            if (on < 0) {
+                error = file.open(path_.c_str(), false, O_CREAT, mode_);
+            } else if (!file || io.look_at(on, file.facts) != 0) {
+                error = system_error_code();
+            }
+            if (!error && !io.is_reliable(file.get())) {
                 error = std::make_error_code(std::errc::operation_not_supported);
             }
-            const std::int64_t mark = error ? 0 : presence_bytes::take(opened.get());
+            struct stat now;
+            const bool is_there = io.look_at(path_.c_str(), now) == 0;
+            const bool is_right = is_there && is_same_file(now, file.facts);
+            if (!error && on >= 0 && !is_right) {
+                error = is_there ? system_error_code(ESTALE) : system_error_code();
+            }
+            const std::int64_t mark = error ? 0 : presence_bytes::take(file.get());
             if (mark == 0) {
                 return unexpected{error ? error : system_error_code()};
             }
             // If the file was removed since, other processes ask another file: try again.
-            struct stat now;
-            if (posix_io().look_at(path_.c_str(), now) == 0 && is_same_file(now, facts)) {
+            if (io.look_at(path_.c_str(), now) == 0 && is_same_file(now, file.facts)) {
                 return std::shared_ptr<slot_presence>(
-                    std::make_shared<file_presence>(std::move(opened), mark));
+                    std::make_shared<file_presence>(std::move(file), mark));
             }
         }
         return unexpected{system_error_code(EAGAIN)};
-    }
-
-    // Takes a mark on the open file of a descriptor, and keeps a copy of the descriptor. The mark
-    // lasts as long as any copy, in any process.
-    // Returns: ESTALE if the descriptor has another file open; errors as be_present().
-    // Throws: std::bad_alloc.
-    result<std::shared_ptr<slot_presence>, std::error_code> be_present_on(int fd) const {
-        struct stat facts;
-        struct stat now;
-        posix_io io;
-        if (io.look_at(fd, facts) != 0 || io.look_at(path_.c_str(), now) != 0) {
-            return unexpected{system_error_code()};
-        }
-        if (!is_same_file(now, facts)) {
-            return unexpected{system_error_code(ESTALE)};
-        }
-        if (!io.is_reliable(fd)) {
-            return unexpected{std::make_error_code(std::errc::operation_not_supported)};
-        }
-        file_descriptor<posix_io> copy(io, ::fcntl(fd, F_DUPFD_CLOEXEC, 3));
-        const std::int64_t mark = copy ? presence_bytes::take(fd) : 0;
-        if (mark == 0) {
-            return unexpected{system_error_code()};
-        }
-        return std::shared_ptr<slot_presence>(
-            std::make_shared<file_presence>(std::move(copy), mark));
     }
 
     // Returns true if the open file of the descriptor has the mark.
@@ -212,29 +170,23 @@ public:
     // enough. If this process is out of descriptors or memory, returns `yes`: so no holder is
     // removed until the process can ask.
     presence is_present(std::int64_t mark) const noexcept {
-        struct stat facts;
+        constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         posix_io io;
-        if (io.look_at(path_.c_str(), facts) != 0) {
-            return not_asked();
-        }
-        if (!S_ISREG(facts.st_mode)) {
+        struct stat facts;
+        const bool is_there = io.look_at(path_.c_str(), facts) == 0;
+        if (is_there && !S_ISREG(facts.st_mode)) {
             return presence::unknown;
         }
-        constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-        const file_descriptor<posix_io> opened(io, io.open_file(path_.c_str(), how));
-        if (!opened) {
-            return not_asked();
+        const file_descriptor<posix_io> file(io, is_there ? io.open_file(path_.c_str(), how) : -1);
+        if (!file) {
+            return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? presence::yes
+                                                                         : presence::unknown;
         }
-        return io.is_reliable(opened.get()) ? presence_bytes::ask(opened.get(), mark)
-                                            : presence::unknown;
+        return io.is_reliable(file.get()) ? presence_bytes::ask(file.get(), mark)
+                                          : presence::unknown;
     }
 
 private:
-    static presence not_asked() noexcept {
-        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? presence::yes
-                                                                     : presence::unknown;
-    }
-
     std::string path_;
     unsigned mode_;
 };
