@@ -1,4 +1,4 @@
-#include <bide/durable/slots/detail/server/url.hpp>
+#include <bide/durable/slots/detail/server/server_slot.hpp>
 
 #include <support/test.hpp>
 
@@ -25,7 +25,7 @@ const row good[] = {
     {"redis://@host", {"redis", "", "", "host", 0, ""}},
     {"redis://a:b:c@host", {"redis", "a", "b:c", "host", 0, ""}},
     {"redis://%41:p%40s%2Fs%3a%3F%23%25%0a%fF@host/%31",
-     {"redis", "A", "p@s/s:?#%\n\xff", "host", 0, "1"}},
+     {"redis", "A", "p@s/s:?#%\n\xff", "host", 0, "%31"}},
     {"redis://%68ost", {"redis", "", "", "host", 0, ""}},
 };
 
@@ -128,7 +128,7 @@ TEST_CASE("server_url: refuses an ambiguous URL, and the error quotes no part of
         CAPTURE(url);
         const auto read = read_server_url(url);
         REQUIRE(!read.has_value());
-        const std::string words = read.error().error_text;
+        const std::string words = read.error();
         CHECK(words.substr(0, 7) == "the URL");
         CHECK(words.find("cret") == words.npos);
     }
