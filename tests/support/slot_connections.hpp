@@ -5,7 +5,7 @@
 // checks take a Store, as described in slot_faults.hpp.
 
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/server/connections.hpp>
+#include <bide/durable/slots/detail/server/server_slot.hpp>
 
 #include <support/flaky_proxy.hpp>
 #include <support/on_time.hpp>

@@ -1,5 +1,5 @@
 #include <bide/core/deadline.hpp>
-#include <bide/durable/slots/detail/server/connections.hpp>
+#include <bide/durable/slots/detail/server/server_slot.hpp>
 
 #include <support/fake_clock.hpp>
 #include <support/jitter.hpp>

@@ -157,3 +157,14 @@ TEST_CASE("server_url: accepts any bytes as input, and a URL that it reads names
         }
     }
 }
+
+TEST_CASE("one_line: a text becomes one line of printable UTF-8") {
+    using bide::detail::one_line;
+    CHECK(one_line(" a\tb\r\n c\n") == "a b c");
+    const std::string letters = "Schl\xc3\xbcssel \xe2\x82\xac \xf0\x9f\x94\x92";
+    CHECK(one_line(letters) == letters);
+    CHECK(one_line("a\x1b[31mb\xff\xc3"
+                   "c\xc2\x9b"
+                   "d\xe2\x82") == "a [31mb c d");
+    CHECK(one_line("\xc3\xa4\xc3\xa4", 3) == "\xc3\xa4");
+}

@@ -7,7 +7,6 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/etcd/client.hpp>
-#include <bide/durable/slots/detail/server/connections.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/etcd.hpp>
 

@@ -9,8 +9,6 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/postgres/connection.hpp>
-#include <bide/durable/slots/detail/postgres/table.hpp>
-#include <bide/durable/slots/detail/server/connections.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/postgres.hpp>
 
@@ -105,36 +103,32 @@ struct postgres_core {
     // codes; a second try then finds the table.
     reply search(link& to, bool creates) {
         const postgres_found known = table.get().keep();
-        for (bool is_made = false;; is_made = true) {
-            reply answer = to.run(postgres_tables(name));
-            if (!answer.error) {
-                // After fork(), `found` is the parent's.
-                postgres_search one = postgres_judge(answer, name, known.oid != 0 ? known : found);
-                if (!one.error) {
-                    use(table.get().keep(one.found));
-                    if (found.oid != one.found.oid) {
-                        answer.error = postgres_error("ZB001");
-                        error_text = postgres_another(one.found.name);
-                    }
+        const std::string create = postgres_sql::create(name.wanted());
+        reply answer = to.run(postgres_tables(name));
+        for (bool may_create = creates; !answer.error; may_create = false) {
+            // After fork(), `found` is the parent's.
+            postgres_search one = postgres_judge(answer, name, known.oid != 0 ? known : found);
+            if (one.state == nullptr) {
+                use(table.get().keep(one.found));
+                if (found.oid == one.found.oid) {
                     return answer;
                 }
-                if (!one.is_missing || !creates || is_made) {
-                    error_text = std::move(one.error_text);
-                    answer.error = one.error;
-                    return answer;
-                }
-                const std::string create = postgres_sql::create(name.wanted());
-                answer = to.run(create);
-                if (answer.is("23505") || answer.is("42P07") || answer.is("XX000")) {
-                    answer = to.run(create);
-                }
+                one = {{}, "ZB001", postgres_another(one.found.name)};
             }
-            if (answer.error) {
-                answer.is_certain = true; // the caller's statement was not sent
-                error_text = to.message() + postgres_advice(answer.error, name.wanted());
+            if (!one.is_missing || !may_create) {
+                error_text = std::move(one.error_text);
+                answer.error = postgres_error(one.state);
                 return answer;
             }
+            answer = to.run(create);
+            if (answer.is("23505") || answer.is("42P07") || answer.is("XX000")) {
+                answer = to.run(create);
+            }
+            answer = answer.error ? std::move(answer) : to.run(postgres_tables(name));
         }
+        answer.is_certain = true; // the caller's statement was not sent
+        error_text = to.message() + postgres_advice(answer.error, name.wanted());
+        return answer;
     }
 
     result<slot_snapshot, std::error_code> snapshot_of(const reply& row, bool may_be_new) const {

@@ -8,7 +8,6 @@
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/redis/connection.hpp>
-#include <bide/durable/slots/detail/server/connections.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/redis.hpp>
 
@@ -32,16 +31,16 @@ struct redis_core : server_slot<redis_connection> {
         return ask([&](redis_connection& to) { return to.run(key, arguments); });
     }
 
-    static std::shared_ptr<redis_core> make(redis_target target, std::string key,
+    static std::shared_ptr<redis_core> make(redis_target target, std::string of,
                                             const redis_slot_options& o) {
-        if (key.empty()) {
+        if (of.empty()) {
             refuse_argument("bide::redis_slot: the key is empty");
         }
         if (target.unix_socket.empty() && (target.port < 1 || target.port > 65'535)) {
             refuse_argument("bide::redis_slot: the port is not from 1 to 65535");
         }
         return std::make_shared<redis_core>(
-            redis_core{{std::move(key), o.retry_time, o.max_value,
+            redis_core{{std::move(of), o.retry_time, o.max_value,
                         shared_connection<redis_connection>({std::move(target), false})},
                        o.notify});
     }
@@ -85,51 +84,36 @@ struct redis_record {
 // Reads the script's reply. protocol_error: it is not a reply of this script. corrupt_record: the
 // key holds what no slot stores.
 inline server_answer<redis_record> read_redis_record(const redisReply& reply) {
-    const auto has = [&reply](std::size_t i, auto... types) {
-        return i < reply.elements && ((reply.element[i]->type == types) || ...);
+    const auto number = [&reply](std::size_t i) {
+        return i < reply.elements && reply.element[i]->type == REDIS_REPLY_INTEGER
+                   ? reply.element[i]->integer
+                   : -1;
     };
-    const auto text = [&](std::size_t i) {
-        return has(i, REDIS_REPLY_STRING, REDIS_REPLY_STATUS) ? redis_text(*reply.element[i])
-                                                              : std::string_view();
+    const auto is_text = [&reply](std::size_t i) {
+        return i < reply.elements && (reply.element[i]->type == REDIS_REPLY_STRING ||
+                                      reply.element[i]->type == REDIS_REPLY_STATUS);
     };
-    const auto fails = [](std::error_code error, std::string error_text) {
-        return server_answer<redis_record>{{}, error, false, std::move(error_text)};
-    };
-    const auto strange =
-        fails(std::make_error_code(std::errc::protocol_error), "not a reply of the slot's script");
-    if (reply.type != REDIS_REPLY_ARRAY || !has(0, REDIS_REPLY_INTEGER) ||
-        !has(1, REDIS_REPLY_INTEGER)) {
-        return strange;
-    }
+    const std::string_view third = is_text(2) ? redis_text(*reply.element[2]) : std::string_view();
+    const std::int64_t version = read_number(third, (std::int64_t{1} << 53) - 1);
+    const long long found = number(0);
     server_answer<redis_record> read;
-    read.of.seen.server_ms = reply.element[1]->integer;
-    const auto found = static_cast<redis_found>(reply.element[0]->integer);
-    switch (found) {
-    case redis_found::nothing: return read;
-    case redis_found::garbage:
-        return fails(durable_errc::corrupt_record,
-                     "the key holds what no slot has written" +
-                         (text(2).empty() ? std::string() : ": a " + std::string(text(2))));
-    case redis_found::record:
-    case redis_found::stored: break;
-    default: return strange;
-    }
-    constexpr std::int64_t last = (std::int64_t{1} << 53) - 1;
-    const std::int64_t version = read_number(text(2), last);
-    read.of.is_stored = found == redis_found::stored;
-    if (reply.elements < (read.of.is_stored ? 3u : 4u)) {
-        return strange;
-    }
-    if (version < 1) {
-        return fails(durable_errc::corrupt_record,
-                     "the key's version is not a number that a slot stores");
-    }
-    read.of.seen.version = static_cast<slot_version>(version);
-    if (!read.of.is_stored) {
-        if (!has(3, REDIS_REPLY_STRING, REDIS_REPLY_STATUS)) {
-            return strange;
+    if (number(1) < 0 || found < 0 || found > 3 || (found == 1 && reply.elements < 4) ||
+        (found == 3 && reply.elements < 3) || (found == 1 && version > 0 && !is_text(3))) {
+        read.error = std::make_error_code(std::errc::protocol_error);
+        read.error_text = "not a reply of the slot's script";
+    } else if (found == 2) {
+        read.error = durable_errc::corrupt_record;
+        read.error_text = "the key holds what no slot has written";
+        read.error_text += third.empty() ? "" : ": a " + std::string(third);
+    } else if (found != 0 && version < 1) {
+        read.error = durable_errc::corrupt_record;
+        read.error_text = "the key's version is not a number that a slot stores";
+    } else {
+        read.of = {found == 3, {.server_ms = number(1)}};
+        if (found != 0) {
+            read.of.seen.version = static_cast<slot_version>(version);
+            read.of.seen.value = found == 1 ? redis_text(*reply.element[3]) : std::string_view();
         }
-        read.of.seen.value = text(3);
     }
     return read;
 }

@@ -13,7 +13,6 @@
 #include <bide/core/detail/never_destroyed.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/slots/detail/server/connections.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 
 #include <algorithm>
@@ -326,10 +325,8 @@ private:
         const bool is_cut = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR ||
                             code == CURLE_GOT_NOTHING || code == CURLE_PARTIAL_FILE ||
                             code == CURLE_SEND_FAIL_REWIND;
-        // The server refused the client's certificate, or the lack of one; with TLS 1.3 it refuses
-        // after the handshake.
-        if ((is_cut || code == CURLE_SSL_CONNECT_ERROR) && says("alert") &&
-            says("ertificate", "unknown ca", "access denied")) {
+        // With TLS 1.3 the server refuses a certificate after the handshake.
+        if ((is_cut || code == CURLE_SSL_CONNECT_ERROR) && refuses_certificate(text_)) {
             return std::make_error_code(std::errc::permission_denied);
         }
         if (is_cut || code == CURLE_ABORTED_BY_CALLBACK || // opened() refused
