@@ -261,7 +261,7 @@ private:
         native_platform::atomic<bool> is_at_rest{false};
         std::optional<Connection> connection{}; // for its user; without a user, under lock_
         bool is_used = false;                   // under lock_, like the members below
-        bool is_open = false; // its user has an open connection; only it sets this
+        bool is_open = false; // in use: its user has an open connection; only the user sets this
         time idle_since{};
     };
 
@@ -274,10 +274,21 @@ private:
     static bool is_idle(const entry& e) noexcept {
         return !e.is_used && e.connection && e.connection->is_open();
     }
+    void use(entry& e) noexcept {
+        e.is_used = true;
+        // Order: seq_cst; if a fork finds a change of the connection, it finds this change, too.
+        e.is_at_rest.exchange(false, std::memory_order_seq_cst);
+    }
     void rest(entry& e) noexcept {
         e.is_used = false;
         // Order: release [pool.rest]; publishes the user's changes of the connection.
         e.is_at_rest.store(e.connection.has_value(), std::memory_order_release);
+    }
+
+    void close(entry& idle) noexcept {
+        use(idle);
+        idle.connection->drop();
+        rest(idle);
     }
 
     // Returns an entry that is not in use: the first with an open connection, so that later ones
@@ -289,10 +300,8 @@ private:
             found = std::find_if(entries_.begin(), entries_.end(),
                                  [](const entry& each) { return !each.is_used; });
         }
-        found->is_used = true;
+        use(*found);
         found->is_open = found->connection && found->connection->is_open();
-        // Order: seq_cst; if a fork finds a change of the connection, it finds this change, too.
-        found->is_at_rest.exchange(false, std::memory_order_seq_cst);
         return *found;
     }
 
@@ -303,7 +312,7 @@ private:
         refused.entry_->is_open = false;
         for (entry& each : entries_) {
             if (is_idle(each) && !each.connection->is_usable()) {
-                each.connection->drop(); // not open after all: the server was restarted
+                close(each); // not open after all: the server was restarted
             }
         }
         if (count_open() == 0) {
@@ -333,7 +342,7 @@ private:
             const time now = Clock::now();
             for (entry& each : entries_) {
                 if (is_idle(each) && (is_broken || each.idle_since + keep_idle <= now)) {
-                    each.connection->drop();
+                    close(each);
                 }
             }
             e.is_open = false;
