@@ -531,8 +531,11 @@ private:
         limits_.createArray = &make_array;
         link_->reader->privdata = link_->reader->fn;
         link_->reader->fn = &limits_;
-        return tls_ == nullptr ? std::error_code()
-                               : repeat([this] { return tls_->shake_hands(link_->fd); }).error();
+        if (tls_ == nullptr) {
+            return {};
+        }
+        const auto done = repeat([this] { return tls_->shake_hands(link_->fd); });
+        return done ? std::error_code() : done.error();
     }
 
     // Makes an array of a reply. hiredis allocates memory for as many elements as the server
