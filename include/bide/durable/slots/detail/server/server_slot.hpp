@@ -37,6 +37,7 @@
 #include <vector>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -603,6 +604,10 @@ public:
             error = made->of_.subscribe(channel, end);
             error_text = made->of_.message();
         }
+        if (!error) {
+            made->fd_ = ::fcntl(made->of_.fd(), F_DUPFD_CLOEXEC, 0);
+            error = {made->fd_ < 0 ? errno : 0, std::generic_category()};
+        }
         if (error) {
             return unexpected{error};
         }
@@ -614,9 +619,12 @@ public:
     }
     ~channel_watch() override {
         count().fetch_sub(1, std::memory_order_relaxed); // Order: relaxed; only the number counts.
+        if (fd_ >= 0) {
+            ::close(fd_);
+        }
     }
 
-    int fd() const noexcept override { return of_.fd(); }
+    int fd() const noexcept override { return fd_; }
     std::error_code drain() noexcept override {
         std::error_code error = std::make_error_code(std::errc::operation_not_permitted);
         if (owner_ == ::getpid() && !try_to([&] { error = of_.drain(); })) {
@@ -632,6 +640,7 @@ private:
     }
 
     Connection of_;
+    int fd_ = -1; // of the same socket: stays open when drain() finds that the connection ended
     const pid_t owner_ = ::getpid();
 };
 
