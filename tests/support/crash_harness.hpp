@@ -14,8 +14,8 @@
 // BIDE_CRASH_SLOTS=file,sqlite selects slots.
 
 #include <bide/core/result.hpp>
-#include <bide/durable/locks.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slot.hpp>
@@ -168,7 +168,9 @@ private:
         }
         auto got = kind == 0 ? lock_.try_acquire() : lock_.acquire(std::move(request));
         if (!got) {
-            if (kind > 1 || got.error() != bide::errc::timeout) {
+            const bool is_late =
+                got.error() == bide::errc::timeout || got.error() == bide::durable_errc::no_answer;
+            if (kind > 1 || !is_late) {
                 arena_.complain("acquire", got.error().message());
             }
             return false;

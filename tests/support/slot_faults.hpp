@@ -23,6 +23,8 @@
 #include <support/slot_results.hpp>
 #include <support/test.hpp>
 
+#include <fcntl.h>
+
 namespace test {
 
 template <class Store> class slot_faults {
@@ -198,8 +200,11 @@ public:
             CHECK(!(*watch)->drain());
             CHECK(!is_readable(**watch, 0));
             net.cut();
+            const int fd = (*watch)->fd();
             CHECK(is_readable(**watch, 10'000));
             CHECK((*watch)->drain());
+            CHECK((*watch)->fd() == fd); // until the watch ends, for those that poll it
+            CHECK(::fcntl(fd, F_GETFD) >= 0);
         }
     }
 

@@ -1,5 +1,5 @@
 #include <bide/core/deadline.hpp>
-#include <bide/durable/slots/detail/server/connection_pool.hpp>
+#include <bide/durable/slots/detail/server/server_slot.hpp>
 
 #include <support/fake_clock.hpp>
 #include <support/jitter.hpp>
@@ -9,10 +9,6 @@ namespace {
 
 using steady = std::chrono::steady_clock;
 using clock = test::fake_clock<struct pool_clock>;
-
-steady::time_point steady_time(bide::deadline end) {
-    return steady::time_point(std::chrono::nanoseconds(end.steady_ns()));
-}
 
 // A server that accepts at most `most` connections at a time.
 struct server {
@@ -25,18 +21,10 @@ struct server {
     std::atomic<int> disowned{0};
     std::atomic<int> used_twice{0}; // at the same time
 
-    bool closes_late = false; // a closed connection counts until the next connect
-    std::atomic<int> closing{0};
     std::function<void()> on_hang{}; // if set: too many connections hang and call it
-    std::atomic<steady::time_point> connect_until{}; // the deadline of the last connect
 
+    void close() { --open; }
     bool connect() {
-        const bool is_connected = try_connect();
-        open -= closing.exchange(0);
-        return is_connected;
-    }
-    void close() { closes_late ? ++closing : --open; }
-    bool try_connect() {
         if (is_down || ++open > most) {
             open -= is_down ? 0 : 1;
             ++refused;
@@ -66,12 +54,11 @@ struct connection {
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(bide::deadline until) {
+    std::error_code make_ready(bide::deadline) {
         if (is_usable()) {
             return {};
         }
         drop();
-        at_->connect_until = steady_time(until);
         if (!at_->connect()) {
             if (!at_->on_hang) {
                 return std::make_error_code(std::errc::connection_refused);
@@ -226,14 +213,14 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
         waiters.push_back(std::make_unique<waiter>(all, order));
         REQUIRE(test::eventually([&] { return all.waiting() == i + 1; }));
     }
-    CHECK(s.refused == 1); // one refusal tells all
+    CHECK(s.refused == 4); // each tried once
     CHECK(take_now(all).error == std::errc::timed_out);
     first.reset();
     for (auto& each : waiters) {
         each->join();
         CHECK(each->had_turn());
     }
-    CHECK(s.refused == 1);
+    CHECK(s.refused == 4);
     CHECK(s.opened == 2);
 
     // The pool tries a further connection after ask_again_after, and not before.
@@ -242,15 +229,15 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
     s.most = 4;
     clock::set(pool::ask_again_after - 1ns);
     CHECK(!take_now(all).of);
-    CHECK(s.refused == 1);
+    CHECK(s.refused == 4);
     clock::set(pool::ask_again_after);
     const auto third = take_now(all);
     REQUIRE(third.of);
     CHECK(!third.error);
-    const auto fourth = take_now(all); // at once: a connection was opened
+    const auto fourth = take_now(all);
     REQUIRE(fourth.of);
     CHECK(!take_now(all).of);
-    CHECK(s.refused == 2);
+    CHECK(s.refused == 5);
     CHECK(all.open() == 4);
 }
 
@@ -309,20 +296,17 @@ TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are o
 }
 
 TEST_CASE("connection_pool: if a connection broke and the server is full, idle ones make room") {
-    for (const bool closes_late : {false, true}) {
-        server s;
-        s.closes_late = closes_late;
-        pool all({&s, 3});
-        REQUIRE(holds(all, 3));
-        take_now(all).of->drop();
-        s.most = 2; // another client takes its place
-        for (int i = 0; i < 3; ++i) {
-            const auto got = take(all);
-            REQUIRE(got.of);
-            CHECK(!got.error);
-        }
-        CHECK(s.refused == (closes_late ? 1 : 0));
+    server s;
+    pool all({&s, 3});
+    REQUIRE(holds(all, 3));
+    take_now(all).of->drop();
+    s.most = 2; // another client takes its place
+    for (int i = 0; i < 3; ++i) {
+        const auto got = take(all);
+        REQUIRE(got.of);
+        CHECK(!got.error);
     }
+    CHECK(s.refused == 0);
 }
 
 TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets no turn") {
@@ -345,49 +329,7 @@ TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets
 }
 
 TEST_CASE(
-    "connection_pool: while a connection is open, a further connect gets a share of the time") {
-    server s;
-    s.most = 1;
-    pool all({&s, 4});
-    const auto first_until = steady::now() + 1h;
-    std::optional<pool::taken> first(all.take(bide::deadline::at(first_until)));
-    REQUIRE(first->of);
-    CHECK(s.connect_until.load() == first_until); // no connection was open
-
-    for (const auto time : {800ms, 3'600'000ms}) {
-        const auto share = std::min(time / 4, 1'000ms);
-        steady::time_point hung_at{};
-        s.on_hang = [&] {
-            hung_at = steady::now();
-            first.reset();
-            // The connect that hangs occupies no other connection.
-            const auto other = take_now(all);
-            CHECK(other.of);
-            CHECK(!other.error);
-        };
-        clock::set(clock::now().time_since_epoch() + pool::ask_again_after);
-        const auto asked_at = steady::now();
-        auto got = all.take(bide::deadline::at(asked_at + time));
-        CHECK(s.connect_until.load() >= asked_at + share);
-        CHECK(s.connect_until.load() <= hung_at + share);
-        if (time > 1min) {
-            CHECK(got.of); // the first connection, which is idle
-            CHECK(!got.error);
-        }
-        first.emplace(got.of ? std::move(got) : take_now(all));
-        REQUIRE(first->of);
-    }
-    CHECK(s.opened == 1);
-}
-
-TEST_CASE("connection_pool: a connect without time gets none, and without a limit a given time") {
-    using bide::detail::connect_share;
-    CHECK(connect_share(bide::deadline::poll(), 1s).has_passed());
-    const auto end = steady_time(connect_share(bide::deadline::never(), 1s));
-    CHECK(end <= steady::now() + 1s);
-}
-
-TEST_CASE("connection_pool: if the open connections break, a connect gets the time that is left") {
+    "connection_pool: if the open connections break, a refusal is returned to the caller, too") {
     server s;
     s.most = 1;
     pool all({&s, 4});
@@ -399,47 +341,38 @@ TEST_CASE("connection_pool: if the open connections break, a connect gets the ti
     };
     const auto until = steady::now() + 1h;
     const auto got = all.take(bide::deadline::at(until));
-    CHECK(got.of);
-    CHECK(!got.error);
+    CHECK(got.of); // the server's refusal, which no other connection outlived
+    CHECK(got.error == std::errc::timed_out);
     CHECK(s.refused == 1);
-    CHECK(s.connect_until.load() == until);
 }
 
-TEST_CASE("connection_pool: connections that are idle for long are closed, except one") {
+TEST_CASE("connection_pool: the end of a call closes the others that were idle for long") {
     clock::set(0s);
     server s;
     pool all({&s, 4});
     REQUIRE(holds(all, 4));
     clock::set(pool::keep_idle - 1ns);
-    all.close_idle();
+    take_now(all);
     CHECK(s.open == 4);
     {
         const auto used = take_now(all);
         const auto too = take_now(all);
     }
     clock::set(pool::keep_idle);
-    all.close_idle();
+    take_now(all);
     CHECK(s.open == 2);
     CHECK(all.open() == 2);
     clock::set(3 * pool::keep_idle);
     {
         const auto used = take_now(all);
-        all.close_idle();
-        CHECK(s.open == 1); // the one in use
         CHECK(used.of->call());
     }
-    all.close_idle();
     CHECK(s.open == 1);
+    clock::set(5 * pool::keep_idle);
+    take_now(all);
+    CHECK(s.open == 1); // the one that was in use
     CHECK(holds(all, 4));
     CHECK(s.opened == 7);
-
-    // Connections that the pool distrusts are closed, too.
-    take_now(all).of->drop();
-    CHECK(s.open == 3);
-    clock::set(5 * pool::keep_idle);
-    all.close_idle();
-    CHECK(s.open == 1);
-    CHECK(holds(all, 4));
 }
 
 TEST_CASE("connection_pool: a child of fork() closes the connections that were at rest") {
@@ -466,7 +399,6 @@ TEST_CASE("connection_pool: no connection has two users, and every turn is retur
             if (i == members) { // the world around
                 clock::set(std::chrono::seconds(n));
                 s.most = 1 + static_cast<int>(chance.below(6));
-                all.close_idle();
                 if (chance.below(64) == 0) {
                     s.restart(chance.below(2) == 0);
                 }

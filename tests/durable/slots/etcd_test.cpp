@@ -1,6 +1,6 @@
 #include <bide/durable/slots/etcd.hpp>
 
-#include <bide/durable/slots/detail/etcd/gateway.hpp>
+#include <bide/durable/slots/detail/etcd/client.hpp>
 
 #include <support/canned_server.hpp>
 #include <support/servers_kv.hpp>
@@ -442,7 +442,7 @@ TEST_CASE("etcd_slot: accepts a user in its URL, and reports the server's text a
               .has_value());
 }
 
-TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are permanent errors") {
+TEST_CASE("etcd_slot: an untrusted certificate is a permanent error") {
     if (!etcd_server::available() || !test::certificate::available()) {
         return;
     }
@@ -503,21 +503,6 @@ TEST_CASE("etcd_slot: an untrusted certificate and TLS on one side only are perm
     changed = good;
     changed.key_file = files.path() + "/nothing";
     fails(server.endpoint(), changed, std::errc::invalid_argument);
-
-    const std::string port = std::to_string(server.port());
-    fails("http://127.0.0.1:" + port, good, std::errc::protocol_error);
-    const std::string plain = std::to_string(shared_server().port());
-    fails("https://127.0.0.1:" + plain, good, std::errc::protocol_error);
-}
-
-TEST_CASE("etcd_slot: a Redis server, which closes the connection for HTTP, is named at once") {
-    if (!test::redis_server::available()) {
-        return;
-    }
-    test::redis_server server;
-    etcd_slot slot(url(server.port()), "key");
-    CHECK(slot.load().error() == std::errc::protocol_error);
-    CHECK(slot.explain() == slot.store() + ", key key: a Redis server is at this port");
 }
 
 TEST_CASE("etcd_slot: returns the cluster's revision for a key and for a missing key") {

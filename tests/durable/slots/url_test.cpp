@@ -1,4 +1,4 @@
-#include <bide/durable/slots/detail/server/url.hpp>
+#include <bide/durable/slots/detail/server/server_slot.hpp>
 
 #include <support/test.hpp>
 
@@ -25,7 +25,7 @@ const row good[] = {
     {"redis://@host", {"redis", "", "", "host", 0, ""}},
     {"redis://a:b:c@host", {"redis", "a", "b:c", "host", 0, ""}},
     {"redis://%41:p%40s%2Fs%3a%3F%23%25%0a%fF@host/%31",
-     {"redis", "A", "p@s/s:?#%\n\xff", "host", 0, "1"}},
+     {"redis", "A", "p@s/s:?#%\n\xff", "host", 0, "%31"}},
     {"redis://%68ost", {"redis", "", "", "host", 0, ""}},
 };
 
@@ -128,7 +128,7 @@ TEST_CASE("server_url: refuses an ambiguous URL, and the error quotes no part of
         CAPTURE(url);
         const auto read = read_server_url(url);
         REQUIRE(!read.has_value());
-        const std::string words = read.error().error_text;
+        const std::string words = read.error();
         CHECK(words.substr(0, 7) == "the URL");
         CHECK(words.find("cret") == words.npos);
     }
@@ -156,4 +156,15 @@ TEST_CASE("server_url: accepts any bytes as input, and a URL that it reads names
             }
         }
     }
+}
+
+TEST_CASE("one_line: a text becomes one line of printable UTF-8") {
+    using bide::detail::one_line;
+    CHECK(one_line(" a\tb\r\n c\n") == "a b c");
+    const std::string letters = "Schl\xc3\xbcssel \xe2\x82\xac \xf0\x9f\x94\x92";
+    CHECK(one_line(letters) == letters);
+    CHECK(one_line("a\x1b[31mb\xff\xc3"
+                   "c\xc2\x9b"
+                   "d\xe2\x82") == "a [31mb c d");
+    CHECK(one_line("\xc3\xa4\xc3\xa4", 3) == "\xc3\xa4");
 }

@@ -102,12 +102,13 @@ public:
     /// \overload
     etcd_slot& operator=(etcd_slot&&) noexcept = default;
 
-    /// Reads the value and its version. If no endpoint can be reached, the error is the system's,
-    /// libcurl's, or timed_out. These errors last until an operator acts (libcurl's codes compare
-    /// equal to them):
+    /// Reads the value and its version. If no endpoint can be reached, the error is the system's or
+    /// timed_out, or storage_error; explain() has libcurl's text. These errors last until an
+    /// operator acts:
     ///   - permission_denied: the cluster denies access, or one side rejects the other's
     ///     certificate
-    ///   - protocol_error: the server is not etcd's gateway, or only one side uses TLS
+    ///   - protocol_error: the answer is not one of etcd's gateway, or not TLS. (A server that
+    ///     closes the connection without an answer is not recognised: connection_reset.)
     ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
     /// Blocks: for one round trip to the majority, at most `retry_time`.
     /// Throws: std::bad_alloc.

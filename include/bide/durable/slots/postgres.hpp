@@ -18,14 +18,15 @@
 /// unless the server's clock was set back meanwhile.
 ///
 /// All slots of a process with the same connection string share at most 8 connections. A connection
-/// is opened when no connection is idle, and closed after 10 s idle while another one is open.
-/// Slots from for_renewals() share one further connection.
+/// is opened when no connection is idle. The end of a call closes the other connections that were
+/// idle for 10 s. Slots from for_renewals() share one further connection.
 ///
 /// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
 /// for every setting of `synchronous_commit`. This fails, and a lock may have two holders, after a
 /// failover to a standby that was not synchronous, and on a server with fsync = off.
-/// If the connection string names several hosts, add target_session_attrs=read-write. The slot
-/// refuses the answers of a standby in any case.
+/// If the connection string names several hosts, add target_session_attrs=read-write. libpq tries
+/// them in turn; each gets an equal share of the time to be the first. The slot refuses the answers
+/// of a standby in any case.
 ///
 /// Every operation ends within `retry_time`: waiting for a connection, connecting, logging in,
 /// sending and waiting for the answer. libpq does not bound these: looking up names of hosts and
@@ -37,8 +38,10 @@
 /// Errors: SQLSTATE in postgres_category(); explain() has the server's text. std::errc::timed_out:
 /// no answer in time. 08001: no connection, and no text of the server. 08006: the connection was
 /// lost. 01000: committed, but a synchronous standby did not confirm it. Codes of the slot: ZB001
-/// another table than before, ZB002 tables in several schemas, ZB003 not a PostgreSQL server, ZB004
-/// no such host, ZB005 a table without a slot's columns. Errors that last until an operator acts
+/// another table than before, ZB002 tables in several schemas, ZB003 not a PostgreSQL server (which
+/// is not noticed if the server sends nothing), ZB004 no such host, ZB005 a table without a slot's
+/// columns. If the program has translated texts of libpq, ZB003, ZB004 and an invalid option of the
+/// connection string are reported as 08001. Errors that last until an operator acts
 /// compare equal to std::errc::permission_denied, no_such_file_or_directory, invalid_argument,
 /// operation_not_permitted or protocol_error. All other errors may pass, for example: the server
 /// starts, has too many connections, or cannot be reached.
@@ -55,8 +58,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-
-struct pg_conn; // PGconn of libpq
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -129,21 +130,10 @@ public:
     /// Blocks: like load().
     result<std::int64_t, std::error_code> server_now() override;
 
-    /// Makes a watch of the value's changes. All watches of a process with the same connection
-    /// string share one further connection. Requires: options.notify.
+    /// Makes a watch of the value's changes, with a connection of its own. A process has at most 8
+    /// of them; further ones fail with too_many_files_open. Requires: options.notify.
     /// Blocks: like load().
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
-
-    /// The caller's connection to the database.
-    using transaction = ::pg_conn;
-    /// Reads inside the caller's transaction. Its commit then waits until it is durable. The
-    /// caller's own time-outs apply. Outside of a transaction the error is 25001.
-    /// Requires: the table exists (see create_table()); client_encoding = UTF8 for keys beyond
-    /// ASCII.
-    result<slot_snapshot, std::error_code> load_in(transaction& in);
-    /// Stores inside the caller's transaction; otherwise like load_in(). `stored` becomes true when
-    /// the caller commits. Under REPEATABLE READ and above, a conflict may be reported as 40001.
-    cas_result compare_exchange_in(transaction& in, slot_version version, std::string_view value);
 
     /// Creates the table if it is missing.
     /// Blocks: like load().

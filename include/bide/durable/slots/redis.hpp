@@ -80,7 +80,8 @@ struct redis_slot_options {
     /// users of the slot must set the same.
     bool notify = false;
 
-    /// The longest time of one operation, except for the look-up of the host's name.
+    /// The longest time of one operation, except for the look-up of the host's name. hiredis tries
+    /// the first address of the name, of IPv4 if it has one.
     std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes.
@@ -120,7 +121,8 @@ public:
     /// If the key holds what no slot has written, it is durable_errc::corrupt_record. These errors
     /// last until an operator acts:
     ///   - permission_denied: the server denies access, or one side rejects the other's certificate
-    ///   - protocol_error: the server is not Redis, or only one side uses TLS
+    ///   - protocol_error: the answer is not Redis's, or TLS's. (A server that sends nothing, or
+    ///     closes the connection, is not recognised: timed_out or connection_reset.)
     ///   - invalid_argument: there is no such database
     ///   - operation_not_supported: the server lacks a command, or redirects to another node
     /// Blocks: for one round trip, at most `retry_time`.
@@ -136,10 +138,10 @@ public:
     /// Blocks, Throws: like load().
     result<std::int64_t, std::error_code> server_now() override;
 
-    /// Makes a watch of the value's changes. All watches of a server and database share one further
-    /// connection and one thread that reads from it. Fails with operation_not_supported without
-    /// options.notify. A watch belongs to the process that made it: after fork(), drain() fails in
-    /// the child. Blocks, Throws: like load().
+    /// Makes a watch of the value's changes, with a connection of its own. A process has at most 8
+    /// of them; further ones fail with too_many_files_open. Fails with operation_not_supported
+    /// without options.notify. A watch belongs to the process that made it: after fork(), drain()
+    /// fails in the child. Blocks, Throws: like load().
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
 
     /// Returns the name of the server and the database. The slots of a process share at most 8

@@ -3,13 +3,10 @@
 #define BIDE_DURABLE_SLOTS_IMPL_ETCD_HPP
 
 #include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/etcd/client.hpp>
-#include <bide/durable/slots/detail/etcd/gateway.hpp>
-#include <bide/durable/slots/detail/etcd/target.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/etcd.hpp>
 
@@ -30,9 +27,7 @@ struct etcd_core : server_slot<etcd_client> {
 
     etcd_result call(const char* what, const std::string& body, bool may_repeat) {
         const std::size_t longest = 2 * max_value + (std::size_t{4} << 20);
-        return ask([&](etcd_client& to, deadline end) {
-            return to.call({what, body, may_repeat, longest}, end);
-        });
+        return ask([&](etcd_client& to) { return to.call({what, body, may_repeat, longest}); });
     }
     static slot_snapshot seen(etcd_value found) {
         slot_snapshot there{.version = found.revision, .value = std::move(found.bytes)};
@@ -43,16 +38,36 @@ struct etcd_core : server_slot<etcd_client> {
     }
 };
 
-inline etcd_target etcd_target_of(std::vector<std::string> endpoints, etcd_slot_options& o) {
-    etcd_target target{std::move(endpoints),
-                       std::move(o.user),
-                       std::move(o.password),
-                       {std::move(o.ca_file), std::move(o.cert_file), std::move(o.key_file)},
-                       std::move(o.path)};
-    if (const char* const error_text = read_etcd_endpoints(target)) {
-        refuse_argument(std::string("bide::etcd_slot: ") + error_text);
+// Removes users and passwords from the endpoints' URLs, and stores them in the target, where they
+// override the present ones. Returns what is wrong with the endpoints, or nullptr.
+inline const char* read_etcd_endpoints(etcd_target& target) {
+    if (target.endpoints.empty()) {
+        return "there is no endpoint";
     }
-    return target;
+    bool has_login = false;
+    for (std::string& each : target.endpoints) {
+        auto url = read_server_url(each);
+        if (!url) {
+            return url.error();
+        }
+        if (url->scheme != "http" && url->scheme != "https") {
+            return "the URL of an endpoint begins with neither http:// nor https://";
+        }
+        if (!url->user.empty() || !url->password.empty()) {
+            if (has_login && (url->user != target.user || url->password != target.password)) {
+                return "the URLs of two endpoints have different users or passwords";
+            }
+            has_login = true;
+            target.user = std::move(url->user);
+            target.password = url->password.empty() ? target.password : std::move(url->password);
+        }
+        const bool is_address = url->host.find(':') != url->host.npos;
+        each = url->scheme + "://" + (is_address ? '[' + url->host + ']' : url->host) +
+               (url->port == 0 ? "" : ':' + std::to_string(url->port)) + '/' + url->path;
+        each.resize(each.find_last_not_of('/') + 1);
+    }
+    return target.user.empty() && !target.password.empty() ? "there is a password and no user"
+                                                           : nullptr;
 }
 
 } // namespace detail
@@ -62,9 +77,15 @@ BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::shared_ptr<detail::etcd_core> core
 
 BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
                                          etcd_slot_options options) {
-    auto target = detail::etcd_target_of(std::move(endpoints), options);
-    if (key.empty()) {
-        detail::refuse_argument("bide::etcd_slot: the key is empty");
+    detail::etcd_target target{
+        std::move(endpoints),
+        std::move(options.user),
+        std::move(options.password),
+        {std::move(options.ca_file), std::move(options.cert_file), std::move(options.key_file)},
+        std::move(options.path)};
+    if (const char* const error_text =
+            key.empty() ? "the key is empty" : detail::read_etcd_endpoints(target)) {
+        detail::refuse_argument(std::string("bide::etcd_slot: ") + error_text);
     }
     using connections = detail::shared_connection<detail::etcd_client>;
     core_ = std::make_shared<detail::etcd_core>(

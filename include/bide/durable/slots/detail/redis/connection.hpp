@@ -2,23 +2,23 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_REDIS_CONNECTION_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_REDIS_CONNECTION_HPP
 
-// A connection to a Redis server, which connects again when it was lost, and the requests of slots
-// and listeners. hiredis parses replies.
+// A connection to a Redis server, which connects again when it was lost. hiredis connects, formats
+// requests and parses replies. The socket does not block, so that one time limit holds for a whole
+// call: hiredis's own time limit begins again with each part of a reply.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/slots/detail/redis/protocol.hpp>
-#include <bide/durable/slots/detail/redis/target.hpp>
-#include <bide/durable/slots/detail/redis/tls.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
-#include <bide/durable/slots/detail/server/shared_connections.hpp>
-#include <bide/durable/slots/detail/server/store_socket.hpp>
-#include <bide/durable/slots/detail/server/text.hpp>
 
+#include <algorithm>
+#include <cerrno>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -27,14 +27,336 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <hiredis/hiredis.h>
-
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/types.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#if defined(BIDE_DURABLE_OPENSSL)
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/sslerr.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+#endif
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
+// ---- TLS
+
+// By OpenSSL 1.1.1 or later, if the build has it. The component bide::durable_redis then defines the
+// macro BIDE_DURABLE_OPENSSL. (hiredis has TLS from 1.0 on.) The socket does not block; if a step
+// cannot go on, the caller waits for the socket and repeats it.
+
+// The result of a step: done, or the event to wait for, or the error.
+struct tls_step {
+    std::size_t count = 0; // bytes
+    short wanted = 0;
+    std::error_code error{};
+};
+
+#if defined(BIDE_DURABLE_OPENSSL)
+
+// One session. The destructor sends nothing, so that a child of fork() may run it.
+class redis_tls {
+public:
+    using made = server_answer<std::unique_ptr<redis_tls>>;
+
+    // Makes a session. A missing file is found here, before a socket is opened.
+    static redis_tls::made make(const std::string& host, const tls_files& trust) {
+        ::ERR_clear_error();
+        const std::unique_ptr<SSL_CTX, freer> with(::SSL_CTX_new(::TLS_client_method()));
+        auto session = std::make_unique<redis_tls>();
+        if (with == nullptr) {
+            return {nullptr, std::make_error_code(std::errc::not_enough_memory)};
+        }
+        if (made wrong = prepare(with.get(), trust); wrong.error) {
+            return wrong;
+        }
+        session->ssl_.reset(::SSL_new(with.get()));
+        if (session->ssl_ == nullptr || !session->expect(host)) {
+            return {nullptr, std::make_error_code(std::errc::not_enough_memory)};
+        }
+        return {std::move(session)};
+    }
+
+    // Shakes hands over the socket, and verifies the server's certificate and name.
+    tls_step shake_hands(int fd) {
+        if (::SSL_get_fd(ssl_.get()) < 0) {
+            ::SSL_set_fd(ssl_.get(), fd);
+        }
+        return step([&](std::size_t&) { return ::SSL_connect(ssl_.get()); });
+    }
+    tls_step write(const char* from, std::size_t size) {
+        return step([&](std::size_t& n) { return ::SSL_write_ex(ssl_.get(), from, size, &n); });
+    }
+    tls_step read(char* to, std::size_t room) {
+        return step([&](std::size_t& n) { return ::SSL_read_ex(ssl_.get(), to, room, &n); });
+    }
+    // Whether there is nothing to read. Reads the session tickets, which the server sends unasked.
+    bool is_quiet() {
+        char one;
+        const tls_step looked =
+            step([&](std::size_t& n) { return ::SSL_peek_ex(ssl_.get(), &one, 1, &n); });
+        return looked.wanted == POLLIN;
+    }
+
+    // The text of the last error, or empty.
+    const std::string& error_text() const noexcept { return error_text_; }
+
+private:
+    struct freer {
+        void operator()(SSL* ssl) const noexcept { ::SSL_free(ssl); }
+        void operator()(SSL_CTX* context) const noexcept { ::SSL_CTX_free(context); }
+    };
+
+    // A key with a password is refused; OpenSSL would ask for the password on the terminal.
+    static int no_password(char*, int, int, void*) noexcept { return -1; }
+
+    static redis_tls::made prepare(SSL_CTX* to, const tls_files& trust) {
+        const auto wrong = [](const std::string& what, const std::string& file) {
+            const int number = ::access(file.c_str(), R_OK) == 0 ? 0 : errno;
+            const std::error_code error(number != 0 ? number : EINVAL, std::generic_category());
+            return made{nullptr, error, false,
+                        what + " " + file + ": " + (number != 0 ? error.message() : queued())};
+        };
+        ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
+        ::SSL_CTX_set_options(to, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+        ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
+        ::SSL_CTX_set_default_passwd_cb(to, &no_password);
+        if (trust.ca_file.empty()) {
+            ::SSL_CTX_set_default_verify_paths(to); // if that fails, no certificate is trusted
+        } else if (::SSL_CTX_load_verify_locations(to, trust.ca_file.c_str(), nullptr) != 1) {
+            return wrong("the authorities in", trust.ca_file);
+        }
+        if (trust.cert_file.empty()) {
+            return {};
+        }
+        if (::SSL_CTX_use_certificate_chain_file(to, trust.cert_file.c_str()) != 1) {
+            return wrong("the certificate in", trust.cert_file);
+        }
+        const std::string& key = trust.key_file.empty() ? trust.cert_file : trust.key_file;
+        return ::SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM) == 1
+                   ? made()
+                   : wrong("the key in", key);
+    }
+
+    // Returns the text of OpenSSL's last error.
+    static std::string queued() {
+        char text[256];
+        const char* const reason = ::ERR_reason_error_string(::ERR_peek_error());
+        ::ERR_error_string_n(::ERR_peek_error(), text, sizeof text);
+        return reason != nullptr ? reason : text;
+    }
+
+    // Accepts only a certificate for this name or address.
+    bool expect(const std::string& host) {
+        std::string name = host.substr(0, host.find('%')); // without the zone of an address
+        if (name.size() > 1 && name.back() == '.') {
+            name.pop_back();
+        }
+        X509_VERIFY_PARAM* const checked = ::SSL_get0_param(ssl_.get());
+        if (::X509_VERIFY_PARAM_set1_ip_asc(checked, name.c_str()) == 1) {
+            return true; // an address is not sent as a name
+        }
+        ::ERR_clear_error();
+        ::X509_VERIFY_PARAM_set_hostflags(checked, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+        return ::X509_VERIFY_PARAM_set1_host(checked, name.c_str(), name.size()) == 1 &&
+               ::SSL_set_tlsext_host_name(ssl_.get(), name.c_str()) == 1;
+    }
+
+    template <class Call> tls_step step(Call call) {
+        const no_sigpipe guard;
+        std::size_t count = 0;
+        errno = 0;
+        ::ERR_clear_error();
+        const int done = call(count);
+        if (done > 0) {
+            return {count};
+        }
+        const int number = errno;
+        switch (const int kind = ::SSL_get_error(ssl_.get(), done)) {
+        case SSL_ERROR_WANT_READ: return {0, POLLIN};
+        case SSL_ERROR_WANT_WRITE: return {0, POLLOUT};
+        case SSL_ERROR_SYSCALL:
+        case SSL_ERROR_ZERO_RETURN: // the server closed the session
+            return {0,
+                    0,
+                    {number != 0 && kind == SSL_ERROR_SYSCALL ? number : ECONNRESET,
+                     std::generic_category()}};
+        default: return {0, 0, refusal()};
+        }
+    }
+
+    // Returns the code of a refusal, and sets its text. Errors that last until an operator acts are
+    // permission_denied and protocol_error.
+    std::error_code refusal() {
+        const long verdict = ::SSL_get_verify_result(ssl_.get());
+        const int reason = ERR_GET_REASON(::ERR_peek_error());
+        error_text_ = "TLS: " + queued();
+        if (verdict != X509_V_OK) {
+            error_text_ = "TLS: the server's certificate is not trusted: ";
+            error_text_ += ::X509_verify_cert_error_string(verdict);
+            return std::make_error_code(std::errc::permission_denied);
+        }
+        if (refuses_certificate(error_text_)) {
+            error_text_ += " (the server requires a client certificate that it trusts)";
+            return std::make_error_code(std::errc::permission_denied);
+        }
+#if defined(SSL_R_UNEXPECTED_EOF_WHILE_READING)
+        if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) { // OpenSSL 3: the connection ended
+            error_text_.clear();
+            return std::make_error_code(std::errc::connection_reset);
+        }
+#endif
+        if (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
+            return std::make_error_code(std::errc::resource_unavailable_try_again);
+        }
+        if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST) {
+            error_text_ += " (the server does not speak TLS at this port)";
+        }
+        return std::make_error_code(std::errc::protocol_error);
+    }
+
+    std::unique_ptr<SSL, freer> ssl_;
+    std::string error_text_;
+};
+
+#else
+
+// Without OpenSSL there is no session, and only make() is called.
+class redis_tls {
+public:
+    static server_answer<std::unique_ptr<redis_tls>> make(const std::string&, const tls_files&) {
+        return {nullptr, std::make_error_code(std::errc::function_not_supported), false,
+                "TLS: this program was built without OpenSSL"};
+    }
+    tls_step shake_hands(int) { return {}; }
+    tls_step write(const char*, std::size_t) { return {}; }
+    tls_step read(char*, std::size_t) { return {}; }
+    bool is_quiet() { return false; }
+    std::string error_text() const { return {}; }
+};
+
+#endif
+
+// ---- Protocol
+
+// What identifies a connection: the server's address, the login, the database and TLS.
+struct redis_target {
+    std::string host{};
+    int port = 0;
+    std::string unix_socket{}; // if not empty: replaces host and port, without TLS
+    std::string user{};
+    std::string password{};
+    int database = 0;
+    bool uses_tls = false;
+    tls_files trust{};
+
+    bool has_tls() const noexcept { return uses_tls && unix_socket.empty(); }
+
+    // Returns a text for messages, without the password.
+    std::string name() const {
+        const bool is_address = host.find(':') != host.npos;
+        std::string text = has_tls() ? "redis (TLS) at " : "redis at ";
+        text += !unix_socket.empty() ? unix_socket : is_address ? '[' + host + ']' : host;
+        text += unix_socket.empty() ? ':' + std::to_string(port) : std::string();
+        text += database != 0 ? ", database " + std::to_string(database) : std::string();
+        return text + (user.empty() ? "" : ", user " + user);
+    }
+
+    friend auto operator<=>(const redis_target&, const redis_target&) = default;
+};
+
+struct redis_reply_freer {
+    void operator()(redisReply* reply) const noexcept { ::freeReplyObject(reply); }
+};
+using redis_reply = std::unique_ptr<redisReply, redis_reply_freer>;
 using redis_answer = server_answer<redis_reply>; // never an error reply
+
+inline std::string_view redis_text(const redisReply& reply) noexcept {
+    return reply.str == nullptr ? std::string_view() : std::string_view(reply.str, reply.len);
+}
+
+// Returns the code of an error reply. Errors that last until an operator acts are
+// permission_denied, invalid_argument and operation_not_supported.
+inline std::error_code redis_error(std::string_view text) noexcept {
+    const auto is = [text](auto... prefixes) { return (text.starts_with(prefixes) || ...); };
+    if (is("NOAUTH ", "WRONGPASS ", "NOPERM ", "DENIED ", "ERR invalid password", "ERR AUTH ",
+           "ERR Client sent AUTH") ||
+        text.find("ACL failure in script") != text.npos ||
+        text.find("user executing the script can't run") != text.npos) {
+        return std::make_error_code(std::errc::permission_denied);
+    }
+    if (is("ERR DB index is out of range", "ERR invalid DB index", "ERR wrong number of arg")) {
+        return std::make_error_code(std::errc::invalid_argument);
+    }
+    if (is("ERR unknown command", "ERR SELECT is not allowed", "MOVED ", "CROSSSLOT ")) {
+        return std::make_error_code(std::errc::operation_not_supported);
+    }
+    if (is("LOADING ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "ASK ",
+           "ERR max number of clients")) {
+        return std::make_error_code(std::errc::resource_unavailable_try_again);
+    }
+    return make_error_code(durable_errc::storage_error);
+}
+
+// Returns true if the server itself reports the error; then the script has stored nothing. A proxy
+// reports its own errors as "ERR", and the server behind it may have run the script.
+inline bool is_certain_redis_error(std::string_view text) {
+    constexpr std::string_view known = " NOAUTH WRONGPASS NOPERM LOADING BUSY MASTERDOWN "
+                                       "CLUSTERDOWN TRYAGAIN NOSCRIPT OOM MISCONF "
+                                       "NOREPLICAS READONLY MOVED ASK CROSSSLOT ";
+    const std::string word = " " + std::string(text.substr(0, text.find(' '))) + " ";
+    return known.find(word) != known.npos || text.find("@user_script") != text.npos ||
+           text.find("unknown command") != text.npos;
+}
+
+// The script for a load and for a compare-and-swap. The first element of its reply says what the
+// key has, the second one is the server's time in milliseconds:
+//
+//   0  nothing; "0" and ""
+//   1  a record; its version and value
+//   2  garbage, which no slot has written, or the last possible version; the key's type
+//   3  what was stored now; its version
+//
+// KEYS: the key. ARGV to load: none. ARGV to store: the expected version, the value, and the
+// channel to publish on or "". A new version is the server's time in microseconds. If that is not
+// greater than the previous version, the new version is the previous one plus one. A number of Lua
+// is exact up to 2^53. After HSET the script cannot fail.
+//
+// PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST must
+// not precede HSET: if the server lacks memory, it refuses HSET only if the script has written
+// nothing before.
+inline constexpr const char* redis_script =
+    "local t = redis.call('TIME')\n"
+    "local ms = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+    "local kind = redis.call('TYPE', KEYS[1]).ok\n"
+    "local found, version, value = 0, '0', ''\n"
+    "local is_ours = kind == 'none'\n"
+    "if kind == 'hash' then\n"
+    "  local both = redis.call('HMGET', KEYS[1], 'v', 'p')\n"
+    "  found, version, value = 1, both[1], both[2]\n"
+    "  is_ours = version and value and string.find(version, '^[1-9]%d*$')\n"
+    "end\n"
+    "if not is_ours then return {2, ms, kind} end\n"
+    "if version ~= ARGV[1] then\n"
+    "  redis.call('PERSIST', KEYS[1])\n"
+    "  return {found, ms, version, value}\n"
+    "end\n"
+    "local number = math.max(t[1] * 1000000 + t[2], tonumber(version) + 1)\n"
+    "if number > 9007199254740991 then return {2, ms, kind} end\n"
+    "local text = string.format('%.0f', number)\n"
+    "redis.call('HSET', KEYS[1], 'v', text, 'p', ARGV[2])\n"
+    "if ARGV[3] ~= '' then redis.pcall('PUBLISH', ARGV[3], text) end\n"
+    "return {3, ms, text}\n";
+
+// ---- Connections
 
 // Used by one thread at a time.
 class redis_connection {
@@ -44,29 +366,33 @@ public:
 
     explicit redis_connection(const key& of) : target_(of.target) {}
 
-    // Connects if the connection is not usable, and loads the script.
+    // Begins a call, which ends at the deadline. Connects if the connection is not usable, and loads
+    // the script.
     std::error_code make_ready(deadline end) {
-        return is_usable() ? std::error_code() : open(true, end);
+        end_ = end;
+        return is_usable() ? std::error_code() : open(true);
     }
 
     // Whether this process opened the connection, it is not closed, and no byte waits to be read.
     bool is_usable() {
-        return reader_ != nullptr && reader_->pos == reader_->len && owner_ == ::getpid() &&
-               (tls_ != nullptr ? tls_->is_quiet(socket_) : socket_.is_quiet());
+        if (link_ == nullptr || link_->reader->pos != link_->reader->len || owner_ != ::getpid()) {
+            return false;
+        }
+        char one;
+        return tls_ != nullptr ? tls_->is_quiet()
+                               : ::recv(link_->fd, &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+                                     (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
     }
 
     // Closes the connection without a message to the server; in a child of fork(), too.
     void disown() noexcept { drop(); }
     void drop() noexcept {
-        socket_.close();
-        reader_.reset();
         tls_.reset();
+        link_.reset();
     }
 
-    // Whether it was opened and not dropped.
-    bool is_open() const noexcept { return reader_ != nullptr && socket_.fd() >= 0; }
-
-    int fd() const noexcept { return socket_.fd(); }
+    bool is_open() const noexcept { return link_ != nullptr; }
+    int fd() const noexcept { return link_ == nullptr ? -1 : link_->fd; }
 
     // The text of the last error, without the password; empty if the code says it all.
     const std::string& message() const noexcept { return error_text_; }
@@ -79,8 +405,7 @@ public:
 
     // Runs the script for the key `at`.
     // Requires: make_ready() has succeeded.
-    redis_answer run(std::string_view at, std::initializer_list<std::string_view> arguments,
-                     deadline end) {
+    redis_answer run(std::string_view at, std::initializer_list<std::string_view> arguments) {
         for (;;) {
             std::vector<std::string_view> command{"EVAL", redis_script, "1", at};
             if (!name_.empty()) {
@@ -88,86 +413,75 @@ public:
                 command[1] = name_;
             }
             command.insert(command.end(), arguments);
-            redis_answer got = exchange(command, end);
-            if (got.error || got.of->type != REDIS_REPLY_ERROR) {
-                return got;
-            }
-            const std::string_view text = redis_text(*got.of);
-            if (!name_.empty() && text.starts_with("NOSCRIPT ")) {
+            redis_answer got = ask(command);
+            if (!name_.empty() && got.error_text.starts_with("NOSCRIPT ")) {
                 name_.clear(); // SCRIPT FLUSH, or a restart, has removed it
                 continue;
             }
-            if (text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
+            return got;
+        }
+    }
+
+    // Runs a command.
+    // Requires: make_ready() has succeeded.
+    redis_answer ask(const std::vector<std::string_view>& command) {
+        if (const std::error_code error = send(command)) {
+            return lost(error, false);
+        }
+        auto reply = receive();
+        if (!reply) {
+            return lost(reply.error(), true);
+        }
+        if ((*reply)->type != REDIS_REPLY_ERROR) {
+            return {*std::move(reply), {}, true, {}};
+        }
+        const std::string_view text = redis_text(**reply);
+        if (text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
+            drop(); // a replica: the next connection may reach the master
+        }
+        const std::error_code error = refused(text);
+        return {{}, error, !is_certain_redis_error(text), error_text_};
+    }
+
+    // Connects and subscribes to the channel, for a channel_watch.
+    std::error_code subscribe(const std::string& channel, deadline end) {
+        end_ = end;
+        std::error_code error = open(false);
+        if (!error) {
+            error = ask({"SUBSCRIBE", channel}).error;
+        }
+        return error;
+    }
+    // Reads and discards the messages that have come.
+    std::error_code drain() {
+        end_ = deadline::poll();
+        while (is_open()) {
+            const auto message = receive();
+            if (!message && message.error() == std::errc::timed_out) {
+                return {};
+            }
+            if (!message) {
                 drop();
             }
-            const std::error_code error = refused(*got.of);
-            return {{}, error, !is_certain_redis_error(*got.of), error_text_};
         }
-    }
-
-    // Runs a command that changes nothing.
-    // Requires: make_ready() has succeeded.
-    redis_answer ask(const std::vector<std::string_view>& command, deadline end) {
-        redis_answer got = exchange(command, end);
-        if (!got.error && got.of->type == REDIS_REPLY_ERROR) {
-            const std::error_code error = refused(*got.of);
-            return {{}, error, false, error_text_};
-        }
-        return got;
-    }
-
-    // Listens to channels, as channel_listener describes.
-    static std::error_code lost_error() {
         return std::make_error_code(std::errc::connection_reset);
-    }
-    template <class Heard>
-    std::error_code subscribe(const std::string& channel, deadline end, Heard heard) {
-        if (!is_open()) {
-            if (const std::error_code error = open(false, end)) {
-                return error;
-            }
-        }
-        if (const std::error_code error = send(redis_request({"SUBSCRIBE", channel}), end)) {
-            drop();
-            return error;
-        }
-        return hear(channel, end, heard);
-    }
-    void unsubscribe(const std::string& channel) {
-        if (send(redis_request({"UNSUBSCRIBE", channel}), deadline::poll())) {
-            drop();
-        }
-    }
-    template <class Heard> std::error_code hear(Heard heard) {
-        return hear({}, deadline::poll(), heard);
     }
 
 private:
     struct freer {
-        void operator()(redisReader* reader) const noexcept { ::redisReaderFree(reader); }
+        void operator()(redisContext* link) const noexcept { ::redisFree(link); }
     };
 
     // Connects, logs in and selects the database. Loads the script, or not: a user that only
     // listens may not load scripts.
-    std::error_code open(bool loads_script, deadline end) {
+    std::error_code open(bool loads_script) {
         drop();
         error_text_.clear();
         name_.clear();
-        reader_.reset(::redisReaderCreate());
-        if (reader_ == nullptr) {
-            return std::make_error_code(std::errc::not_enough_memory);
-        }
         owner_ = ::getpid();
-        has_heard_ = false;
-        std::error_code error = connect(end);
+        std::error_code error = connect();
         if (!error) {
-            error = greet(loads_script, end);
-            if (error && error != std::errc::timed_out && !has_heard_ && tls_ == nullptr &&
-                target_.unix_socket.empty()) {
-                if (const char* const other = other_protocol(end)) {
-                    error = failed(std::errc::protocol_error, other);
-                }
-            }
+            error = greet(loads_script);
         }
         if (error) {
             error_text_ = without_secret(one_line(error_text_), target_.password);
@@ -176,7 +490,7 @@ private:
         return error;
     }
 
-    std::error_code connect(deadline end) {
+    std::error_code connect() {
         if (target_.has_tls()) { // first: a missing file is not an error of the network
             auto made = redis_tls::make(target_.host, target_.trust);
             if (made.error) {
@@ -185,63 +499,89 @@ private:
             }
             tls_ = std::move(made.of);
         }
-        const std::error_code error =
-            target_.unix_socket.empty()
-                ? socket_.connect_tcp(target_.host, target_.port, end, error_text_)
-                : socket_.connect_unix(target_.unix_socket, end);
-        return error || tls_ == nullptr ? error : secure(end);
-    }
-
-    std::error_code secure(deadline end) {
-        constexpr std::int64_t soon = 250'000'000; // ns; a working server answers sooner
-        const std::int64_t first = native_platform::now() + soon;
-        std::error_code error =
-            tls_->shake_hands(socket_, first < end.steady_ns() ? deadline::at_ns(first) : end);
-        if (error == std::errc::timed_out && !end.has_passed()) {
-            if (!tls_->has_heard() && answers_redis(target_.host, target_.port, end)) {
-                return failed(std::errc::protocol_error,
-                              "TLS: the server does not speak TLS at this port");
-            }
-            error = tls_->shake_hands(socket_, end);
+        if (target_.unix_socket.size() >= sizeof sockaddr_un().sun_path) {
+            return std::make_error_code(std::errc::filename_too_long);
         }
-        error_text_ = tls_->error_text();
-        return error;
+        const long ms = std::max(ms_until(end_), 1L);
+        timeval limit{};
+        limit.tv_sec = static_cast<decltype(limit.tv_sec)>(ms / 1'000);
+        limit.tv_usec = static_cast<decltype(limit.tv_usec)>(ms % 1'000 * 1'000);
+        errno = 0;
+        link_.reset(target_.unix_socket.empty()
+                        ? ::redisConnectWithTimeout(target_.host.c_str(), target_.port, limit)
+                        : ::redisConnectUnixWithTimeout(target_.unix_socket.c_str(), limit));
+        if (link_ == nullptr || link_->err == REDIS_ERR_OOM) {
+            return std::make_error_code(std::errc::not_enough_memory);
+        }
+        if (link_->err == REDIS_ERR_IO && errno != 0) {
+            return {errno == EINPROGRESS ? ETIMEDOUT : errno, std::generic_category()};
+        }
+        if (link_->err != 0) { // the look-up of the host's name
+            error_text_ = link_->errstr;
+            return std::make_error_code(std::errc::host_unreachable);
+        }
+        const int on = 1;
+        ::fcntl(link_->fd, F_SETFD, FD_CLOEXEC);
+        ::fcntl(link_->fd, F_SETFL, O_NONBLOCK);
+        ::setsockopt(link_->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+#if defined(SO_NOSIGPIPE)
+        ::setsockopt(link_->fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+        limits_ = *link_->reader->fn;
+        limits_.createArray = &make_array;
+        link_->reader->privdata = link_->reader->fn;
+        link_->reader->fn = &limits_;
+        if (tls_ == nullptr) {
+            return {};
+        }
+        const auto done = repeat([this] { return tls_->shake_hands(link_->fd); });
+        return done ? std::error_code() : done.error();
     }
 
-    std::error_code greet(bool loads_script, deadline end) {
-        std::vector<std::string> requests;
+    // Makes an array of a reply. hiredis allocates memory for as many elements as the server
+    // announces: a reply of 13 bytes would cost 13 GB. No reply to a slot has more than 4 elements.
+    // hiredis reports a refused array as a lack of memory.
+    template <class Count> static void* make_array(const redisReadTask* task, Count n) {
+        const auto* const own = static_cast<const redisReplyObjectFunctions*>(task->privdata);
+        return n > 16 ? nullptr : own->createArray(task, n);
+    }
+
+    std::error_code greet(bool loads_script) {
+        std::vector<std::vector<std::string_view>> requests;
+        const std::string database = std::to_string(target_.database);
         if (!target_.password.empty()) {
-            requests.push_back(target_.user.empty()
-                                   ? redis_request({"AUTH", target_.password})
-                                   : redis_request({"AUTH", target_.user, target_.password}));
+            requests.push_back({"AUTH", target_.password});
+            if (!target_.user.empty()) {
+                requests.back().insert(requests.back().begin() + 1, target_.user);
+            }
         }
         if (target_.database != 0) {
-            requests.push_back(redis_request({"SELECT", std::to_string(target_.database)}));
+            requests.push_back({"SELECT", database});
         }
-        requests.push_back(loads_script ? redis_request({"SCRIPT", "LOAD", redis_script})
-                                        : redis_request({"PING"}));
-        std::string bytes;
-        for (const std::string& each : requests) {
-            bytes += each;
+        requests.push_back({"PING"});
+        if (loads_script) {
+            requests.back() = {"SCRIPT", "LOAD", redis_script};
         }
-        // A server that closes the connection may have sent the reason before.
-        const std::error_code unsent = send(bytes, end);
-        if (unsent == std::errc::timed_out) {
-            return unsent;
+        std::error_code unsent;
+        for (const auto& each : requests) {
+            unsent = unsent ? unsent : send(each);
+        }
+        if (unsent) { // a server that closes the connection may have sent the reason before
+            end_ = unsent == std::errc::timed_out ? end_ : deadline::poll();
         }
         for (std::size_t i = 0; i < requests.size(); ++i) {
-            const auto reply = receive(unsent ? deadline::poll() : end);
+            const auto reply = receive();
             if (!reply) {
-                return unsent && !has_heard_ ? unsent : reply.error();
+                return unsent && error_text_.empty() ? unsent : reply.error();
             }
             const std::string_view text = redis_text(**reply);
             const bool is_last = i + 1 == requests.size();
             if ((*reply)->type == REDIS_REPLY_ERROR &&
                 (!is_last || text.starts_with("DENIED ") ||
                  text.starts_with("ERR max number of clients"))) { // and the server closes it
-                return refused(**reply);
+                return refused(text);
             }
-            if (is_last && loads_script && is_redis_text(**reply)) {
+            if (is_last && loads_script && (*reply)->type != REDIS_REPLY_ERROR) {
                 name_ = text;
             }
         }
@@ -250,120 +590,115 @@ private:
 
     // Sends a request. After an error, at most a part of the request was sent. The server ignores
     // an incomplete request.
-    std::error_code send(std::string_view request, deadline end) {
+    std::error_code send(const std::vector<std::string_view>& words) {
         error_text_.clear();
-        const std::error_code error =
-            tls_ != nullptr ? tls_->send(socket_, request, end) : socket_.send(request, end);
-        if (error && tls_ != nullptr) {
-            error_text_ = tls_->error_text();
+        std::vector<const char*> starts;
+        std::vector<std::size_t> sizes;
+        for (const std::string_view each : words) {
+            starts.push_back(each.data() == nullptr ? "" : each.data());
+            sizes.push_back(each.size());
         }
-        return error;
+        char* bytes = nullptr;
+        const auto size = ::redisFormatCommandArgv(&bytes, static_cast<int>(starts.size()),
+                                                   starts.data(), sizes.data());
+        if (size < 0) {
+            return std::make_error_code(std::errc::not_enough_memory);
+        }
+        const std::unique_ptr<char, void (*)(void*)> held(bytes, &std::free);
+        std::string_view rest(bytes, static_cast<std::size_t>(size));
+        while (!rest.empty()) {
+            const auto sent = repeat([&] { return write(rest); });
+            if (!sent) {
+                return sent.error();
+            }
+            rest.remove_prefix(*sent);
+        }
+        return {};
     }
+
     // Receives the next reply, which may be an error reply.
-    result<redis_reply, std::error_code> receive(deadline end) {
+    result<redis_reply, std::error_code> receive() {
         char some[16 * 1024];
         std::size_t heard = 0;
         for (;;) {
             void* found = nullptr;
-            if (::redisReaderGetReply(reader_.get(), &found) != REDIS_OK) {
-                return unexpected{reader_->err == REDIS_ERR_OOM
-                                      ? std::make_error_code(std::errc::not_enough_memory)
-                                      : not_redis(std::string_view(some, heard))};
+            if (::redisReaderGetReply(link_->reader, &found) != REDIS_OK) {
+                const std::string_view text(some, heard);
+                set_text("not a reply of Redis: " + std::string(text.substr(0, text.find('\n'))));
+                return unexpected{std::make_error_code(std::errc::protocol_error)};
             }
             if (found != nullptr) {
                 return redis_reply(static_cast<redisReply*>(found));
             }
-            const auto n = tls_ != nullptr ? tls_->receive(socket_, some, sizeof some, end)
-                                           : socket_.receive(some, sizeof some, end);
+            const auto n = repeat([&] { return read(some, sizeof some); });
             if (!n) {
-                error_text_ = tls_ != nullptr ? tls_->error_text() : std::string();
                 return unexpected{n.error()};
             }
             heard = *n;
-            has_heard_ = true;
-            if (::redisReaderFeed(reader_.get(), some, heard) != REDIS_OK) {
+            if (::redisReaderFeed(link_->reader, some, heard) != REDIS_OK) {
                 return unexpected{std::make_error_code(std::errc::not_enough_memory)};
             }
         }
     }
 
-    redis_answer exchange(const std::vector<std::string_view>& command, deadline end) {
-        if (const std::error_code error = send(redis_request(command), end)) {
-            return lost(error, false);
-        }
-        auto reply = receive(end);
-        if (!reply) {
-            return lost(reply.error(), true);
-        }
-        return {*std::move(reply), {}, true, {}};
-    }
-
-    // Reads until the server confirms the channel `wanted`. If that is empty, reads what has
-    // arrived.
-    template <class Heard>
-    std::error_code hear(std::string_view wanted, deadline end, Heard& heard) {
+    // Repeats a step until it is done, and waits for the socket in between.
+    // Returns: how many bytes it read or wrote.
+    template <class Step> result<std::size_t, std::error_code> repeat(Step step) {
         for (;;) {
-            const auto reply = receive(end);
-            if (!reply && reply.error() == std::errc::timed_out && wanted.empty()) {
-                return {};
+            const tls_step done = step();
+            std::error_code error = done.error;
+            if (!error && done.wanted == 0) {
+                return done.count;
             }
-            if (reply && (*reply)->type == REDIS_REPLY_ERROR) {
-                const std::error_code error = refused(**reply);
-                if (!wanted.empty()) {
-                    return error; // the subscriptions of other channels continue
-                }
-                continue;
+            if (error && tls_ != nullptr) {
+                error_text_ = tls_->error_text();
             }
-            if (!reply || (*reply)->type != REDIS_REPLY_ARRAY || (*reply)->elements < 2) {
-                drop();
-                return reply ? std::make_error_code(std::errc::protocol_error) : reply.error();
+            if (!error) {
+                error = wait_for(link_->fd, done.wanted, end_);
             }
-            const std::string_view kind = redis_text(*(*reply)->element[0]);
-            const std::string_view channel = redis_text(*(*reply)->element[1]);
-            if (kind == "message") {
-                heard(channel);
-            } else if (kind == "subscribe" && channel == wanted) {
-                return {};
+            if (error) {
+                return unexpected{error};
             }
         }
     }
+    tls_step write(std::string_view bytes) {
+#if defined(MSG_NOSIGNAL)
+        constexpr int no_signal = MSG_NOSIGNAL;
+#else
+        constexpr int no_signal = 0;
+#endif
+        return tls_ != nullptr
+                   ? tls_->write(bytes.data(), bytes.size())
+                   : outcome(::send(link_->fd, bytes.data(), bytes.size(), no_signal), POLLOUT);
+    }
+    tls_step read(char* to, std::size_t room) {
+        return tls_ != nullptr ? tls_->read(to, room)
+                               : outcome(::recv(link_->fd, to, room, 0), POLLIN);
+    }
+    static tls_step outcome(ssize_t n, short event) noexcept {
+        if (n > 0) {
+            return {static_cast<std::size_t>(n)};
+        }
+        const int number = n == 0 ? ECONNRESET : errno;
+        return number == EAGAIN || number == EWOULDBLOCK || number == EINTR
+                   ? tls_step{0, event}
+                   : tls_step{0, 0, {number, std::generic_category()}};
+    }
 
-    // Sets the text of the last error. Returns the error.
-    std::error_code failed(std::errc error, std::string_view text) {
+    void set_text(std::string_view text) {
         error_text_ = without_secret(one_line(text), target_.password);
-        return std::make_error_code(error);
     }
-    std::error_code refused(const redisReply& reply) {
-        static_cast<void>(failed({}, redis_text(reply)));
-        return redis_error(reply);
-    }
-    std::error_code not_redis(std::string_view heard) {
-        const bool is_tls = heard.size() > 1 && (heard[0] == '\x15' || heard[0] == '\x16') &&
-                            heard[1] == '\x03' && tls_ == nullptr;
-        const bool is_http = heard.starts_with("HTTP/");
-        return failed(std::errc::protocol_error,
-                      is_tls    ? "the server speaks TLS at this port: use rediss://"
-                      : is_http ? "the server does not speak Redis's protocol, but HTTP: " +
-                                      one_line(heard.substr(0, heard.find_first_of("\r\n")), 60)
-                                : "the server does not speak Redis's protocol");
-    }
-
-    // Returns which protocol a server speaks that closed the connection without a reply, or
-    // nullptr.
-    const char* other_protocol(deadline end) const {
-        return answers_tls(target_.host, target_.port, end)
-                   ? "the server speaks TLS at this port: use rediss://"
-               : answers_postgres(target_.host, target_.port, end)
-                   ? "a PostgreSQL server is at this port"
-                   : nullptr;
+    std::error_code refused(std::string_view text) {
+        set_text(text);
+        return redis_error(text);
     }
 
     const redis_target target_;
-    store_socket socket_;
+    redisReplyObjectFunctions limits_{}; // hiredis's own, but for arrays
+    std::unique_ptr<redisContext, freer> link_;
     std::unique_ptr<redis_tls> tls_;
-    std::unique_ptr<redisReader, freer> reader_;
+    deadline end_ = deadline::poll(); // of the present call
     pid_t owner_ = 0;
-    bool has_heard_ = false; // at least one byte on this connection
     std::string error_text_;
     std::string name_; // the script's hash on this server; empty: it is not loaded
 };
