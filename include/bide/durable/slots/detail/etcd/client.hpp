@@ -10,7 +10,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/never_destroyed.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
