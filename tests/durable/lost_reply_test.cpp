@@ -406,8 +406,9 @@ TEST_CASE("durable locks: observed leases are exclusive between clocks that are 
         durable_options o = with_lease(150ms);
         o.clock = lock_clock::observed;
         o.process_bound = false;
-        durable_mutex here(slot_ref(skewed_slot(memory, 0)), o);
-        durable_mutex there(slot_ref(skewed_slot(memory, offset)), o);
+        // Both are set forward, so that no time is below zero on a machine that has just booted.
+        durable_mutex here(slot_ref(skewed_slot(memory, hour_ms)), o);
+        durable_mutex there(slot_ref(skewed_slot(memory, hour_ms + offset)), o);
 
         answer held = test::acquired(here);
         acquire_request request;
