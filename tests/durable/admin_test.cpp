@@ -27,19 +27,6 @@ TEST_CASE(
     REQUIRE(seen->live.admin->at > 0);
 }
 
-TEST_CASE("admin: a waiter that is evicted and alive enters the queue again at its end") {
-    durable_mutex m(memory_slot{});
-    auto held = m.acquire();
-    durable_ticket a = m.ticket("a");
-    durable_ticket b = m.ticket("b");
-    REQUIRE(m.try_acquire(a)->position == 0);
-    REQUIRE(m.try_acquire(b)->position == 1);
-    REQUIRE(m.admin("ops").evict_waiter(a.nonce, "").value());
-    REQUIRE_FALSE(m.admin("ops").evict_waiter(a.nonce, "").value());
-    REQUIRE(m.try_acquire(a)->position == 1);
-    REQUIRE(m.try_acquire(b)->position == 0);
-}
-
 TEST_CASE("admin: a resized lock admits contenders with the new number of permits") {
     const memory_slot slot;
     durable_semaphore two(slot, 2);
@@ -50,12 +37,28 @@ TEST_CASE("admin: a resized lock admits contenders with the new number of permit
         REQUIRE_FALSE(two.admin("ops").resize(none, "").value());
     }
     REQUIRE(two.admin("ops").resize(1, "vendor asked").value());
-    REQUIRE(two.acquire().error() == durable_errc::permits_mismatch);
-    REQUIRE(held->renew().has_value()); // the holder keeps its grant
+    REQUIRE(two.try_acquire().error() == errc::timeout); // it follows
+    REQUIRE(held->renew().has_value());                  // the holder keeps its grant
     durable_semaphore one(slot, 1, test::unhurried());
     REQUIRE(one.try_acquire().error() == errc::timeout);
     REQUIRE(held->release().has_value());
     REQUIRE(one.try_acquire().has_value());
+    durable_options adopts = test::unhurried();
+    adopts.adopt_permits = true;
+    durable_semaphore five(slot, 5, adopts);
+    REQUIRE(five.try_acquire().has_value()); // the administrator's number stays
+    REQUIRE(five.inspect().value()->live.permits == 1);
+    REQUIRE(five.try_acquire(2).error() == durable_errc::permits_mismatch);
+}
+
+TEST_CASE("admin: contenders that wait follow a new number of permits") {
+    const memory_slot slot;
+    durable_mutex lock(slot, test::unhurried());
+    const auto held = lock.acquire();
+    auto waiting = std::async(std::launch::async, [&] { return lock.acquire(test::within(1min)); });
+    REQUIRE(test::comes_to_wait(lock));
+    REQUIRE(lock.admin("ops").resize(2, "").value());
+    REQUIRE(waiting.get().has_value());
 }
 
 TEST_CASE("admin: repair replaces a record that cannot be read, and no other") {

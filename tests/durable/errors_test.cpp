@@ -20,8 +20,9 @@ constexpr durable_errc all[] = {
     durable_errc::storage_error,    durable_errc::indeterminate,
     durable_errc::too_large,        durable_errc::unsupported_filesystem,
     durable_errc::invalid_argument, durable_errc::store_busy,
+    durable_errc::no_answer,
 };
-constexpr int highest = static_cast<int>(durable_errc::store_busy);
+constexpr int highest = static_cast<int>(durable_errc::no_answer);
 
 } // namespace
 

@@ -56,13 +56,13 @@ TEST_CASE(
         observations seen;
         seen.note(r, 5000);
         const expiry_judge by_clock(clock, 1000, self);
-        REQUIRE_FALSE(by_clock.expired(r.holders[0], 0));
-        REQUIRE_FALSE(by_clock.bounded_by(seen, 5110, 0.1).expired(r.holders[0], 0));
-        REQUIRE(by_clock.bounded_by(seen, 5111, 0.1).expired(r.holders[0], 0));
+        REQUIRE_FALSE(by_clock.expired(r.holders[0]));
+        REQUIRE_FALSE(by_clock.bounded_by(seen, 5110, 0.1).expired(r.holders[0]));
+        REQUIRE(by_clock.bounded_by(seen, 5111, 0.1).expired(r.holders[0]));
         REQUIRE(by_clock.bounded_by(seen, 5111, 0.1).expired(r.waiters[0], false));
         r.holders[0].renewals = 1;
         seen.note(r, 5100);
-        REQUIRE_FALSE(by_clock.bounded_by(seen, 5111, 0.1).expired(r.holders[0], 0));
+        REQUIRE_FALSE(by_clock.bounded_by(seen, 5111, 0.1).expired(r.holders[0]));
     }
 }
 
@@ -80,24 +80,23 @@ TEST_CASE("expiry: a process that cannot be looked up has ended when its mark is
     const expiry_judge judge = expiry_judge(lock_clock::server, 1000, self).knowing(&known);
     for (const presence says : {presence::yes, presence::unknown}) {
         known.says = says;
-        REQUIRE_FALSE(judge.expired(h, 0));
+        REQUIRE_FALSE(judge.expired(h));
         REQUIRE_FALSE(judge.expired(w, true));
     }
     known.says = presence::no;
-    REQUIRE(judge.expired(h, 0));
-    REQUIRE_FALSE(judge.expired(h, 10)); // what it has on its way is given its time
+    REQUIRE(judge.expired(h));
     REQUIRE(judge.expired(w, true));
     REQUIRE_FALSE(judge.expired(w, false));
 
     known.says = presence::yes; // its lease expired nevertheless: it may be suspended
-    REQUIRE(expiry_judge(lock_clock::server, 2000, self).knowing(&known).expired(h, 0));
+    REQUIRE(expiry_judge(lock_clock::server, 2000, self).knowing(&known).expired(h));
 
     known.says = presence::no; // where the system tells, its word counts
     h.from = this_origin(true);
     h.from.mark = 7;
     self = this_origin(true);
     if (can_look_up(h.from, self)) {
-        REQUIRE_FALSE(judge.expired(h, 0));
+        REQUIRE_FALSE(judge.expired(h));
     }
 }
 
@@ -111,15 +110,13 @@ TEST_CASE("expiry: an observed lease expires when it was unchanged for its lengt
     observations seen;
     seen.note(r, 1000);
     const auto at = [&](std::int64_t now) { return expiry_judge(seen, now, 0.1, self); };
-    REQUIRE_FALSE(at(1000).expired(r.holders[0], 0)); // first seen now
-    REQUIRE_FALSE(at(1110).expired(r.holders[0], 0));
-    REQUIRE(at(1111).expired(r.holders[0], 0));
-    REQUIRE_FALSE(at(1111).expired(r.holders[0], 50));
+    REQUIRE_FALSE(at(1000).expired(r.holders[0])); // first seen now
+    REQUIRE_FALSE(at(1110).expired(r.holders[0]));
+    REQUIRE(at(1111).expired(r.holders[0]));
     REQUIRE(at(1111).expired(r.waiters[0], false));
 }
 
-TEST_CASE("expiry: an entry of a process that ended expires, at the head of the queue and without "
-          "a grace") {
+TEST_CASE("expiry: an entry of a process that ended expires, at the head of the queue") {
     const origin self = this_origin(true);
     if (self.space == 0) {
         return;
@@ -130,12 +127,11 @@ TEST_CASE("expiry: an entry of a process that ended expires, at the head of the 
     waiter w = waits(1'000'000);
     w.from = h.from;
     const expiry_judge judge(lock_clock::caller, 0, self);
-    REQUIRE(judge.expired(h, 0));
-    REQUIRE_FALSE(judge.expired(h, 10)); // what it has on its way is given its time
+    REQUIRE(judge.expired(h));
     REQUIRE(judge.expired(w, true));
     REQUIRE_FALSE(judge.expired(w, false));
     h.from = self;
-    REQUIRE_FALSE(judge.expired(h, 0));
+    REQUIRE_FALSE(judge.expired(h));
 }
 
 TEST_CASE("expiry: the system is asked only about processes that are not known to run") {
@@ -151,12 +147,12 @@ TEST_CASE("expiry: the system is asked only about processes that are not known t
     h.from.space = 5;
     const expiry_judge judge(lock_clock::boottime, 1000, self);
 #if defined(__linux__)
-    REQUIRE(judge.expired(h, 0));
-    REQUIRE(judge.knowing(&known).expired(h, 0));
-    REQUIRE(judge.knowing(nullptr).expired(h, 0));
+    REQUIRE(judge.expired(h));
+    REQUIRE(judge.knowing(&known).expired(h));
+    REQUIRE(judge.knowing(nullptr).expired(h));
 #endif
     known.it_does = true;
-    REQUIRE_FALSE(judge.knowing(&known).expired(h, 0));
+    REQUIRE_FALSE(judge.knowing(&known).expired(h));
     h.expires_at = 1000; // its lease expired nevertheless
-    REQUIRE(judge.knowing(&known).expired(h, 0));
+    REQUIRE(judge.knowing(&known).expired(h));
 }

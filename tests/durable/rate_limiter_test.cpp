@@ -408,11 +408,14 @@ TEST_CASE("durable_rate_limiter: records of other kinds are refused and kept") {
     for (const char* const name : {"kind", "v", "count", "periodNs", "burst", "debt", "clock", "at",
                                    "unixMs", "boot", "last"}) {
         auto damaged = nlohmann::json::parse(seen->value);
-        damaged[name] = -1;
+        damaged[name] = std::string_view(name) == "v" ? nlohmann::json(1.5) : nlohmann::json(-1);
         REQUIRE(bide::detail::decode_rate(damaged.dump()).error() == durable_errc::corrupt_record);
         damaged.erase(name);
         REQUIRE(bide::detail::decode_rate(damaged.dump()).error() == durable_errc::corrupt_record);
     }
+    auto other = nlohmann::json::parse(seen->value);
+    other["kind"] = "bide.rates";
+    REQUIRE(bide::detail::decode_rate(other.dump()).error() == durable_errc::corrupt_record);
     auto later = nlohmann::json::parse(seen->value);
     later["v"] = 2;
     REQUIRE(bide::detail::decode_rate(later.dump()).error() ==

@@ -1,6 +1,5 @@
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/record.hpp>
-#include <bide/durable/record_queue.hpp>
 
 #include <support/test.hpp>
 

@@ -1,7 +1,6 @@
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
-#include <bide/durable/record_admin.hpp>
 
 #include <support/stress.hpp>
 #include <support/test.hpp>
@@ -50,6 +49,7 @@ struct model_holder : model_entry {
 struct model {
     std::int64_t permits = 1;
     std::int64_t next_fence = 1;
+    bool is_resized = false;
     std::deque<model_holder> holders{};
     std::deque<model_waiter> waiters{};
 };
@@ -66,7 +66,6 @@ enum class what {
     withdraw,
     late_release,
     late_renew,
-    evict,
     force,
     resize,
     move,     // goes on in the other boot
@@ -83,11 +82,9 @@ struct step {
     std::int64_t weight = 1;
     std::int64_t lease = 1;
     std::int64_t ttl = 1;
-    std::int64_t grace = 0;
     std::int64_t at_least = 0;
     bool undo = false;
     bool enqueue = true;
-    bool revive = false;
     bool stored = true;    // false: its compare-and-swap came too late, and changed nothing
     std::int64_t pick = 0; // chooses the entry that is taken away, or the permits
 };
@@ -113,8 +110,8 @@ struct course {
 
 std::string shown(const course& c) {
     static constexpr const char* names[] = {
-        "acquire", "renew",  "release", "withdraw", "late release",    "late renew", "evict",
-        "force",   "resize", "move",    "set back", "end of its mark", "lose",       "vanish"};
+        "acquire", "renew", "release",  "withdraw",        "late release", "late renew", "force",
+        "resize",  "move",  "set back", "end of its mark", "lose",         "vanish"};
     std::ostringstream text;
     text << std::boolalpha << "permits " << c.permits << ", clock " << static_cast<int>(c.clock)
          << ", bounded " << c.with.bounded << ", boots " << c.with.boots << ", brief "
@@ -122,10 +119,9 @@ std::string shown(const course& c) {
          << ", holds " << c.with.holds << "\n";
     for (const step& s : c.steps) {
         text << "  +" << s.pass << " " << s.by << " " << names[static_cast<std::size_t>(s.is)]
-             << ": weight " << s.weight << ", lease " << s.lease << ", ttl " << s.ttl << ", grace "
-             << s.grace << ", at least " << s.at_least << ", undo " << s.undo << ", enqueue "
-             << s.enqueue << ", revive " << s.revive << ", stored " << s.stored << ", pick "
-             << s.pick << "\n";
+             << ": weight " << s.weight << ", lease " << s.lease << ", ttl " << s.ttl
+             << ", at least " << s.at_least << ", undo " << s.undo << ", enqueue " << s.enqueue
+             << ", stored " << s.stored << ", pick " << s.pick << "\n";
     }
     return text.str();
 }
@@ -175,6 +171,7 @@ private:
         terms t{.permits = model_.permits, .clock = clock_, .first_fence = floor_of(now_)};
         real_ = fresh_record(t);
         model_.next_fence = now_ * 1024 + 1;
+        model_.is_resized = false;
         model_.holders.clear();
         model_.waiters.clear();
     }
@@ -207,12 +204,10 @@ private:
                 .lease_ms = s.lease,
                 .at_least_ms = s.at_least,
                 .waiter_ttl_ms = s.ttl,
-                .reclaim_delay_ms = s.grace,
                 .max_waiters = max_waiters_,
                 .first_fence = floor_of(now_),
                 .adopt_permits = with_.adopts,
-                .enqueue = s.enqueue,
-                .revive = s.revive};
+                .enqueue = s.enqueue};
         return t;
     }
 
@@ -256,16 +251,15 @@ private:
 
     // ---- the model's rules
 
-    bool is_over(const model_entry& e, std::int64_t grace) const {
+    bool is_over(const model_entry& e) const {
         const auto& seen = stamps_[static_cast<std::size_t>(step_.by)];
         const auto at = seen.find(e.stamp);
-        bool stood = at != seen.end() && now_ - at->second > e.length + grace;
+        bool stood = at != seen.end() && now_ - at->second > e.length;
         for (const model_observation& o : e.observed) {
             stood = stood || (o.boot == boot_of(step_.by) && o.stamp == e.stamp &&
-                              now_ - o.since > e.length + grace);
+                              now_ - o.since > e.length);
         }
-        return (is_observed() && stood) ||
-               (reads_times_of(e) && time_of(step_.by) >= e.ends + grace);
+        return (is_observed() && stood) || (reads_times_of(e) && time_of(step_.by) >= e.ends);
     }
     bool reads_times_of(const model_entry& e) const {
         return clock_ != lock_clock::observed && (with_.boots == 0 || e.boot == boot_of(step_.by));
@@ -283,18 +277,17 @@ private:
         h.held = until;
         h.held_boot = has_boots() ? boot_of(step_.by) : 0;
     }
-    bool is_gone(const model_holder& h, std::int64_t grace) const {
+    bool is_gone(const model_holder& h) const {
         if (h.mark != 0 && !is_mark_gone(h.mark)) {
             return false;
         }
-        return is_over(h, h.rests ? 0 : grace) ||
-               (grace == 0 && is_mark_gone(h.mark) && !is_held(h));
+        return is_over(h) || (is_mark_gone(h.mark) && !is_held(h));
     }
-    void drop_who_is_gone(model& m, std::int64_t grace, const std::string& self) const {
-        std::erase_if(m.holders, [&](const model_holder& h) { return is_gone(h, grace); });
+    void drop_who_is_gone(model& m, const std::string& self) const {
+        std::erase_if(m.holders, [&](const model_holder& h) { return is_gone(h); });
         bool in_front = true;
         for (auto w = m.waiters.begin(); w != m.waiters.end();) {
-            const bool gone = is_over(*w, 0) || (in_front && is_mark_gone(w->mark));
+            const bool gone = is_over(*w) || (in_front && is_mark_gone(w->mark));
             if (w->nonce != self && gone) {
                 w = m.waiters.erase(w);
             } else {
@@ -401,15 +394,17 @@ private:
     model_answer model_acquire(const step& s) {
         const std::string self = nonce_of(s.by);
         const std::int64_t now = time_of(s.by);
-        drop_who_is_gone(model_, s.grace, self);
-        if (with_.adopts && model_.permits != permits_of(s.by)) {
+        drop_who_is_gone(model_, self);
+        if (with_.adopts && !model_.is_resized && model_.permits != permits_of(s.by)) {
             if (model_.holders.size() + model_.waiters.size() != 0) {
                 return model_refused(durable_errc::permits_mismatch, model_observe_others(self));
             }
             model_.permits = permits_of(s.by);
         }
         if (s.weight > model_.permits) {
-            return model_refused(durable_errc::too_heavy);
+            return model_refused(model_.permits == permits_of(s.by)
+                                     ? durable_errc::too_heavy
+                                     : durable_errc::permits_mismatch);
         }
         if (model_holder* const mine = held_by(self)) {
             if (mine->weight != s.weight) {
@@ -441,7 +436,8 @@ private:
         if (s.weight <= room) {
             const std::int64_t lane = free_lane();
             std::erase_if(model_.waiters, [&](const auto& w) { return w.nonce == self; });
-            const std::int64_t fence = model_.next_fence++;
+            const std::int64_t fence = std::max(model_.next_fence, now_ * 1024 + 1);
+            model_.next_fence = fence + 1;
             const std::int64_t length = s.at_least > s.lease ? s.at_least : s.lease;
             model_holder mine{
                 {self, s.weight, length, now + length, boot_of(s.by), mark_of(s.by), 0, fence},
@@ -484,16 +480,8 @@ private:
 
     bool model_renew(const step& s, const std::string& nonce, std::int64_t fence) {
         model_holder* const mine = held_by(nonce);
-        if (mine == nullptr || mine->fence != fence) {
+        if (mine == nullptr || mine->fence != fence || is_gone(*mine)) {
             return false;
-        }
-        if (is_gone(*mine, 0)) {
-            model others = model_;
-            drop_who_is_gone(others, 0, "");
-            if (!s.revive || mine->weight > free_in(others) ||
-                (!others.waiters.empty() && others.waiters[0].weight <= free_in(others))) {
-                return false;
-            }
         }
         model_holder longer = *mine;
         prolong(longer, s.lease);
@@ -640,12 +628,6 @@ private:
                                .changed == model_release(s, self, 0)
                        ? ""
                        : "withdrawal answers something else";
-        case what::evict: {
-            const std::string whom = nonce_of(static_cast<int>(s.pick % most_contenders));
-            const bool was_there =
-                std::erase_if(model_.waiters, [&](const auto& w) { return w.nonce == whom; }) != 0;
-            return evict_waiter(real_, whom, {}) == was_there ? "" : "evict answers something else";
-        }
         case what::force: {
             const std::int64_t which =
                 std::max<std::int64_t>(1, model_.next_fence - 1 - s.pick % 4);
@@ -656,6 +638,7 @@ private:
         }
         case what::resize:
             model_.permits = 1 + s.pick % 4;
+            model_.is_resized = true;
             return resize(real_, model_.permits, {}) ? "" : "resize answers something else";
         case what::move:
             moved_[static_cast<std::size_t>(s.by)] += 1 + static_cast<int>(s.pick);
@@ -686,7 +669,7 @@ private:
             return;
         }
         model_holder unknown{{"lost-" + std::to_string(before), model_.permits, length,
-                              time_of(s.by) + length, boot_of(s.by), 0, 0, before},
+                              time_of(s.by) + length, boot_of(s.by), 0, 0, model_.next_fence - 1},
                              free_lane()};
         unknown.stamp = stamp_of(unknown);
         model_.holders.push_back(unknown);
@@ -704,7 +687,8 @@ private:
     }
 
     std::string compare() const {
-        bool same = real_.permits == model_.permits && real_.fence == model_.next_fence &&
+        bool same = real_.permits == model_.permits && real_.resized == model_.is_resized &&
+                    real_.fence == model_.next_fence &&
                     real_.holders.size() == model_.holders.size() &&
                     real_.waiters.size() == model_.waiters.size();
         const auto is_same = [&](const auto& a, std::int64_t length, const model_entry& b) {
@@ -793,18 +777,16 @@ course random_course(test::jitter& any, lock_clock clock, std::size_t length, be
         s.is = kind < 11   ? what::acquire
                : kind < 13 ? what::renew
                : kind < 15 ? what::release
-                           : static_cast<what>(3 + any.below(any.below(8) == 0 ? 6 : 3));
+                           : static_cast<what>(3 + any.below(any.below(8) == 0 ? 5 : 3));
         s.by = static_cast<int>(one_of(most_contenders));
         s.pass = any.below(3) == 0 ? one_of(8) : 0;
         s.pass = any.below(100) == 0 ? 40 : s.pass;
         s.weight = 1 + s.by % 2 + (any.below(50) == 0 ? 1 : 0);
         s.lease = steady ? 20 : 1 + one_of(30);
         s.ttl = steady ? 15 : 1 + one_of(30);
-        s.grace = steady ? 0 : one_of(3);
         s.at_least = !with.holds ? 0 : steady ? 25 : one_of(40);
         s.undo = with.holds && any.below(4) == 0;
         s.enqueue = any.below(8) != 0;
-        s.revive = any.below(2) == 0;
         s.stored = any.below(10) != 0;
         s.pick = one_of(16);
         const auto rare = any.below(40);

@@ -1,7 +1,5 @@
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/record.hpp>
-#include <bide/durable/record_admin.hpp>
-#include <bide/durable/record_queue.hpp>
 
 #include <support/stress.hpp>
 #include <support/test.hpp>
@@ -91,14 +89,12 @@ struct scope {
     int ttl = 3;
     int at_least = 0;       // terms::at_least_ms
     bool undoes = false;    // a client may take back a grant: it gave up before it had it
-    int grace = 0;          // reclaim_delay
     int ghosts = 1;         // no client is killed while the record has so many entries of dead ones
     bool two_steps = false; // load now, store later
     bool lost_answers = true; // a change is stored, and the reply is lost
     bool late = false;        // the client gives up, and the change is stored later
     int longest_way = 3;      // ticks; no request is on its way for longer
     bool asks_again = false;  // a holder may acquire again
-    bool revive = false;
     bool enqueue = true;
     bool listens = false; // clients are granted their permits by the changes of others
     bool gets_in = true;  // also check that no client is stuck
@@ -125,14 +121,14 @@ struct scope {
 
     // A lease that ended so long ago has ended for every client.
     int floor() const {
-        return -(longest_way + grace + 1) +
+        return -(longest_way + 1) +
                std::min<int>(0, *std::min_element(offset.begin(), offset.end()));
     }
     // Likewise for the clients whose clock is that of this boot.
     int floor_of_boot(int of) const {
         for (std::size_t i = 0; clock == lock_clock::boottime && i < boot.size(); ++i) {
             if (boot[i] == of) {
-                return offset[i] - (longest_way + grace + 1);
+                return offset[i] - (longest_way + 1);
             }
         }
         return floor();
@@ -171,7 +167,6 @@ struct request {
     small cannot_ask = 0; // for marks
     // observed: entries that had been unchanged for long enough at the load; bits by index
     small holders_over = 0;
-    small holders_over_at_once = 0; // without grace
     small places_over = 0;
 };
 
@@ -309,15 +304,14 @@ struct judge {
         return from;
     }
 
-    bool expired(const holder& h, std::int64_t grace_ms) const {
+    bool expired(const holder& h) const {
         const bide::presence mark = ask(h.from.mark);
         if (mark == bide::presence::yes && !leases_end_marks) {
             return false;
         }
         const int at = h.renewals == 0 ? grant_of(*w, h.fence) : -1;
-        const int over = grace_ms == 0 ? q->holders_over_at_once : q->holders_over;
-        return is_over(h, h.lease_ms, h.renewals, grace_ms - early, at, over) ||
-               (grace_ms == 0 && mark == bide::presence::no && !sees_no_mark_end && !is_held(h));
+        return is_over(h, h.lease_ms, h.renewals, -early, at, q->holders_over) ||
+               (mark == bide::presence::no && !sees_no_mark_end && !is_held(h));
     }
     bool expired(const waiter& a, bool at_head) const {
         if (!waiters_expire) {
@@ -342,7 +336,7 @@ private:
                                                                   : bide::presence::no;
     }
     template <class Entry>
-    bool is_over(const Entry& e, std::int64_t length, std::int64_t moves, std::int64_t grace_ms,
+    bool is_over(const Entry& e, std::int64_t length, std::int64_t moves, std::int64_t later_ms,
                  int at, int over) const {
         const bool has_boot = s->clock == lock_clock::boottime;
         const bool is_other = has_boot && (q->boot == 0 || boot_number(e.from) != q->boot);
@@ -353,9 +347,9 @@ private:
         const int margin = leaves_the_margin_out ? 0 : s->margin;
         const auto has_stood = [&](const durable::stored_observation& o) {
             return (o.boot == boot_text(q->boot) || reads_observations_of_other_boots) &&
-                   o.moves == moves && now() - o.since > length + margin + grace_ms;
+                   o.moves == moves && now() - o.since > length + margin + later_ms;
         };
-        return (has_clock && e.expires_at + grace_ms <= now()) ||
+        return (has_clock && e.expires_at + later_ms <= now()) ||
                (s->observes() && !goes_by_clock_alone && at >= 0 && (over >> at & 1) != 0) ||
                (s->observes() && has_boot && q->boot != 0 &&
                 std::any_of(e.observed.begin(), e.observed.end(), has_stood));
@@ -769,10 +763,8 @@ private:
         t.lease_ms = what == renewing_for_short ? s_.short_lease : s_.lease;
         t.waiter_ttl_ms = s_.ttl;
         t.at_least_ms = s_.at_least;
-        t.reclaim_delay_ms = s_.grace;
         t.enqueue = s_.enqueue;
         t.listens = s_.listens;
-        t.revive = s_.revive;
         return t;
     }
 
@@ -798,8 +790,7 @@ private:
                 small& since = c.saw_holder[i];
                 since = std::max<small>(since, 0);
                 const int length = w.holders[i].lease + s_.margin;
-                mark(q.holders_over, i, since > length + s_.grace);
-                mark(q.holders_over_at_once, i, since > length);
+                mark(q.holders_over, i, since > length);
             }
             for (int i = 0; i < w.places.count; ++i) {
                 small& since = c.saw_place[i];
@@ -902,7 +893,7 @@ private:
         std::int64_t room = w.permits;
         bool at_head = true;
         for (const holder& h : before_.holders) {
-            room -= j.expired(h, durable::is_resting(h) ? 0 : s_.grace) ? 0 : h.weight;
+            room -= j.expired(h) ? 0 : h.weight;
         }
         const int mine = place_of(w, q.nonce);
         for (int i = 0; i < (mine < 0 ? w.places.count : mine); ++i) {
@@ -915,7 +906,7 @@ private:
 
     bool is_anybody_there(const request& q, const judge& j) const {
         return std::any_of(before_.holders.begin(), before_.holders.end(),
-                           [&](const holder& h) { return !j.expired(h, s_.grace); }) ||
+                           [&](const holder& h) { return !j.expired(h); }) ||
                std::any_of(before_.waiters.begin(), before_.waiters.end(), [&](const waiter& a) {
                    return a.nonce != nonce_text(q.nonce) && !j.expired(a, true);
                });
@@ -995,7 +986,7 @@ private:
                 pass(h.held_until, h.nonce, h.held_boot);
                 h.kept = to_small(std::max(0, h.kept - 1));
             }
-            grow_stored(h.observed, h.lease + s_.grace);
+            grow_stored(h.observed, h.lease);
         }
         for (place& a : w.places) {
             pass(a.expires, a.nonce, a.boot);
@@ -1017,7 +1008,7 @@ private:
             c.until = s_.marked ? c.until : to_small(std::max(0, c.until - c.rate));
             c.missing = c.until > 0 ? c.missing : small{safe};
             for (int k = 0; k < w.holders.count; ++k) {
-                grow(c.saw_holder[k], c.rate, w.holders[k].lease + s_.grace);
+                grow(c.saw_holder[k], c.rate, w.holders[k].lease);
             }
             for (int k = 0; k < w.places.count; ++k) {
                 grow(c.saw_place[k], c.rate, w.places[k].ttl);
@@ -1148,13 +1139,6 @@ void machine::on_store(const world& was, const world& w, const request& q, const
         expect(h.kept == 0 || (at >= 0 && w.holders[at].weight == h.weight) ||
                    (q.what == undoing && h.nonce == q.nonce),
                "a hold ended before its minimum time");
-    }
-    const bool has_delay = s_.grace > 0 && s_.clock != lock_clock::observed && s_.has_one_clock();
-    for (const held& h : was.holders) {
-        const bool is_left = h.nonce == q.nonce && (q.what == releasing || q.what == undoing);
-        expect(!has_delay || is_left || h.is_resting != 0 || holder_of(w, h.nonce) >= 0 ||
-                   h.expires + s_.grace <= 0,
-               "a hold was taken over before the delay was over");
     }
 
     // The queue has lost expired waiters only, and new ones are at its end.
@@ -1575,7 +1559,7 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
         bide::presence says = bide::presence::unknown;
     } known;
     int asked = 0;
-    for (int way = 0; way < 3 << 13; ++way) {
+    for (int way = 0; way < 3 << 11; ++way) {
         int rest = way;
         const auto one_of = [&](int n) {
             const int got = rest % n;
@@ -1590,13 +1574,11 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
         world w;
         request q;
         q.boot = to_small(one_of(2));
-        const int grace = one_of(2);
         const int has = one_of(2); // the entry's client runs
         q.cannot_ask = to_small(one_of(2));
         const int still = one_of(2); // it was unchanged for longer than its length
         const int over = one_of(2);  // expired by its clock
         const int boot = one_of(2);
-        const int grace_over = one_of(2);
         const int stored =
             one_of(4); // none, by this boot, by this boot long ago, by another boot long ago
         s.at_least = one_of(3); // none, over, or not over
@@ -1605,17 +1587,16 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
         w.clients[0].nonce = to_small(has != 0 ? 3 : 0);
         w.clients[1].nonce = to_small(has != 0 ? 4 : 0);
         w.holders.count = w.places.count = 1;
-        const auto expires = to_small(over != 0 ? (grace_over != 0 ? -1 : 0) : 1);
+        const auto expires = to_small(over != 0 ? 0 : 1);
         w.holders[0] = {3, 1, 0, 1, 2, expires, to_small(boot), 0};
         w.holders[0].held_until = s.at_least == 1 ? small{0} : small{1};
         w.holders[0].held_boot = to_small(boot);
         w.places[0] = {4, 1, 2, expires, to_small(boot), 0};
         const int length = 2;
-        const int stood = length + (still != 0 ? 1 : 0) + (grace_over != 0 ? grace : 0);
-        q.holders_over = stood > length + grace;
-        q.holders_over_at_once = q.places_over = stood > length;
+        const int stood = length + (still != 0 ? 1 : 0);
+        q.holders_over = q.places_over = stood > length;
         if (stored != 0) {
-            const int since = length + (stored != 1 ? 1 : 0) + (grace_over != 0 ? grace : 0);
+            const int since = length + (stored != 1 ? 1 : 0);
             w.holders[0].observed[stored == 3 ? 1 : 0] = to_small(since);
             w.places[0].observed = w.holders[0].observed;
         }
@@ -1633,12 +1614,12 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
         const durable::expiry_judge theirs =
             (s.observes() ? by_clock.bounded_by(seen, epoch, 0) : by_clock).knowing(&known);
         CAPTURE(way);
-        REQUIRE(ours.expired(r.holders[0], grace) == theirs.expired(r.holders[0], grace));
+        REQUIRE(ours.expired(r.holders[0]) == theirs.expired(r.holders[0]));
         REQUIRE(ours.expired(r.waiters[0], true) == theirs.expired(r.waiters[0], true));
         REQUIRE(ours.expired(r.waiters[0], false) == theirs.expired(r.waiters[0], false));
         ++asked;
     }
-    REQUIRE(asked == 3 << 13);
+    REQUIRE(asked == 3 << 11);
 }
 
 TEST_CASE(
@@ -1691,12 +1672,9 @@ TEST_CASE("record: late, overtaken and abandoned requests do no harm",
 TEST_CASE("record: the invariants hold with every option") {
     scope s{.clients = 2, .asks_again = true};
     holds("a holder that asks again", s);
-    s.grace = 1;
-    holds("a delay before a lease is taken over", s);
     s.lease = 3;
     s.short_lease = 1;
-    s.revive = true;
-    holds("leases of two lengths, revived", s);
+    holds("leases of two lengths", s);
     s.enqueue = false;
     holds("without a queue", s);
 }
@@ -1759,7 +1737,6 @@ TEST_CASE("record: permits that are passed on go to the first waiters, and to no
     s = listeners;
     s.clients = 2;
     s.at_least = 3;
-    s.grace = 1;
     holds("listeners with a minimum hold time", s);
     s = listeners;
     s.clients = 2;
@@ -1781,9 +1758,8 @@ TEST_CASE("record: a minimum hold time keeps others out, whatever becomes of its
     holds("a minimum hold time longer than the lease", s);
     s.at_least = 2;
     s.lease = 3;
-    s.grace = 1;
     s.asks_again = true;
-    holds("a minimum hold time and a delay", s);
+    holds("a minimum hold time shorter than the lease", s);
     s = {.permits = 2,
          .weight = {1, 1, 2, 0},
          .ttl = 2,
@@ -1919,9 +1895,6 @@ TEST_CASE("record: the invariants hold with contenders that try once and observe
     s = brief_contenders;
     s.loses = true;
     holds("brief contenders, the newest record is lost", s);
-    s.loses = false;
-    s.grace = 1;
-    holds("brief contenders, a delay before a lease is taken over", s);
     holds("brief contenders, clocks of two rates, a margin", boots_of_two_rates);
 }
 
@@ -1954,11 +1927,10 @@ TEST_CASE("record: if the clock is set back, observation ends the lease") {
     s.ghosts = is_long_run() ? 1 : 0;
     holds("a clock that is set back, two clients", s);
     s = clock_set_back;
-    s.revive = true;
     s.asks_again = is_long_run();
     s.short_lease = 1;
     s.enqueue = is_long_run();
-    holds("a clock that is set back, leases of two lengths, revived", s);
+    holds("a clock that is set back, leases of two lengths", s);
     if (is_long_run()) {
         s = clock_set_back;
         s.clients = 3;
@@ -2000,11 +1972,10 @@ TEST_CASE("record: if the newest record is lost, tokens grow and contenders wait
             .loses = true};
     holds("the newest record is lost, two clients", s);
     s.permits = 2;
-    s.revive = true;
-    holds("the newest record is lost, two permits, revived", s);
+    holds("the newest record is lost, two permits", s);
     s.permits = 1;
     s.clients = 3;
-    holds("the newest record is lost, three clients, revived", s);
+    holds("the newest record is lost, three clients", s);
     s = two_boots;
     s.loses = true;
     s.enqueue = is_long_run();
@@ -2037,7 +2008,7 @@ TEST_CASE("record: the search finds an admission that is wrong") {
     finds("barging past the heavy", earlier, {.permits = 2, .weight = {1, 1, 2, 0}}, barging);
     finds(
         "first in line only", idle_permits, {.permits = 2}, {.acquire = [](const acquire_call& c) {
-            durable::sweep(c.r, c.j, c.t.reclaim_delay_ms, c.self.nonce);
+            durable::sweep(c.r, c.j, c.self.nonce);
             const bool is_first = c.r.waiters.empty() || c.r.waiters.front().nonce == c.self.nonce;
             if (is_first || named(c.r.holders, c.self.nonce) != c.r.holders.end()) {
                 return acquires(c);
@@ -2069,7 +2040,7 @@ TEST_CASE("record: the search finds an admission that is wrong") {
 
 TEST_CASE("record: the search finds a place in the queue that is lost, or never expires") {
     finds("swept by oneself", idle_permits, {}, {.acquire = [](const acquire_call& c) {
-              durable::sweep(c.r, c.j, c.t.reclaim_delay_ms);
+              durable::sweep(c.r, c.j);
               return acquires(c);
           }});
     finds("not refreshed", "a poll leaves a place that is soon over", {},
@@ -2121,12 +2092,6 @@ TEST_CASE("record: the search finds tokens that are granted twice or start again
 
 TEST_CASE("record: the search finds leases that end too early") {
     finds("leases over too early", two_holders, {}, judges_by([](judge& j) { j.early = 1; }));
-    finds("taken over at once", "a hold was taken over before the delay was over", {.grace = 1},
-          {.acquire = [](const acquire_call& c) {
-              terms at_once = c.t;
-              at_once.reclaim_delay_ms = 0;
-              return acquires({c.r, c.self, at_once, c.now, c.j});
-          }});
     finds("one clock, a tick apart", two_holders, {.offset = {0, 1, 0, 0}});
     const rules for_less{.renew = [](const renew_call& c) {
         const auto got = durable::renew(c.r, c.nonce, c.fence, c.t, c.now, c.j, {});
@@ -2316,7 +2281,7 @@ TEST_CASE("record: the search finds permits that are adopted too early, or never
     finds("adopted while somebody waits", "one that waits is refused", two_groups,
           {.acquire = [](const acquire_call& c) {
               record swept = c.r;
-              durable::sweep(swept, c.j, c.t.reclaim_delay_ms, c.self.nonce);
+              durable::sweep(swept, c.j, c.self.nonce);
               c.r.permits = swept.holders.empty() ? c.t.permits : c.r.permits;
               return acquires(c);
           }});
@@ -2343,8 +2308,7 @@ TEST_CASE("record: the search finds lost records that are not compensated") {
         }
     };
     finds("waited for too short a time", two_holders, s, of);
-    s.revive = true;
-    finds("revived past the unknown", two_holders, s,
+    finds("renewed past the unknown", two_holders, s,
           {.renew = [](const renew_call& c) -> durable::renew_outcome {
               const auto got = renews(c);
               const auto mine = named(c.r.holders, c.nonce);
@@ -2357,7 +2321,6 @@ TEST_CASE("record: the search finds lost records that are not compensated") {
           }});
     // With observed leases a ticket may renew a lease that had expired for other clients, if the
     // record that said so is lost. A guard does not renew a lease that it knows to have expired.
-    s.revive = false;
     s.clock = lock_clock::observed;
     finds("what was lost took an observed lease over", two_holders, s);
 }

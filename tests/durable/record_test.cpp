@@ -1,5 +1,4 @@
 #include <bide/durable/record.hpp>
-#include <bide/durable/record_admin.hpp>
 
 #include <support/record_table.hpp>
 #include <support/test.hpp>
@@ -48,8 +47,6 @@ TEST_CASE("record: a waiter learns when the next lease expires, if that is known
     lock.acquire("a", 1000);
     lock.acquire("b", 1030);
     REQUIRE(lock.acquire("c", 1040).next_ms == 1100);
-    lock.t.reclaim_delay_ms = 7;
-    REQUIRE(lock.acquire("c", 1040).next_ms == 1107);
     lock.r.clock = lock.t.clock = lock_clock::observed;
     REQUIRE(lock.acquire("c", 1040).next_ms == 0);
 }
@@ -131,8 +128,6 @@ TEST_CASE("record: arguments out of range are refused first") {
         REQUIRE(refuses_terms([n](terms& t) { t.lease_ms = n; }, 1000));
         REQUIRE(refuses_terms([n](terms& t) { t.waiter_ttl_ms = n; }, 1000));
     }
-    REQUIRE(refuses_terms([](terms& t) { t.reclaim_delay_ms = -1; }, 1000));
-    REQUIRE(refuses_terms([](terms& t) { t.reclaim_delay_ms = largest_duration + 1; }, 1000));
     REQUIRE(refuses_terms([](terms& t) { t.lease_ms = largest_duration + 1; }, 1000));
     REQUIRE(refuses_terms([](terms& t) { t.at_least_ms = -1; }, 1000));
     REQUIRE(refuses_terms([](terms& t) { t.at_least_ms = largest_duration + 1; }, 1000));
@@ -156,7 +151,6 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
     table lock;
     lock.t.lease_ms = largest_duration;
     lock.t.waiter_ttl_ms = largest_duration;
-    lock.t.reclaim_delay_ms = largest_duration;
     lock.t.at_least_ms = largest_duration;
     const auto a = lock.acquire("a", largest_time);
     REQUIRE(is(a, acquire_status::granted));
@@ -223,6 +217,26 @@ TEST_CASE("record: the first token of a new record is the terms' own") {
     REQUIRE(fresh_record(lock.t).fence == 1);
 }
 
+TEST_CASE(
+    "record: the token of each grant is the record's next or the clock's, whichever is larger",
+    "[promise.durable-tokens-grow]") {
+    table lock(2);
+    lock.t.first_fence = 5000;
+    REQUIRE(lock.acquire("a", 1000).fence == 5000);
+    const record restored = lock.r; // from a backup, for example
+    lock.t.first_fence = 6000;
+    REQUIRE(lock.acquire("b", 1000).fence == 6000);
+    lock.r = restored;
+    lock.t.first_fence = 6001;
+    REQUIRE(lock.acquire("c", 1000).fence == 6001);
+    lock.t.first_fence = 10; // the clock was set back
+    lock.release("c", 6001);
+    REQUIRE(lock.acquire("d", 1000).fence == 6002);
+    lock.t.first_fence = std::numeric_limits<std::int64_t>::max();
+    lock.release("d", 6002);
+    REQUIRE(lock.acquire("e", 1000).fence == largest_first_fence);
+}
+
 TEST_CASE("record: the first token grows with the clock, and leaves tokens above it",
           "[promise.durable-tokens-grow]") {
     REQUIRE(floor_of(0) == 1);
@@ -267,7 +281,7 @@ struct table_of_boots : table {
     const std::vector<stored_observation>& observed() const { return r.holders.at(0).observed; }
 
     struct {
-        bool expired(const holder&, std::int64_t) const { return false; }
+        bool expired(const holder&) const { return false; }
         bool expired(const waiter&, bool) const { return false; }
     } nobody_is_gone{};
     std::int64_t hold = 0;
@@ -390,7 +404,6 @@ TEST_CASE("record: a grant with a minimum hold time that is released early rests
     const auto b = lock.acquire("b", 1080);
     REQUIRE(is(b, acquire_status::waiting));
     REQUIRE(b.next_ms == 1250);
-    lock.t.reclaim_delay_ms = 50; // not after a resting entry
     REQUIRE(lock.acquire("b", 1160).next_ms == 1250);
     REQUIRE(is(lock.acquire("b", 1249), acquire_status::waiting));
     REQUIRE(is(lock.acquire("b", 1250), acquire_status::granted));

@@ -10,9 +10,8 @@ TEST_CASE("ticket: is the same after to_string() and parse()") {
     const auto read = durable_ticket::parse(t.to_string());
     REQUIRE(read.has_value());
     REQUIRE(*read == t);
-    REQUIRE(t.to_string() == "{\"bound\":true,\"fence\":42,"
-                             "\"holderId\":\"billing \\\"7\\\"\\n\xc3\xa9\",\"nonce\":\"9f\","
-                             "\"v\":1,\"weight\":3}");
+    REQUIRE(t.to_string() == "{\"v\":1,\"holderId\":\"billing \\\"7\\\"\\n\xc3\xa9\","
+                             "\"nonce\":\"9f\",\"weight\":3,\"fence\":42,\"bound\":true}");
     // What follows may be absent, and what is unknown is left out.
     const auto least =
         durable_ticket::parse(R"({"v":1,"holderId":"a","nonce":"n","weight":1,"later":[]})");
@@ -45,6 +44,14 @@ TEST_CASE("ticket: no two nonces are the same") {
         REQUIRE(nonce.size() == 32);
         REQUIRE(seen.insert(nonce).second);
     }
+}
+
+TEST_CASE("ticket: what a store says becomes one line of printable text") {
+    REQUIRE(bide::detail::one_line("caf\xc3\xa9 \"7\"") == "caf\xc3\xa9 \"7\"");
+    REQUIRE(bide::detail::one_line("a\nb\tc\x7f\x1b[2J\xc2\x9b"
+                                   "d\xff"
+                                   "e\xc3") == "a?b?c??[2J?d?e?");
+    REQUIRE(bide::detail::one_line("").empty());
 }
 
 TEST_CASE("ticket: is_utf8() accepts exactly well-formed UTF-8") {

@@ -13,8 +13,7 @@ namespace test {
 using namespace bide::durable;
 using bide::durable_errc;
 
-// A lease or a place expires exactly at its time. A contender that is listed as dead is gone,
-// unless the caller asks for a grace time.
+// A lease or a place expires exactly at its time. A contender that is listed as dead is gone.
 struct clock_judge {
     std::int64_t now;
     std::vector<std::string> dead{};
@@ -22,9 +21,8 @@ struct clock_judge {
     bool is_dead(const std::string& nonce) const {
         return std::find(dead.begin(), dead.end(), nonce) != dead.end();
     }
-    bool expired(const holder& h, std::int64_t grace_ms) const {
-        return h.expires_at + grace_ms <= now ||
-               (grace_ms == 0 && h.held_until <= now && is_dead(h.nonce));
+    bool expired(const holder& h) const {
+        return h.expires_at <= now || (h.held_until <= now && is_dead(h.nonce));
     }
     bool expired(const waiter& w, bool at_head) const {
         return w.expires_at <= now || (at_head && is_dead(w.nonce));

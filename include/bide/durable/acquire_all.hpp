@@ -97,9 +97,9 @@ public:
 
     /// Releases all locks, the latest first. Afterwards this object holds nothing.
     ///
-    /// Returns: the first error of durable_guard::release(). The other locks are released
+    /// Returns: the first error of durable_guard::async_release(). The other locks are released
     /// nevertheless.
-    /// Blocks: as durable_guard::release(), for each lock.
+    /// Blocks: as durable_guard::async_release() waits, for each lock.
     result<void, std::error_code> release();
     /// Releases all locks as release() does, for a coroutine. After the call of this function the
     /// object holds nothing.

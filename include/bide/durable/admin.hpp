@@ -37,17 +37,13 @@ public:
     /// Returns: false if there is no such grant.
     result<bool, std::error_code> force_release(std::int64_t fence, std::string_view why);
 
-    /// Removes a waiter from the queue. A waiter that is alive enters the queue again, at its end.
-    ///
-    /// Returns: false if there is no such waiter.
-    result<bool, std::error_code> evict_waiter(std::string_view nonce, std::string_view why);
-
     /// Changes the number of permits.
     ///
-    /// Afterwards contenders with the old number are refused, this lock object included: construct
-    /// new ones. Holders keep their permits and can renew them. If the holders together hold more
-    /// permits than the new number, no contender is granted a permit until enough are released.
-    /// inspect() tells how many are held.
+    /// Contenders with another number follow it, this lock object and those that wait included,
+    /// whatever durable_options::adopt_permits says. A contender of more permits gets
+    /// durable_errc::permits_mismatch. Holders keep their permits and can renew them. If the holders
+    /// together hold more permits than the new number, no contender is granted a permit until enough
+    /// are released. inspect() tells how many are held.
     ///
     /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why);

@@ -35,7 +35,6 @@
 /// whatever the clock says. If every clock fails, fencing tokens still protect the resource.
 
 #include <bide/core/config.hpp>
-#include <bide/durable/detail/record_entries.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/slot.hpp>
@@ -171,19 +170,17 @@ public:
         return more;
     }
 
-    /// Tells whether the lease of a holder expired at least `grace_ms` ago.
-    bool expired(const holder& h, std::int64_t grace_ms) const {
+    /// Tells whether the lease of a holder expired, or its process has ended.
+    bool expired(const holder& h) const {
         if (h.from.pid == 0 && ask(h.from.mark) == presence::yes) {
             return false;
         }
-        // A process that ended may still have a request under way: then its lease counts.
-        return is_over(h, h.lease_ms, grace_ms) ||
-               (grace_ms == 0 && !is_held(h) && has_gone(h.from));
+        return is_over(h, h.lease_ms) || (!is_held(h) && has_gone(h.from));
     }
     /// Tells whether a waiter has expired. The process is looked up only for a waiter at the head
     /// of the queue, because a later waiter delays no contender.
     bool expired(const waiter& w, bool at_head) const {
-        return is_over(w, w.ttl_ms, 0) || (at_head && has_gone(w.from));
+        return is_over(w, w.ttl_ms) || (at_head && has_gone(w.from));
     }
 
 private:
@@ -207,18 +204,15 @@ private:
                                                   : presence::unknown;
     }
 
-    template <class Entry>
-    bool is_over(const Entry& e, std::int64_t length_ms, std::int64_t grace_ms) const {
+    template <class Entry> bool is_over(const Entry& e, std::int64_t length_ms) const {
         const bool has_clock =
             clock_ != lock_clock::observed && detail::reads_times(clock_, e.from.boot, here_->boot);
-        return (has_clock && e.expires_at + grace_ms <= now_) ||
-               (seen_ != nullptr && has_stood_still(e, length_ms, grace_ms));
+        return (has_clock && e.expires_at <= now_) ||
+               (seen_ != nullptr && has_stood_still(e, length_ms));
     }
-    template <class Entry>
-    bool has_stood_still(const Entry& e, std::int64_t length_ms, std::int64_t grace_ms) const {
+    template <class Entry> bool has_stood_still(const Entry& e, std::int64_t length_ms) const {
         const auto margin = static_cast<std::int64_t>(static_cast<double>(length_ms) * drift_);
-        return std::max(seen_->still_for(e, looked_), observed_for(e)) >
-               length_ms + margin + grace_ms;
+        return std::max(seen_->still_for(e, looked_), observed_for(e)) > length_ms + margin;
     }
     // For how long contenders of this boot have seen the entry unchanged, by what they stored.
     template <class Entry> std::int64_t observed_for(const Entry& e) const noexcept {

@@ -119,7 +119,7 @@ public:
     /// Returns: errc::timeout; errc::stopped after a stop or resign(); std::errc::
     /// operation_in_progress if another campaign or run() of this candidate is under way; the
     /// errors of durable_mutex::acquire(). A weight in the request is ignored.
-    /// Blocks: until it leads, as durable_mutex::acquire().
+    /// Blocks: until it leads. The store is called on store threads.
     result<void, std::error_code> campaign(acquire_request request = {});
     /// Campaigns as campaign() does, for a coroutine.
     /// Cancellation: returns errc::stopped.
@@ -129,8 +129,8 @@ public:
     /// returns at once; the run campaigns again.
     ///
     /// Returns: durable_errc::lock_lost if the leadership was lost before; the errors of
-    /// durable_guard::release(). If this candidate does neither, returns at once.
-    /// Blocks: for the store, as durable_guard::release().
+    /// durable_guard::async_release(). If this candidate does neither, returns at once.
+    /// Blocks: for the store, as durable_guard::async_release() waits.
     result<void, std::error_code> resign();
     /// Resigns as resign() does, for a coroutine.
     task<result<void, std::error_code>> async_resign();

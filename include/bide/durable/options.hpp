@@ -27,9 +27,8 @@ namespace bide { inline namespace BIDE_ABI {
 struct durable_options {
     /// How long a grant lasts without a renewal.
     ///
-    /// With auto_renew, contenders wait for this time after a crash. With lock_clock::observed they
-    /// wait longer by `drift`. Without
-    /// auto_renew, the lease must be longer than a holder ever needs.
+    /// With auto_renew, contenders wait for this time after a crash, with lock_clock::observed longer
+    /// by `drift`. Without auto_renew, the lease must be longer than a holder ever needs.
     std::chrono::milliseconds lease{30'000};
 
     /// How long a waiter that does not refresh its place keeps it in the queue. Zero means the
@@ -50,7 +49,8 @@ struct durable_options {
 
     /// If true, and the record has no holders and no waiters, the record takes this lock's number
     /// of permits. Otherwise a lock with another number of permits is refused:
-    /// durable_errc::permits_mismatch.
+    /// durable_errc::permits_mismatch. If an administrator has set the number by
+    /// durable_admin::resize(), every lock follows it.
     bool adopt_permits = false;
 
     /// The clock of the record. The default is the clock that the slot's guarantees name.
@@ -93,11 +93,12 @@ struct durable_options {
     ///
     /// try_acquire() has no time of its own, so this is its limit on a store that several machines
     /// share. On a store of this machine (memory, file, SQLite) the first try of an acquisition lasts
-    /// up to retry_time, as a disk may be slow: a free lock is acquired nevertheless. After the timeout
-    /// of acquire(), or after a requested stop, the call returns within this time; so does a cancelled
-    /// async_acquire(). A store call that is still running continues on a store thread, which takes
-    /// back what the call acquires. A store that answers more slowly, over a WAN for example, needs
-    /// a larger value.
+    /// up to retry_time, as a disk may be slow: a free lock is acquired nevertheless.
+    ///
+    /// After the timeout of acquire(), or after a requested stop, the call returns within this time;
+    /// so does a cancelled async_acquire(). A store call that is still running continues on a store
+    /// thread, which takes back what the call acquires. A store that answers more slowly, over a WAN
+    /// for example, needs a larger value.
     std::chrono::milliseconds attempt_limit{80};
 
     /// How often a waiting acquire() reads the record: after `poll_least` while the queue moves.

@@ -18,7 +18,7 @@
 /// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
 /// waiter does not refresh it in time. The caller supplies the judge that decides this:
 /// \code
-/// judge.expired(holder, grace)    // the lease expired at least `grace` milliseconds ago
+/// judge.expired(holder)           // the lease expired, or the holder is gone
 /// judge.expired(waiter, at_head)  // the waiter is gone; at_head: no live waiter is before it
 /// \endcode
 /// See durable/expiry.hpp.
@@ -35,10 +35,10 @@
 /// All times are in milliseconds, on the clock that the record names.
 
 #include <bide/core/config.hpp>
-#include <bide/durable/detail/record_entries.hpp>
+#include <bide/core/detail/integer_cast.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
-#include <bide/durable/slot.hpp>
+#include <bide/durable/slot_types.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -52,6 +52,246 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 
+// ---- entries of a record
+//
+// How the rules change one entry of a record: a holder or a waiter.
+//
+// Observations are stored for contenders that live shorter than a lease. A contender cannot read
+// the times of an entry if the writer of the entry belongs to another boot, or to an unknown one.
+// If the contender's own boot is known, it then stores in the entry the time since which it has
+// seen the entry unchanged. A later contender of the same boot goes on from that time.
+//   - They end no lease early. An observation is stored by the compare-and-swap of the very value
+//     that was seen, and is read on the clock that it was written on. Each move of the entry (a
+//     renewal, a refresh) clears it; and where a writer that does not know of observations keeps it,
+//     the count of moves is another one, which makes it void.
+//   - Contenders of several boots do not undo each other's for ever. An observation that is valid is
+//     replaced only where eight boots have stored one. While at most eight boots have contenders, at
+//     most eight observations are stored between two moves of the entry: each boot stores one.
+//     With more boots, each attempt stores one at most. It replaces any of the eight, as its time
+//     has it, and not the oldest, which is the next to end the lease. So an observation outlives N
+//     further boots with a probability of (7/8)^N. Contenders that live longer than the lease
+//     observe it by themselves; they make no change for the sake of an observation.
+
+namespace detail {
+
+inline holder* find_holder(record& r, std::string_view nonce, std::int64_t fence) noexcept {
+    for (holder& h : r.holders) {
+        if (h.nonce == nonce && (fence == 0 || h.fence == fence)) {
+            return &h;
+        }
+    }
+    return nullptr;
+}
+
+// Returns the next count of moves. Observers only compare counts for equality.
+inline std::int64_t next_move(std::int64_t moves) noexcept {
+    return moves < largest_number ? moves + 1 : 0;
+}
+
+// Returns true if times are on the boottime clock of the boot that wrote them.
+inline bool has_boots(lock_clock clock) noexcept {
+    return clock == lock_clock::boottime || clock == lock_clock::observed;
+}
+// Returns true if a contender of the boot `here` reads the times that one of `boot` wrote.
+inline bool reads_times(lock_clock clock, const std::string& boot,
+                        const std::string& here) noexcept {
+    return !has_boots(clock) || (!boot.empty() && boot == here);
+}
+// Returns true if `self` may judge the entry by its times. With lock_clock::observed only the owner
+// reads them: clones of a virtual machine may have one boot id and different clocks.
+inline bool has_same_clock(const record& r, const origin& it, const origin& self) noexcept {
+    return r.clock != lock_clock::observed && reads_times(r.clock, it.boot, self.boot);
+}
+
+// Sets the minimum hold time, which never ends after the lease.
+inline void hold_until(const record& r, holder& h, std::int64_t time, const origin& self) {
+    h.held_until = time;
+    h.held_boot = has_boots(r.clock) ? self.boot : std::string();
+}
+
+// Begins a lease now. The new lease never ends before the present one, neither on the clock nor for
+// a contender that observes it for its length.
+inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64_t now,
+                   const origin& self) {
+    // What is left of the lease; if that is not known here, at most all of it.
+    const bool is_known = reads_times(r.clock, h.from.boot, self.boot);
+    const std::int64_t left = is_known ? std::min(h.lease_ms, h.expires_at - now) : h.lease_ms;
+    if (h.held_until != 0 && !reads_times(r.clock, h.held_boot, self.boot)) {
+        hold_until(r, h, now + std::max<std::int64_t>(left, 0), self);
+    }
+    h.lease_ms = std::max(lease_ms, left);
+    h.expires_at = is_known ? std::max(h.expires_at, now + lease_ms) : now + h.lease_ms;
+    if (!is_known) { // from here on the times are on this clock
+        const std::int64_t mark = h.from.pid == 0 ? h.from.mark : 0;
+        h.from = self;
+        if (mark != 0) { // the mark is not of this process: children may have it
+            h.from.pid = h.from.start = h.from.space = h.from.network = 0;
+            h.from.mark = mark;
+        }
+    }
+    h.renewals = next_move(h.renewals);
+    h.observed.clear();
+}
+
+// Makes a resting entry of a grant that is released now. Returns false if its minimum hold time has
+// passed. What is left is at most the lease, wherever a clock was set back.
+inline bool rest(const record& r, holder& h, std::int64_t now, const origin& self) {
+    if (h.held_until == 0) {
+        return false;
+    }
+    now = std::clamp<std::int64_t>(now, 0, largest_time);
+    if (reads_times(r.clock, h.held_boot, self.boot)) {
+        h.lease_ms = std::min(h.lease_ms, h.held_until - now);
+    }
+    if (h.lease_ms <= 0) {
+        return false;
+    }
+    h.expires_at = now + h.lease_ms;
+    hold_until(r, h, h.expires_at, self);
+    h.nonce = "rest-" + std::to_string(h.fence);
+    h.from = {h.from.host, self.boot};
+    h.renewals = next_move(h.renewals);
+    h.observed.clear();
+    return true;
+}
+
+// A contender's place in the queue, or the one that it would get.
+struct queue_place {
+    std::size_t index = 0;   // how many waiters are ahead of the contender
+    std::int64_t weight = 0; // the permits that they wait for
+    bool is_taken = false;   // the contender has this place
+};
+inline queue_place place_of(const record& r, std::string_view nonce) noexcept {
+    queue_place place;
+    for (const waiter& w : r.waiters) {
+        if (w.nonce == nonce) {
+            place.is_taken = true;
+            break;
+        }
+        ++place.index;
+        place.weight += w.weight;
+    }
+    return place;
+}
+
+// Compares descriptions, whatever the order of their labels.
+inline bool tells_same(const description& a, const description& b) noexcept {
+    return a.note == b.note &&
+           std::is_permutation(a.labels.begin(), a.labels.end(), b.labels.begin(), b.labels.end());
+}
+
+// Writes down the grant that pass_on() is to make, if the contender listens.
+inline void plan_grant(waiter& mine, const terms& t) noexcept {
+    mine.lease_ms = t.listens ? t.lease_ms : 0;
+    mine.at_least_ms = t.listens ? t.at_least_ms : 0;
+}
+
+// Keeps the contender's place in the queue from expiring. Returns true if the record has changed.
+inline bool refresh(waiter& mine, const contender& self, const terms& t, std::int64_t now) {
+    const std::int64_t left = mine.expires_at - now;
+    const std::pair planned(mine.lease_ms, mine.at_least_ms);
+    plan_grant(mine, t);
+    if (left >= t.waiter_ttl_ms - t.waiter_ttl_ms / 3 && left <= t.waiter_ttl_ms &&
+        std::pair(mine.lease_ms, mine.at_least_ms) == planned && mine.from == self.from &&
+        tells_same(mine.about, self.about)) {
+        return false;
+    }
+    mine.about = self.about;
+    mine.ttl_ms = t.waiter_ttl_ms;
+    mine.expires_at = now + t.waiter_ttl_ms;
+    mine.refreshes = next_move(mine.refreshes);
+    mine.from = self.from;
+    mine.observed.clear();
+    return true;
+}
+
+// Returns the lowest lane that no holder has.
+inline std::int64_t lowest_free_lane(const record& r) {
+    std::int64_t lane = 0;
+    const auto is_taken = [&](const holder& h) { return h.lane == lane; };
+    while (std::any_of(r.holders.begin(), r.holders.end(), is_taken)) {
+        ++lane;
+    }
+    return lane;
+}
+
+// Returns when the next lease expires, of those whose clock `self` reads; 0 if there is none.
+inline std::int64_t next_expiry(const record& r, const origin& self) noexcept {
+    std::int64_t next = 0;
+    for (const holder& h : r.holders) {
+        if (has_same_clock(r, h.from, self)) {
+            next = next == 0 ? h.expires_at : std::min(next, h.expires_at);
+        }
+    }
+    return next;
+}
+
+// Returns how often an entry moved: a grant was renewed, a place in the queue was refreshed.
+inline std::int64_t moves_of(const holder& h) noexcept { return h.renewals; }
+inline std::int64_t moves_of(const waiter& w) noexcept { return w.refreshes; }
+
+// Returns what contenders of that boot have stored of an entry as it is; nullptr: nothing.
+template <class Entry>
+const stored_observation* find_observation(const Entry& e, std::string_view boot) noexcept {
+    for (const stored_observation& o : e.observed) {
+        if (o.boot == boot && o.moves == moves_of(e)) {
+            return &o;
+        }
+    }
+    return nullptr;
+}
+
+// Returns the index of the observation that is replaced at that time, out of `size`. Multiplies the
+// time by 2^64 / (golden ratio) and uses the upper bits. So times at regular intervals are spread
+// over all indices.
+inline std::size_t to_be_replaced(std::int64_t now, std::size_t size) noexcept {
+    return bide::detail::integer_cast<std::size_t>(
+               (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33) %
+           size;
+}
+
+// Stores that a contender of that boot sees the entry at `now`. False: that is stored already.
+template <class Entry> bool observe(Entry& e, std::int64_t now, const std::string& boot) {
+    const stored_observation* const known = find_observation(e, boot);
+    if (known != nullptr && known->since <= now) { // a time in the future is of another clock
+        return false;
+    }
+    std::erase_if(e.observed, [&](const stored_observation& old) {
+        return old.moves != moves_of(e) || old.boot == boot;
+    });
+    if (e.observed.size() >= most_observations) {
+        const std::size_t at = to_be_replaced(now, e.observed.size());
+        e.observed.erase(e.observed.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    e.observed.push_back({boot, moves_of(e), now, {}});
+    return true;
+}
+
+// Stores that a contender sees, at `now`, the entries whose times it cannot read. Stores nothing
+// with lock_clock::observed: several machines, for example clones of a virtual machine, may have
+// one boot id and different clocks. Returns false if there was nothing to store.
+inline bool observe(record& r, const contender& self, std::int64_t now) {
+    if (r.clock != lock_clock::boottime || self.from.boot.empty()) {
+        return false;
+    }
+    bool changed = false;
+    for (holder& h : r.holders) {
+        if (!has_same_clock(r, h.from, self.from)) {
+            changed = observe(h, now, self.from.boot) || changed;
+        }
+    }
+    for (waiter& w : r.waiters) {
+        if (w.nonce != self.nonce && !has_same_clock(r, w.from, self.from)) {
+            changed = observe(w, now, self.from.boot) || changed;
+        }
+    }
+    return changed;
+}
+
+} // namespace detail
+
+// ---- the rules of contenders
+
 /// Makes an empty record, for the first contender.
 inline record fresh_record(const terms& t) {
     record r;
@@ -61,12 +301,13 @@ inline record fresh_record(const terms& t) {
     return r;
 }
 
-/// Returns the first token of a record that is made at `unix_ms`, in milliseconds since 1970.
+/// Returns the least token of a grant at `unix_ms`, in milliseconds since 1970.
 ///
-/// It is larger than every token of a record that was lost, unless the clock is behind that
-/// record's last grant: it was set back, or it is the clock of another machine. No lock grants
-/// 1,024 times per millisecond. The token reaches 2^53 in the year 2248. `us` is the microseconds
-/// of that millisecond, if the clock tells them.
+/// The token of a grant is this one or the record's next, whichever is larger. So it is larger than
+/// every token of a value that was lost, unless the clock is behind the last grant of that value: it
+/// was set back, or it is the clock of another machine. No lock grants 1,024 times per millisecond.
+/// The token reaches 2^53 in the year 2248. `us` is the microseconds of that millisecond, if the
+/// clock tells them.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
@@ -100,8 +341,7 @@ inline std::error_code check(const terms& t, std::int64_t now) noexcept {
     const bool meant =
         is_within(t.permits, 1, largest_permits) && is_within(t.lease_ms, 1, largest_duration) &&
         is_within(t.at_least_ms, 0, largest_duration) &&
-        is_within(t.waiter_ttl_ms, 1, largest_duration) &&
-        is_within(t.reclaim_delay_ms, 0, largest_duration) && is_within(now, 0, largest_time);
+        is_within(t.waiter_ttl_ms, 1, largest_duration) && is_within(now, 0, largest_time);
     return meant ? std::error_code() : make_error_code(durable_errc::invalid_argument);
 }
 
@@ -115,12 +355,9 @@ inline std::int64_t free_permits(const record& r) noexcept {
     return free;
 }
 
-/// Removes the entries that have expired, except the place of `self` in the queue. A resting entry
-/// has no grace: its holder does not work any more.
-template <class Judge>
-void sweep(record& r, const Judge& judge, std::int64_t grace_ms, std::string_view self = {}) {
-    std::erase_if(r.holders,
-                  [&](const auto& of) { return judge.expired(of, is_resting(of) ? 0 : grace_ms); });
+/// Removes the entries that have expired, except the place of `self` in the queue.
+template <class Judge> void sweep(record& r, const Judge& judge, std::string_view self = {}) {
+    std::erase_if(r.holders, [&](const holder& of) { return judge.expired(of); });
     bool at_head = true;
     std::erase_if(r.waiters, [&](const waiter& one) {
         if (one.nonce == self) {
@@ -151,15 +388,15 @@ inline std::error_code check(const record& r, const contender& self, const terms
     if (r.clock != t.clock) {
         return make_error_code(durable_errc::clock_mismatch);
     }
-    return r.permits == t.permits || t.adopt_permits
+    return r.permits == t.permits || t.adopt_permits || r.resized
                ? std::error_code()
                : make_error_code(durable_errc::permits_mismatch);
 }
 
-// Gives a record without holders and waiters the permits of the terms. Returns false if the record
-// has other permits, and holders or waiters.
+// Gives a record without holders and waiters the permits of the terms, unless it was resized. Returns
+// false if the record has other permits, and holders or waiters.
 inline bool adopt(record& r, const terms& t) noexcept {
-    if (r.permits == t.permits) {
+    if (r.permits == t.permits || r.resized) {
         return true;
     }
     if (!r.holders.empty() || !r.waiters.empty()) {
@@ -210,9 +447,11 @@ inline acquire_outcome already_holds(const record& r, holder& mine, const conten
 // Makes the contender a holder.
 inline acquire_outcome grant(record& r, const queue_place& place, const contender& self,
                              const terms& t, std::int64_t now) {
-    if (r.fence >= largest_number) {
+    const std::int64_t fence = std::max(r.fence, std::min(t.first_fence, largest_first_fence));
+    if (fence >= largest_number) {
         return refused(durable_errc::corrupt_record);
     }
+    r.fence = fence + 1;
     if (place.is_taken) {
         r.waiters.erase(r.waiters.begin() + static_cast<std::ptrdiff_t>(place.index));
     }
@@ -220,7 +459,7 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     mine.holder_id = self.holder_id;
     mine.nonce = self.nonce;
     mine.lane = lowest_free_lane(r);
-    mine.fence = r.fence++;
+    mine.fence = fence;
     mine.weight = self.weight;
     mine.lease_ms = std::max(t.lease_ms, t.at_least_ms);
     mine.expires_at = now + mine.lease_ms;
@@ -242,7 +481,7 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
     acquire_outcome out;
     out.status = acquire_status::waiting;
     out.position = static_cast<std::int64_t>(place.index);
-    out.next_ms = next_expiry(r, t.reclaim_delay_ms, self.from);
+    out.next_ms = next_expiry(r, self.from);
     if (place.is_taken) {
         out.changed = refresh(r.waiters[place.index], self, t, now);
     } else if (t.enqueue && r.waiters.size() >= t.max_waiters) {
@@ -287,12 +526,13 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
     if (const auto found = detail::found_grant(r, self, t, now)) {
         return *found;
     }
-    sweep(r, judge, t.reclaim_delay_ms, self.nonce);
+    sweep(r, judge, self.nonce);
     if (!detail::adopt(r, t)) {
         return detail::refused(durable_errc::permits_mismatch, detail::observe(r, self, now));
     }
     if (self.weight > r.permits) {
-        return detail::refused(durable_errc::too_heavy);
+        return detail::refused(r.permits == t.permits ? durable_errc::too_heavy
+                                                      : durable_errc::permits_mismatch);
     }
     if (holder* const mine = detail::find_holder(r, self.nonce, 0)) {
         return detail::already_holds(r, *mine, self, t, now);
@@ -307,10 +547,8 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 
 /// Renews a lease: it begins again now, and is never shorter than before.
 ///
-/// A lease that expired is lost, even if no contender has taken the permits. There is one
-/// exception: the terms allow revival, the permits are free, and the first waiter does not get
-/// them. The second condition is needed because a record that was lost may have granted the
-/// permits to another contender. `self` tells where the caller runs.
+/// A lease that expired is lost, even if no contender has taken the permits. `self` tells where the
+/// caller runs.
 template <class Judge>
 renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
                     std::int64_t now, const Judge& judge, const origin& self) {
@@ -325,22 +563,13 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
     }
     out.status = renew_status::lost;
     holder* const mine = fence == 0 ? nullptr : detail::find_holder(r, nonce, fence);
-    if (mine == nullptr) {
+    if (mine == nullptr || judge.expired(*mine)) {
         return out;
-    }
-    if (judge.expired(*mine, 0)) {
-        record others = r;
-        sweep(others, judge, 0);
-        const std::int64_t free = free_permits(others);
-        const bool is_wanted = !others.waiters.empty() && others.waiters.front().weight <= free;
-        if (!t.revive || is_wanted || mine->weight > free) {
-            return out;
-        }
     }
     holder longer = *mine;
     detail::extend(r, longer, t.lease_ms, now, self);
     const std::int64_t minimum = std::exchange(longer.held_until, 0);
-    if (judge.expired(longer, 0)) {
+    if (judge.expired(longer)) {
         return out; // bound to a process that ended: other contenders will regard it as expired
     }
     longer.held_until = minimum;
@@ -376,7 +605,7 @@ inline release_outcome release(record& r, std::string_view nonce, std::int64_t f
 /// Lists the holders and waiters, as the judge sees them now.
 template <class Judge> inspection inspect(const record& r, const Judge& judge) {
     inspection seen{r, {}, {}, 0};
-    sweep(seen.live, judge, 0);
+    sweep(seen.live, judge);
     const auto left_of = [](const auto& all, const auto& live, auto& gone) {
         auto next = live.begin();
         for (const auto& one : all) {
@@ -391,6 +620,196 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
     left_of(r.waiters, seen.live.waiters, seen.vanished);
     seen.free = free_permits(seen.live);
     return seen;
+}
+
+// ---- the rules of the queue
+//
+// What a change of a record means for its waiters: which of them are granted their permits with it,
+// and which of them have to read the record afterwards.
+//
+// Without pass_on() each waiter takes its permits itself, with a change of its own. Then a store
+// that needs a millisecond for a change needs two for each change of the holder. And every waiter
+// has to read the record after each change, as its turn may have come.
+//
+// A waiter that every process ahead of it can reach need not do that. It reads the record when it
+// is told to, and when the process that it depends on has ended:
+//
+// - The first waiter depends on the processes of all holders.
+// - A later waiter depends on the process of the waiter directly ahead of it.
+//
+// While they run, one of them makes the change that concerns the waiter, and tells it. If a holder
+// or a waiter ends before it has told the others, the waiter that depends on it notices the end.
+// What is told by processes that have no entry, or cannot reach the waiter, may be lost: so every
+// waiter also reads the record from time to time.
+
+namespace detail {
+
+// Returns true if contenders of one boot read one clock at any time. With lock_clock::caller a
+// release may have no time.
+inline bool has_common_clock(const record& r) noexcept {
+    return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
+}
+
+// Returns true if pass_on() by `self` may grant the waiter its permits: it listens, it can read the
+// times of the grant, and its end would be noticed before its lease is over.
+inline bool is_served_by(const record& r, const waiter& w, const origin& self) noexcept {
+    const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || w.from.mark != 0;
+    return has_common_clock(r) && w.lease_ms != 0 && w.from.pid != 0 && is_seen &&
+           !w.from.boot.empty() && w.from.boot == self.boot;
+}
+
+// Returns true if the waiter of that index depends on the process.
+inline bool depends(const record& r, std::size_t index, const origin& process) noexcept {
+    const auto is_it = [&](const auto& entry) { return entry.from == process; };
+    return index == 0 ? std::any_of(r.holders.begin(), r.holders.end(), is_it)
+                      : is_it(r.waiters[index - 1]);
+}
+
+} // namespace detail
+
+/// Grants free permits to the waiters whose turn it is, up to the first one that does not listen or
+/// is not a process of this machine. A waiter at the head that has expired loses its place. `self`
+/// tells where the caller runs.
+///
+/// Call it after a change that may have freed permits or a place, and store both together.
+template <class Judge>
+void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
+    if (check(t, now) || !detail::has_common_clock(r)) {
+        return;
+    }
+    while (!r.waiters.empty() && free_permits(r) > 0) {
+        const waiter& next = r.waiters.front();
+        if (judge.expired(next, true)) {
+            r.waiters.erase(r.waiters.begin());
+            continue;
+        }
+        if (next.weight > free_permits(r) || !detail::is_served_by(r, next, self)) {
+            return;
+        }
+        const contender its{next.holder_id, next.nonce, next.weight, next.from, next.about};
+        terms on = t;
+        on.lease_ms = next.lease_ms;
+        on.at_least_ms = next.at_least_ms;
+        if (detail::grant(r, {0, 0, true}, its, on, now).status != acquire_status::granted) {
+            return;
+        }
+    }
+}
+
+/// Returns the marks of the processes that have to read the record after a change: those of waiters
+/// that listen and were granted their permits, lost their places, or depend on another process now.
+inline std::vector<std::int64_t> concerned_by_change(const record& before, const record& after) {
+    std::vector<std::int64_t> marks;
+    std::size_t next = 0; // in the queue after the change: the order has not changed
+    for (std::size_t was = 0; was != before.waiters.size(); ++was) {
+        const waiter& w = before.waiters[was];
+        const bool waits = next != after.waiters.size() && after.waiters[next].nonce == w.nonce;
+        const auto is_new = [&](const auto& entry) {
+            return !detail::depends(before, was, entry.from);
+        };
+        const bool is_concerned =
+            !waits || (next == 0 ? std::any_of(after.holders.begin(), after.holders.end(), is_new)
+                                 : is_new(after.waiters[next - 1]));
+        next += waits ? 1 : 0;
+        if (is_concerned && w.lease_ms != 0 && w.from.mark != 0 &&
+            std::find(marks.begin(), marks.end(), w.from.mark) == marks.end()) {
+            marks.push_back(w.from.mark);
+        }
+    }
+    return marks;
+}
+
+/// Returns true if the waiter is told of every change that concerns it: each process ahead of it can
+/// reach its process, and would grant it its permits.
+inline bool is_told(const record& r, std::size_t index) noexcept {
+    const waiter& w = r.waiters[index];
+    const auto reaches_it = [&](const auto& entry) {
+        return entry.from.network == w.from.network && detail::is_served_by(r, w, entry.from);
+    };
+    return w.from.mark != 0 && w.from.network != 0 &&
+           std::all_of(r.holders.begin(), r.holders.end(), reaches_it) &&
+           std::all_of(r.waiters.begin(), r.waiters.begin() + static_cast<std::ptrdiff_t>(index),
+                       reaches_it);
+}
+
+// ---- changes that no contender makes: by an administrator, and after the store has lost a value
+
+/// Takes away the grant with the token `fence`, also if it rests. The holder learns of it by its
+/// next renewal. The resource learns of it by the next token.
+///
+/// Returns: false if there is no such grant.
+inline bool force_release(record& r, std::int64_t fence, admin_note note) {
+    if (std::erase_if(r.holders, [&](const holder& h) { return h.fence == fence; }) == 0) {
+        return false;
+    }
+    r.admin = std::move(note);
+    return true;
+}
+
+/// Changes the number of permits. If holders have more permits than the new number, no contender is
+/// granted a permit until enough are released. Contenders with another number follow the new one,
+/// whatever terms::adopt_permits says; a contender of more permits than it is refused.
+///
+/// Returns: false if `permits` is out of range.
+inline bool resize(record& r, std::int64_t permits, admin_note note) {
+    if (permits < 1 || permits > largest_permits) {
+        return false;
+    }
+    r.permits = permits;
+    r.resized = true;
+    r.admin = std::move(note);
+    return true;
+}
+
+/// Makes a record that replaces one that cannot be read. Its tokens begin with `min_fence` or the
+/// first token of the terms, whichever is larger, but such that at least 2^32 tokens are left.
+inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
+    record r = fresh_record(t);
+    r.fence = std::clamp(std::max(min_fence, r.fence), std::int64_t{1}, largest_first_fence);
+    r.admin = std::move(note);
+    return r;
+}
+
+/// Changes a record after a later record was lost.
+///
+/// The grants of the lost record are not known. So the tokens continue from the first token of the
+/// terms, or leap by fence_leap if the first token is not larger. A leap alone is not enough: the
+/// value that replaces the lost record may be lost, too, and then this record is read again.
+///
+/// A renewal may have been lost, too, after an observer had seen it. So the renewals of all holders
+/// are counted from the new token: no later one looks like one that has been there for long.
+///
+/// If the lost record was acknowledged, it may have had a holder that this record does not show,
+/// and that holder may still work. Then a holder of all permits is entered, for the longest lease
+/// that the record or the terms show.
+inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::int64_t now,
+                             const origin& self) {
+    const std::int64_t before = r.fence;
+    r.fence = std::min(std::max(t.first_fence, before + (t.first_fence > before ? 1 : fence_leap)),
+                       largest_number);
+    if (before >= largest_number) {
+        return;
+    }
+    for (holder& h : r.holders) {
+        h.renewals = r.fence;
+    }
+    if (!acknowledged) {
+        return;
+    }
+    holder unknown;
+    unknown.holder_id = "of a record that was damaged";
+    unknown.nonce = "lost-" + std::to_string(before); // the same for every contender that finds it
+    unknown.fence = r.fence - 1; // not less than that of the lost grant
+    unknown.weight = r.permits;
+    unknown.lease_ms = std::max(t.lease_ms, t.at_least_ms);
+    for (const holder& h : r.holders) {
+        unknown.lease_ms = std::max(unknown.lease_ms, h.lease_ms);
+    }
+    unknown.expires_at = now + unknown.lease_ms;
+    unknown.lane = detail::lowest_free_lane(r);
+    unknown.from.host = self.host;
+    unknown.from.boot = self.boot;
+    r.holders.push_back(std::move(unknown));
 }
 
 }}} // namespace bide::BIDE_ABI::durable

@@ -152,6 +152,7 @@ struct admin_note {
 /// The record of a durable lock.
 struct record {
     std::int64_t permits = 1;              ///< the number of permits
+    bool resized = false;                  ///< resize() set it: contenders with another one follow
     lock_clock clock = lock_clock::caller; ///< the clock of all times
     std::int64_t fence = 1;                ///< the next token; it only grows
     std::vector<holder> holders{};         ///< the grants
@@ -172,19 +173,17 @@ struct contender {
 };
 
 /// The terms of a contender. Times are in milliseconds. All contenders of a record need the same
-/// permits and clock.
+/// clock, and the same permits unless the record was resized.
 struct terms {
     std::int64_t permits = 1;              ///< the number of permits of the record
     lock_clock clock = lock_clock::caller; ///< the clock of the record
     std::int64_t lease_ms = 30'000;        ///< durable_options::lease
     std::int64_t at_least_ms = 0;          ///< no other contender is granted for so long; 0: none
     std::int64_t waiter_ttl_ms = 30'000;   ///< durable_options::waiter_ttl
-    std::int64_t reclaim_delay_ms = 0;     ///< durable_options::reclaim_delay
     std::size_t max_waiters = 1024;        ///< durable_options::max_waiters
-    std::int64_t first_fence = 1;          ///< the first token of a new record; see floor_of()
+    std::int64_t first_fence = 1;          ///< the least token of a new grant; see floor_of()
     bool adopt_permits = false;            ///< durable_options::adopt_permits
     bool enqueue = true;                   ///< false: enters no queue if the permits are not free
-    bool revive = false;                   ///< durable_options::revive
     /// The contender reads the record soon after pass_on() has granted it its permits. It keeps that
     /// lease as it is.
     bool listens = false;

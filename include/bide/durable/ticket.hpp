@@ -56,6 +56,9 @@ std::string fresh_nonce();
 // Tells whether the text is valid UTF-8, which every reader of the record accepts unchanged.
 bool is_utf8(std::string_view text) noexcept;
 
+// Returns the text as one line of printable UTF-8: every other byte is a question mark.
+std::string one_line(std::string text);
+
 } // namespace detail
 }} // namespace bide::BIDE_ABI
 

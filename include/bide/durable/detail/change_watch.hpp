@@ -15,7 +15,7 @@
 #include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/process.hpp>
-#include <bide/durable/record_queue.hpp>
+#include <bide/durable/record.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/sync/event.hpp>
@@ -194,7 +194,7 @@ struct native_watch_system {
 //
 // The watch of the slot becomes readable at each change of the slot, the wake socket when another
 // process sends to it. The watch is open only while a waiter of this process is not told of all
-// that concerns it (durable/record_queue.hpp). Otherwise every change would wake every process that
+// that concerns it (durable/record.hpp). Otherwise every change would wake every process that
 // waits. Whichever is open, every waiter hears what comes after its last read:
 //
 //   reader:   drain    if a descriptor is readable: makes it unreadable, and signals unless

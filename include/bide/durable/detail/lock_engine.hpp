@@ -15,7 +15,6 @@
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record.hpp>
-#include <bide/durable/record_admin.hpp>
 #include <bide/durable/record_json.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
@@ -111,7 +110,7 @@ public:
 
     slot& on() const noexcept { return *main_.of; } // for what needs no turn
     // Returns what the store said of the last operation that failed, for people; may be empty.
-    std::string explain() { return main_.own().explain(); }
+    std::string explain() { return one_line(main_.own().explain()); }
 
     const durable_options& options() const noexcept { return options_; }
     std::chrono::nanoseconds grace() const noexcept { // durable_options::attempt_limit
@@ -254,6 +253,7 @@ lock_engine::acquire(const durable_ticket& t, intent what, deadline until, const
     bool is_true_unstored = false; // only observations were to be stored
     const auto rule = [&](record_view& view, bool maybe_done) {
         durable::acquire_outcome& out = got.outcome;
+        terms.first_fence = view.at.first_fence;
         out = durable::acquire(view.record, self, terms, view.at.now_ms, view.judge());
         got.good_until_ms =
             out.expires_at != 0 ? view.good_until(out.expires_at) : view.good_until();

@@ -14,16 +14,13 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/record_fields.hpp>
+#include <bide/durable/detail/json_fields.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
-#include <bide/durable/slot.hpp>
-
-#include <nlohmann/json.hpp>
+#include <bide/durable/slot_types.hpp>
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -74,11 +71,15 @@ struct rate_time {
     std::string boot{}; // durable::this_boot(); empty if it is not known, or for other clocks
 };
 
+// What a stored value of a limiter says that it is.
+inline constexpr std::string_view rate_kind = "bide.rate";
+
 struct rate_record {
     token_rate rate{};
     std::int64_t debt = 0; // at the time `at`
     rate_time at{};
     std::string last{}; // the nonce of the latest reservation; empty if it was given back
+    std::string kind{rate_kind};
 
     // Not stored: the clock was set back since `at`. Then the record has to be stored, so that the
     // rate goes on from the present time.
@@ -140,67 +141,37 @@ struct rate_record {
 // The stored format, in JSON:
 //   {"kind":"bide.rate","v":1,"count":1,"periodNs":10000000,"burst":5,"debt":30000000,
 //    "clock":"boottime","at":81234,"unixMs":1717000000000,"boot":"..","last":".."}
-inline constexpr std::string_view rate_kind = "bide.rate";
-inline constexpr std::int64_t rate_format = 1;
-
-inline std::string encode_rate(const rate_record& r) {
-    const auto* const named = std::find_if(
-        std::begin(durable::detail::clock_names), std::end(durable::detail::clock_names),
-        [&](const auto& one) { return one.clock == r.at.clock; });
-    const nlohmann::json out = {{"kind", rate_kind},      {"v", rate_format},
-                                {"count", r.rate.count},  {"periodNs", r.rate.period_ns},
-                                {"burst", r.rate.burst},  {"debt", r.debt},
-                                {"clock", named->name},   {"at", r.at.now_ms},
-                                {"unixMs", r.at.unix_ms}, {"boot", r.at.boot},
-                                {"last", r.last}};
-    return out.dump();
+template <class F> void fields(durable::detail::is_a<rate_record> auto& r, F& f) {
+    using durable::detail::number;
+    std::int64_t version = durable::record_format;
+    const durable::detail::stored_as any{.longest = std::string::npos, .may_be_empty = true};
+    f("kind", r.kind, any);
+    f("v", version, number(version, version));
+    f("count", r.rate.count, number(1, token_rate::most));
+    f("periodNs", r.rate.period_ns, number(1, token_rate::most));
+    f("burst", r.rate.burst, number(1, token_rate::most));
+    f("debt", r.debt, number(0, token_rate::most));
+    f("clock", r.at.clock);
+    f("at", r.at.now_ms, number(0));
+    f("unixMs", r.at.unix_ms, number(0));
+    f("boot", r.at.boot, any);
+    f("last", r.last, any);
 }
+
+inline std::string encode_rate(const rate_record& r) { return durable::detail::write_text(r); }
 
 // Returns durable_errc::corrupt_record for every other value, the record of a lock for example.
 inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
-    const nlohmann::json in = nlohmann::json::parse(text, nullptr, false);
-    const auto number = [&in](const char* name, std::int64_t most) -> std::int64_t {
-        const auto found = in.find(name);
-        const bool is_good = found != in.end() && found->is_number_integer() &&
-                             (!found->is_number_unsigned() ||
-                              found->get<std::uint64_t>() <= static_cast<std::uint64_t>(most));
-        const std::int64_t value = is_good ? found->get<std::int64_t>() : -1;
-        return value <= most ? value : -1;
-    };
-    const auto text_of = [&in](const char* name) -> std::optional<std::string> {
-        const auto found = in.find(name);
-        return found != in.end() && found->is_string() ? std::optional(found->get<std::string>())
-                                                       : std::nullopt;
-    };
-    const auto corrupt = unexpected{make_error_code(durable_errc::corrupt_record)};
-    if (!in.is_object() || text_of("kind") != rate_kind) {
-        return corrupt;
-    }
-    const std::int64_t version = number("v", std::numeric_limits<std::int64_t>::max());
-    if (version > rate_format) {
-        return unexpected{make_error_code(durable_errc::unsupported_record_version)};
-    }
+    const std::error_code corrupt = make_error_code(durable_errc::corrupt_record);
     rate_record r;
-    const auto rate =
-        token_rate::make(number("count", token_rate::most), number("periodNs", token_rate::most),
-                         number("burst", token_rate::most));
-    r.debt = number("debt", token_rate::most);
-    r.at.now_ms = number("at", durable::largest_number);
-    r.at.unix_ms = number("unixMs", durable::largest_number);
-    const auto boot = text_of("boot");
-    const auto last = text_of("last");
-    const auto clock = text_of("clock");
-    const auto* const named = std::find_if(std::begin(durable::detail::clock_names),
-                                           std::end(durable::detail::clock_names),
-                                           [&](const auto& one) { return clock == one.name; });
-    if (version != rate_format || !rate || r.debt < 0 || r.at.now_ms < 0 || r.at.unix_ms < 0 ||
-        !boot || !last || named == std::end(durable::detail::clock_names)) {
-        return corrupt;
+    if (const std::error_code error = durable::detail::read_text(text, r, corrupt)) {
+        return unexpected{error};
+    }
+    const auto rate = token_rate::make(r.rate.count, r.rate.period_ns, r.rate.burst);
+    if (!rate || r.kind != rate_kind) {
+        return unexpected{corrupt};
     }
     r.rate = *rate;
-    r.at.clock = named->clock;
-    r.at.boot = *boot;
-    r.last = *last;
     return r;
 }
 

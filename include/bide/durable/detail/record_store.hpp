@@ -30,9 +30,7 @@
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
-#include <bide/durable/record_admin.hpp>
 #include <bide/durable/record_json.hpp>
-#include <bide/durable/record_queue.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/sync/mutex.hpp>
 
@@ -556,7 +554,9 @@ std::optional<std::string> record_update<Rule>::apply(const slot_snapshot& from,
         return std::nullopt;
     }
     if (s.exists) {
-        durable::pass_on(s.record, terms_, s.at.now_ms, s.judge(), s.here());
+        durable::terms terms = terms_;
+        terms.first_fence = s.at.first_fence;
+        durable::pass_on(s.record, terms, s.at.now_ms, s.judge(), s.here());
         concerned_ = durable::concerned_by_change(mine_.last.get(), s.record);
     }
     std::string changed = durable::encode(s.record);

@@ -83,19 +83,7 @@ public:
         one.weight = next().weight_;
         return one;
     }
-    acquired acquire_next(bool waits) {
-        return std::visit(
-            [&](auto& lock) -> acquired {
-                if constexpr (std::is_same_v<std::decay_t<decltype(lock)>, durable_shared_mutex>) {
-                    if (next().is_reader_) {
-                        return lock.acquire_shared(next_request(waits));
-                    }
-                }
-                return lock.acquire(next_request(waits));
-            },
-            next().lock_);
-    }
-    task<acquired> async_acquire_next(bool waits) {
+    task<acquired> acquire_next(bool waits) {
         return std::visit(
             [&](auto& lock) -> task<acquired> {
                 if constexpr (std::is_same_v<std::decay_t<decltype(lock)>, durable_shared_mutex>) {
@@ -203,17 +191,7 @@ private:
     std::optional<std::stop_callback<stops_both>> on_stop_;
 };
 
-inline result<void, std::error_code> release_all(held_locks& all) {
-    result<void, std::error_code> first;
-    while (auto last = all.take_last()) {
-        auto released = last->release();
-        if (first && !released) {
-            first = std::move(released);
-        }
-    }
-    return first;
-}
-inline task<result<void, std::error_code>> async_release_all(std::shared_ptr<held_locks> all) {
+inline task<result<void, std::error_code>> release_all(std::shared_ptr<held_locks> all) {
     result<void, std::error_code> first;
     while (auto last = all->take_last()) {
         auto releasing = last->async_release();
@@ -230,7 +208,7 @@ inline task<result<durable_guards, std::error_code>> acquire_all_task(std::vecto
     auto all = std::make_unique<held_locks>(std::move(locks), std::move(request));
     std::error_code error = all->check_arguments();
     while (!error && !all->has_all()) {
-        auto trying = all->async_acquire_next(false);
+        auto trying = all->acquire_next(false);
         auto got = co_await std::move(trying);
         if (all->may_wait(got)) {
             auto inspecting = async_call_store(all->inspect_next(), all->limits());
@@ -239,7 +217,7 @@ inline task<result<durable_guards, std::error_code>> acquire_all_task(std::vecto
                 error = make_error_code(durable_errc::invalid_argument);
                 break;
             }
-            auto waiting = all->async_acquire_next(true);
+            auto waiting = all->acquire_next(true);
             got = co_await std::move(waiting);
         }
         error = all->add(std::move(got));
@@ -247,7 +225,7 @@ inline task<result<durable_guards, std::error_code>> acquire_all_task(std::vecto
     if (!error) {
         co_return held_locks::finish(std::move(all));
     }
-    auto releasing = async_release_all(std::move(all));
+    auto releasing = release_all(std::move(all));
     static_cast<void>(co_await std::move(releasing));
     co_return unexpected{error};
 }
@@ -269,30 +247,15 @@ BIDE_DURABLE_INLINE void durable_guards::check() const {
     }
 }
 BIDE_DURABLE_INLINE result<void, std::error_code> durable_guards::release() {
-    return detail::release_all(*std::exchange(held_, nullptr));
+    return sync_wait(async_release());
 }
 BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guards::async_release() {
-    return detail::async_release_all(std::exchange(held_, nullptr));
+    return detail::release_all(std::exchange(held_, nullptr));
 }
 
 BIDE_DURABLE_INLINE result<durable_guards, std::error_code>
 acquire_all(std::vector<keyed_lock> locks, acquire_request request) {
-    auto all = std::make_unique<detail::held_locks>(std::move(locks), std::move(request));
-    std::error_code error = all->check_arguments();
-    while (!error && !all->has_all()) {
-        auto got = all->acquire_next(false);
-        if (all->may_wait(got)) {
-            if (all->is_one_of_ours(detail::call_store(all->inspect_next(), all->limits()))) {
-                return unexpected{make_error_code(durable_errc::invalid_argument)};
-            }
-            got = all->acquire_next(true);
-        }
-        error = all->add(std::move(got));
-    }
-    if (error) {
-        return unexpected{error};
-    }
-    return detail::held_locks::finish(std::move(all));
+    return sync_wait(detail::acquire_all_task(std::move(locks), std::move(request)));
 }
 BIDE_DURABLE_INLINE result<durable_guards, std::error_code>
 try_acquire_all(std::vector<keyed_lock> locks) {

@@ -9,7 +9,7 @@
 #include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/record_admin.hpp>
+#include <bide/durable/record.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -61,15 +61,6 @@ durable_admin::force_release(std::int64_t fence, std::string_view why) {
                               [fence](durable::record& r, durable::admin_note noted) {
                                   return durable::force_release(r, fence, std::move(noted));
                               });
-}
-
-BIDE_DURABLE_INLINE result<bool, std::error_code>
-durable_admin::evict_waiter(std::string_view nonce, std::string_view why) {
-    const std::string of(nonce);
-    const auto note = detail::note_of(by_, "evict_waiter " + of, why);
-    return detail::administer(engine_, note, [of](durable::record& r, durable::admin_note noted) {
-        return durable::evict_waiter(r, of, std::move(noted));
-    });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::resize(std::int64_t permits,

@@ -6,13 +6,13 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/record_fields.hpp>
+#include <bide/durable/detail/json_fields.hpp>
 #include <bide/durable/errors.hpp>
-#include <bide/durable/impl/record_json.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/sched/detail/quoted.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -28,11 +28,13 @@ namespace bide { inline namespace BIDE_ABI {
 namespace durable::detail {
 
 template <class F> void fields(is_a<durable_ticket> auto& t, F& f) {
-    f.text("holderId", t.holder_id);
-    f.text("nonce", t.nonce);
-    f.number("weight", t.weight, 1, largest_permits);
-    f.maybe_number("fence", t.fence, 0, largest_number, true);
-    f.flag("bound", t.process_bound);
+    std::int64_t version = record_format;
+    f("v", version, number(record_format, record_format));
+    f("holderId", t.holder_id);
+    f("nonce", t.nonce);
+    f("weight", t.weight, number(1, largest_permits));
+    f("fence", t.fence, maybe_number(0, largest_number, true));
+    f("bound", t.process_bound, maybe(true));
 }
 
 } // namespace durable::detail
@@ -44,7 +46,8 @@ BIDE_DURABLE_INLINE std::string durable_ticket::to_string() const {
 BIDE_DURABLE_INLINE result<durable_ticket, std::error_code>
 durable_ticket::parse(std::string_view text) {
     durable_ticket t;
-    if (const auto error = durable::detail::read_text(text, t, durable_errc::invalid_argument)) {
+    const std::error_code invalid = make_error_code(durable_errc::invalid_argument);
+    if (const std::error_code error = durable::detail::read_text(text, t, invalid)) {
         return unexpected{error};
     }
     return t;
@@ -87,6 +90,22 @@ BIDE_DURABLE_INLINE bool is_utf8(std::string_view text) noexcept {
         text.remove_prefix(length);
     }
     return text.empty();
+}
+
+BIDE_DURABLE_INLINE std::string one_line(std::string text) {
+    for (std::size_t i = 0; i < text.size();) {
+        const std::size_t length = utf8_length(std::string_view(text).substr(i));
+        const auto first = static_cast<unsigned char>(text[i]);
+        // U+0080 to U+009F are control characters, too: some terminals obey them.
+        const bool is_control =
+            first < ' ' || first == 0x7f ||
+            (first == 0xc2 && length == 2 && static_cast<unsigned char>(text[i + 1]) < 0xa0);
+        if (length == 0 || is_control) {
+            text.replace(i, std::max<std::size_t>(length, 1), "?");
+        }
+        i += length == 0 || is_control ? 1 : length;
+    }
+    return text;
 }
 
 } // namespace detail
