@@ -1,5 +1,5 @@
-#ifndef BIDE_TESTS_EXAMPLES_LOCK_STANDARD_HPP
-#define BIDE_TESTS_EXAMPLES_LOCK_STANDARD_HPP
+#ifndef BIDE_PROGRAMS_BIDE_LOCK_STANDARD_HPP
+#define BIDE_PROGRAMS_BIDE_LOCK_STANDARD_HPP
 
 // The standard library and the system, as the parts of bide-lock use them.
 

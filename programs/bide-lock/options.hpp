@@ -1,7 +1,7 @@
-#ifndef BIDE_TESTS_EXAMPLES_LOCK_OPTIONS_HPP
-#define BIDE_TESTS_EXAMPLES_LOCK_OPTIONS_HPP
+#ifndef BIDE_PROGRAMS_BIDE_LOCK_OPTIONS_HPP
+#define BIDE_PROGRAMS_BIDE_LOCK_OPTIONS_HPP
 
-#include "lock_standard.hpp"
+#include "standard.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
-#ifndef BIDE_TESTS_EXAMPLES_LOCK_COMMAND_LINE_HPP
-#define BIDE_TESTS_EXAMPLES_LOCK_COMMAND_LINE_HPP
+#ifndef BIDE_PROGRAMS_BIDE_LOCK_COMMAND_LINE_HPP
+#define BIDE_PROGRAMS_BIDE_LOCK_COMMAND_LINE_HPP
 
-#include "lock_options.hpp"
+#include "options.hpp"
 
 #include <bide/durable/record_types.hpp>
 
@@ -340,7 +340,7 @@ private:
         o.name = path.substr(slash + 1);
     }
 
-    void find_descriptor(); // in lock_descriptor.hpp
+    void find_descriptor(); // in descriptor.hpp
 
     int argc_;
     char** argv_;
@@ -461,7 +461,7 @@ How to acquire the lock:
          [](p& a) { a.readers(p::most_readers); }},
         {"", "permits", "N", does::acquire | does::resize | does::repair,
          "up to N holders at once (default: 1). If the lock is free, its number becomes N; "
-         "otherwise a different N is an error",
+         "otherwise a different N is an error. After resize, the number of that counts",
          [](p& a) { a.permits(a.number(1, 1 << 30)); }},
         {"", "weight", "N", does::acquire, "take N of these permits (default: 1)",
          [](p& a) { a.weight(a.number(1, 1 << 30)); }},
@@ -543,8 +543,9 @@ How to administer the lock:
          [](p& a) { a.victim(a.number(1, p::most_fence)); }},
         {"", "all", nullptr, does::release, "release: take it away from all holders",
          [](p& a) { a.victim(0); }},
-        term("resize NAME N",
-             "change the number of permits (-s, -x: 1024); refused while holders have more"),
+        term("resize NAME N", "change the number of permits (-s, -x: 1024), which all contenders "
+                              "follow, whatever their "
+                              "--permits; refused while holders have more"),
         term("repair NAME", "make a new record if the stored one cannot be read, or there is none, "
                             "with the lock's --permits. The new record has no holder: first make "
                             "sure that no command is running. On redis, etcd and postgres, a value "
@@ -615,8 +616,7 @@ The command's, or 128+n if signal n ended it, or bide-lock while it waited; and
 What differs from flock(1):
 Waiters get the lock in the order of their arrival. -s excludes -x, but not a holder with neither:
 use -x beside -s. The lock of PATH is in PATH.bide and PATH.bide.lock, not on PATH, so PATH may be a
-directory. A lost lock ends the command. A store that fails ends the wait, with another status than a
-lock that is held.
+directory. A lost lock ends the command. A store that fails ends the wait, with a status of its own.
 
 Examples:
 )"),

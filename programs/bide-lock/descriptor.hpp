@@ -1,12 +1,12 @@
-#ifndef BIDE_TESTS_EXAMPLES_LOCK_DESCRIPTOR_HPP
-#define BIDE_TESTS_EXAMPLES_LOCK_DESCRIPTOR_HPP
+#ifndef BIDE_PROGRAMS_BIDE_LOCK_DESCRIPTOR_HPP
+#define BIDE_PROGRAMS_BIDE_LOCK_DESCRIPTOR_HPP
 
 // A lock that a descriptor of the calling shell holds, as with flock(1). The descriptor is open on the
 // lock's .bide.lock file. The mark of the grant is a lock of that open file, which the shell and
 // bide-lock share. So the grant lasts until the last process has closed it.
 
-#include "lock_admin.hpp"
-#include "lock_command_line.hpp"
+#include "admin.hpp"
+#include "command_line.hpp"
 
 #include <bide/durable/ticket.hpp>
 

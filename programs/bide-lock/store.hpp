@@ -1,11 +1,11 @@
-#ifndef BIDE_TESTS_EXAMPLES_LOCK_STORE_HPP
-#define BIDE_TESTS_EXAMPLES_LOCK_STORE_HPP
+#ifndef BIDE_PROGRAMS_BIDE_LOCK_STORE_HPP
+#define BIDE_PROGRAMS_BIDE_LOCK_STORE_HPP
 
-#include "lock_options.hpp"
-#include "lock_process.hpp"
+#include "options.hpp"
+#include "process.hpp"
 
-#include <bide/durable/locks.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/file.hpp>
 #if defined(BIDE_LOCK_HAS_SQLITE)
@@ -354,9 +354,9 @@ inline std::string words_of(const options& o, const bide::durable_semaphore& loc
     const std::string reason = reason_of(lock, error);
     return o.name + ": " + reason +
            (reason == error.message() ? " (" + shown(o.slot) + ")" : std::string()) +
-           (error == bide::durable_errc::corrupt_record
-                ? "; to make a new one: bide-lock repair " + o.name
-                : std::string());
+           (error != bide::durable_errc::corrupt_record ? ""
+            : o.action == does::repair                  ? "; remove it from the store first"
+                                       : "; to make a new one: bide-lock repair " + o.name);
 }
 
 // Runs `call` on a thread of its own. Meanwhile calls on_signal(signal) for each signal. Calls

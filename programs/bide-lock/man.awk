@@ -1,4 +1,4 @@
-# Makes the man page: bide-lock --help | awk -f lock_man.awk > bide-lock.1
+# Makes the man page: bide-lock --help | awk -f man.awk > bide-lock.1
 #
 # A line without indentation that ends with a colon begins a section. A line with little indentation
 # is a term, with its text behind two spaces or more. Deeper lines continue the text.

@@ -1,9 +1,9 @@
-#ifndef BIDE_TESTS_EXAMPLES_LOCK_ADMIN_HPP
-#define BIDE_TESTS_EXAMPLES_LOCK_ADMIN_HPP
+#ifndef BIDE_PROGRAMS_BIDE_LOCK_ADMIN_HPP
+#define BIDE_PROGRAMS_BIDE_LOCK_ADMIN_HPP
 
 // bide-lock inspect, list, watch, release, resize and repair.
 
-#include "lock_store.hpp"
+#include "store.hpp"
 
 #include <bide/durable/admin.hpp>
 #include <bide/durable/process.hpp>

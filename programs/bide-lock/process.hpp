@@ -1,7 +1,7 @@
-#ifndef BIDE_TESTS_EXAMPLES_LOCK_PROCESS_HPP
-#define BIDE_TESTS_EXAMPLES_LOCK_PROCESS_HPP
+#ifndef BIDE_PROGRAMS_BIDE_LOCK_PROCESS_HPP
+#define BIDE_PROGRAMS_BIDE_LOCK_PROCESS_HPP
 
-#include "lock_standard.hpp"
+#include "standard.hpp"
 
 extern char** environ;
 

@@ -11,7 +11,7 @@
 //   electing   `elect` is the same in a loop: a leader that lost the lock waits for it again
 //   fencing    the resource that the command writes to can refuse a token that is smaller than the
 //              largest it has seen; that protects it even if a machine was suspended
-#include "lock_descriptor.hpp"
+#include "descriptor.hpp"
 
 #include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
