@@ -26,7 +26,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -202,209 +202,145 @@ template <class Rule> std::error_code rate_store::update(deadline until, Rule ru
         [&](std::error_code error) { return failed(error); });
 }
 
-// Tokens that were taken, and that can be given back once.
+// Gives n tokens back. Returns false if others were taken later.
+inline result<bool, std::error_code> give_back(rate_store& to, std::int64_t n,
+                                               const std::string& nonce) {
+    bool is_back = false;
+    const std::error_code error =
+        to.update(deadline::after(to.options().retry_time), [&](rate_record& r, bool maybe_done) {
+            const bool is_there = r.give_back(n, nonce);
+            is_back = is_there || (is_back && maybe_done);
+            return is_there;
+        });
+    return error ? result<bool, std::error_code>(unexpected{error})
+                 : result<bool, std::error_code>(is_back);
+}
+
+// Tokens that were taken. Its destructor gives them back, on a store thread, unless that was decided.
 struct taken_tokens {
-    std::shared_ptr<rate_store> from;
-    std::int64_t count = 0;
-    std::string nonce{};
-    deadline ready = deadline::poll();
-    native_platform::atomic<bool> is_kept{false}; // or given back
-
-    // Returns true to one caller, which keeps the tokens or gives them back.
-    bool decide() noexcept {
-        // Order: relaxed; the flag publishes nothing else.
-        return !is_kept.exchange(true, std::memory_order_relaxed);
-    }
-    // Returns false if others were taken later.
-    result<bool, std::error_code> give_back() {
-        bool is_back = false;
-        const std::error_code error = from->update(
-            deadline::after(from->options().retry_time), [&](rate_record& r, bool maybe_done) {
-                const bool is_there = r.give_back(count, nonce);
-                is_back = is_there || (is_back && maybe_done);
-                return is_there;
-            });
-        return error ? result<bool, std::error_code>(unexpected{error})
-                     : result<bool, std::error_code>(is_back);
-    }
-};
-
-// Takes tokens on this thread, if their time comes until `until`.
-inline std::error_code take_tokens(taken_tokens& some, deadline until, deadline tries_until) {
-    rate_store& from = *some.from;
-    if (const std::error_code error = from.check(some.count)) {
-        return error;
-    }
-    some.nonce = fresh_nonce();
-    std::error_code refused;
-    const std::int64_t most = deadline::saturated_ns(from.options().longest_wait);
-    const std::error_code error = from.update(tries_until, [&](rate_record& r, bool) {
-        refused.clear();
-        const std::int64_t now = native_platform::now();
-        some.ready = deadline::at_ns(now);
-        if (r.last == some.nonce) { // an earlier try was stored
-            some.ready = deadline::at_ns(now + r.rate.wait_ns(r.debt));
-            return false;
-        }
-        const std::int64_t rest = until.is_never()
-                                      ? token_rate::most
-                                      : std::max<std::int64_t>(until.steady_ns() - now, 0);
-        const std::int64_t wait = r.take(some.count, std::min(rest, most), some.nonce);
-        if (wait > rest) {
-            refused = make_error_code(errc::timeout);
-        } else if (wait > most || wait == token_rate::most) {
-            refused = make_error_code(durable_errc::queue_full);
-        }
-        some.ready = deadline::at_ns(now + wait);
-        return !refused;
-    });
-    return error ? error : refused;
-}
-
-// Takes tokens on a store thread. If the caller left, they are given back.
-class take_call final : public store_call {
-public:
-    take_call(std::shared_ptr<taken_tokens> some, deadline until, deadline tries_until)
-        : some_(std::move(some)), until_(until), tries_until_(tries_until) {}
-
-    // Requires: the call has ended, and its caller has not left it.
-    std::error_code error() const {
-        if (thrown_) {
-            std::rethrow_exception(thrown_);
-        }
-        return error_;
-    }
-    // Requires: the call has ended.
-    bool has_taken() const noexcept { return is_taken_; }
-
-private:
-    void call() noexcept override {
-        thrown_ = thrown_by([this] { error_ = take_tokens(*some_, until_, tries_until_); });
-        is_taken_ = !thrown_ && !error_;
-    }
-    void was_left() noexcept override {
-        if (is_taken_ && some_->decide()) {
-            try_to([this] { static_cast<void>(some_->give_back()); });
-        }
-    }
-
-    const std::shared_ptr<taken_tokens> some_;
-    const deadline until_;
-    const deadline tries_until_;
-    std::error_code error_{};
-    std::exception_ptr thrown_{};
-    bool is_taken_ = false;
-};
-
-// Gives tokens back, unless that was decided before.
-inline task<result<bool, std::error_code>> give_back_tokens(std::shared_ptr<taken_tokens> some) {
-    const call_limits limits = some->from->retry_limits();
-    return async_call_store<result<bool, std::error_code>>(
-        [tokens = std::move(some)] {
-            return tokens->decide() ? tokens->give_back() : result<bool, std::error_code>(false);
-        },
-        limits, call_kind::has_to_run);
-}
-
-using tokens_given_back = result<bool, std::error_code>;
-
-// A request for tokens. If it is destroyed before keep(), the tokens are given back on a store thread.
-class token_request {
-public:
-    token_request(std::shared_ptr<rate_store> from, std::int64_t amount, rate_wait wait)
-        : until_(deadline::after(wait.timeout)),
-          limits_(from->limits(until_.is_poll() ? deadline::at_ns(native_platform::now()) : until_,
-                               std::move(wait.stop))),
-          some_(std::make_shared<taken_tokens>()) {
-        some_->from = std::move(from);
-        some_->count = amount;
-        call_ = std::make_shared<take_call>(some_, until_,
-                                            call_limits::later(limits_.until, limits_.grace));
-    }
-    token_request(const token_request&) = delete;
-    token_request& operator=(const token_request&) = delete;
-    ~token_request() {
-        call_->leave();
-        if (!is_kept_ && call_->has_ended() && call_->has_taken() && some_->decide()) {
+    taken_tokens(std::shared_ptr<rate_store> of, std::int64_t n)
+        : from(std::move(of)), count(n), nonce(fresh_nonce()) {}
+    taken_tokens(const taken_tokens&) = delete;
+    taken_tokens& operator=(const taken_tokens&) = delete;
+    ~taken_tokens() {
+        if (is_taken && !is_kept) {
             try_to([this] {
                 static_cast<void>(
-                    store_call::start(std::make_shared<answer_call<tokens_given_back>>(
-                        [some = some_] { return some->give_back(); }, call_kind::has_to_run)));
+                    store_call::start(std::make_shared<answer_call<result<bool, std::error_code>>>(
+                        giving_back(), call_kind::has_to_run)));
             });
         }
     }
 
-    task<std::error_code> take() {
-        if (const std::error_code error = store_call::start(call_)) {
-            co_return error;
+    // Returns a function that gives the tokens back once. It may outlive this object.
+    std::function<result<bool, std::error_code>()> giving_back() {
+        // Order: relaxed; the flag publishes nothing else.
+        const bool is_first = !is_returned.exchange(true, std::memory_order_relaxed);
+        if (!is_kept) { // copies of a reservation, which keeps them, may be used by several threads
+            is_kept = true;
         }
-        auto waiting = wait_for_call(call_, limits_);
-        const std::error_code why = co_await std::move(waiting);
-        is_left_ = static_cast<bool>(why);
-        co_return why ? why : call_->error();
-    }
-    // Returns true if the store did not answer in time.
-    bool is_left() const noexcept { return is_left_; }
-
-    const std::stop_token& stop() const noexcept { return limits_.stop; }
-    deadline ready() const noexcept { return some_->ready; }
-    task<tokens_given_back> give_back() { return give_back_tokens(some_); }
-    // Keeps the tokens. Returns them.
-    const std::shared_ptr<taken_tokens>& keep() noexcept {
-        is_kept_ = true;
-        return some_;
+        return [to = from, n = count, id = nonce, is_first] {
+            return is_first ? give_back(*to, n, id) : result<bool, std::error_code>(false);
+        };
     }
 
-private:
-    const deadline until_;
-    const call_limits limits_;
-    const std::shared_ptr<taken_tokens> some_;
-    std::shared_ptr<take_call> call_;
-    bool is_kept_ = false;
-    bool is_left_ = false;
+    const std::shared_ptr<rate_store> from;
+    const std::int64_t count;
+    const std::string nonce;
+    deadline ready = deadline::poll();
+    bool is_taken = false;
+    bool is_kept = false; // the destructor leaves them
+    native_platform::atomic<bool> is_returned{false};
 };
+// nullptr: their time comes later than the wait.
+using taking_result = result<std::shared_ptr<taken_tokens>, std::error_code>;
+
+// Takes tokens on this thread, if their time comes until `until`.
+inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int64_t n,
+                              deadline until, deadline tries_until) {
+    const auto some = std::make_shared<taken_tokens>(from, n);
+    const std::int64_t most = deadline::saturated_ns(from->options().longest_wait);
+    std::int64_t wait = 0;
+    std::int64_t rest = 0;
+    const std::error_code error = from->update(tries_until, [&](rate_record& r, bool) {
+        const std::int64_t now = native_platform::now();
+        const bool is_stored = r.last == some->nonce; // by an earlier try
+        rest = until.is_never() ? token_rate::most
+                                : std::max<std::int64_t>(until.steady_ns() - now, 0);
+        wait = is_stored ? r.rate.wait_ns(r.debt) : r.take(n, std::min(rest, most), some->nonce);
+        some->is_taken = is_stored || r.last == some->nonce;
+        some->ready = deadline::at_ns(now + wait);
+        return some->is_taken && !is_stored;
+    });
+    if (error) {
+        some->is_taken = false;
+        return unexpected{error};
+    }
+    if (some->is_taken) {
+        return some;
+    }
+    return wait > rest ? taking_result(nullptr)
+                       : taking_result(unexpected{make_error_code(durable_errc::queue_full)});
+}
+
+// If its caller leaves, the tokens are given back.
+inline task<taking_result> take_tokens(std::shared_ptr<rate_store> from, std::int64_t n,
+                                       rate_wait wait) {
+    if (const std::error_code error = from->check(n)) {
+        co_return unexpected{error};
+    }
+    const deadline until = deadline::after(wait.timeout);
+    const call_limits limits =
+        from->limits(until.is_poll() ? deadline::at_ns(native_platform::now()) : until, wait.stop);
+    const deadline tries_until = call_limits::later(limits.until, limits.grace);
+    const std::function<taking_result()> take = [=] {
+        return take_now(from, n, until, tries_until);
+    };
+    auto taking = async_call_store(take, limits);
+    co_return co_await std::move(taking);
+}
+
+inline task<result<bool, std::error_code>> give_back_tokens(std::shared_ptr<taken_tokens> some) {
+    return async_call_store(some->giving_back(), some->from->retry_limits(), call_kind::has_to_run);
+}
 
 inline task<result<void, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
                                                           std::int64_t n, rate_wait wait) {
-    token_request mine(std::move(from), n, std::move(wait));
-    auto taking = mine.take();
-    if (const std::error_code error = co_await std::move(taking)) {
-        co_return unexpected{error};
+    auto taking = take_tokens(std::move(from), n, wait);
+    const taking_result got = co_await std::move(taking);
+    if (!got) {
+        co_return unexpected{got.error()};
     }
-    auto pause = sleep_until(mine.ready()).with_stop(mine.stop());
+    if (*got == nullptr) {
+        co_return unexpected{make_error_code(errc::timeout)};
+    }
+    auto pause = sleep_until((*got)->ready).with_stop(wait.stop);
     const auto over = co_await std::move(pause);
     if (over) {
-        mine.keep();
+        (*got)->is_kept = true;
         co_return result<void, std::error_code>();
     }
-    auto returning = mine.give_back();
+    auto returning = give_back_tokens(*got);
     static_cast<void>(co_await std::move(returning));
     co_return unexpected{make_error_code(errc::stopped)};
 }
 
-inline task<result<bool, std::error_code>> try_acquire_tokens(std::shared_ptr<rate_store> from,
-                                                              std::int64_t n) {
-    token_request mine(std::move(from), n, {std::chrono::nanoseconds(0), {}});
-    auto taking = mine.take();
-    const std::error_code error = co_await std::move(taking);
-    if (!error) {
-        mine.keep();
-        co_return true;
+// Takes tokens, which the caller keeps.
+inline task<taking_result> keep_tokens(std::shared_ptr<rate_store> from, std::int64_t n,
+                                       rate_wait wait) {
+    auto taking = take_tokens(std::move(from), n, std::move(wait));
+    taking_result got = co_await std::move(taking);
+    if (got && *got != nullptr) {
+        (*got)->is_kept = true;
     }
-    if (!mine.is_left() && error == errc::timeout) {
-        co_return false;
-    }
-    co_return unexpected{error};
+    co_return got;
 }
 
-inline task<result<std::shared_ptr<taken_tokens>, std::error_code>>
-reserve_tokens(std::shared_ptr<rate_store> from, std::int64_t n) {
-    token_request mine(std::move(from), n, {});
-    auto taking = mine.take();
-    if (const std::error_code error = co_await std::move(taking)) {
-        co_return unexpected{error};
-    }
-    co_return mine.keep();
+inline task<result<bool, std::error_code>> try_acquire_tokens(std::shared_ptr<rate_store> from,
+                                                              std::int64_t n) {
+    auto taking = keep_tokens(std::move(from), n, {std::chrono::nanoseconds(0), {}});
+    const taking_result got = co_await std::move(taking);
+    co_return got ? result<bool, std::error_code>(*got != nullptr) : unexpected{got.error()};
 }
 
 inline result<std::int64_t, std::error_code> available_tokens(rate_store& in) {
@@ -457,11 +393,11 @@ BIDE_DURABLE_INLINE result<bool, std::error_code> durable_rate_limiter::reservat
 }
 BIDE_DURABLE_INLINE result<durable_rate_limiter::reservation, std::error_code>
 durable_rate_limiter::reserve(std::int64_t n) {
-    auto some = sync_wait(detail::reserve_tokens(store_, n));
+    auto some = sync_wait(detail::keep_tokens(store_, n, {}));
     if (!some) {
         return unexpected{some.error()};
     }
-    return reservation(std::move(*some));
+    return reservation(std::move(*some)); // without a limit, their time never comes too late
 }
 
 BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> durable_rate_limiter::available() {
