@@ -669,7 +669,7 @@ private:
             return;
         }
         model_holder unknown{{"lost-" + std::to_string(before), model_.permits, length,
-                              time_of(s.by) + length, boot_of(s.by), 0, 0, before},
+                              time_of(s.by) + length, boot_of(s.by), 0, 0, model_.next_fence - 1},
                              free_lane()};
         unknown.stamp = stamp_of(unknown);
         model_.holders.push_back(unknown);

@@ -798,7 +798,7 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     holder unknown;
     unknown.holder_id = "of a record that was damaged";
     unknown.nonce = "lost-" + std::to_string(before); // the same for every contender that finds it
-    unknown.fence = before;
+    unknown.fence = r.fence - 1; // not less than that of the lost grant
     unknown.weight = r.permits;
     unknown.lease_ms = std::max(t.lease_ms, t.at_least_ms);
     for (const holder& h : r.holders) {
