@@ -383,20 +383,22 @@ public:
 
     bool try_all() noexcept {
         fill(std::index_sequence_for<Cases...>());
-        return core_.try_all(order_, biased_);
+        return core_.try_all({order_, count}, biased_);
     }
-    bool begin(node& main, bool timers) noexcept { return core_.begin(order_, main, timers); }
+    bool begin(node& main, bool timers) noexcept {
+        return core_.begin({order_, count}, main, timers);
+    }
     bool cancel(wait_status why) noexcept { return core_.cancel(why); }
 
     // Blocks the thread, after try_all().
-    void wait(bool may_wait) noexcept { core_.wait(order_, may_wait); }
+    void wait(bool may_wait) noexcept { core_.wait({order_, count}, may_wait); }
 
     // After the wait: the result of the chosen case as an Out; none() if the wait was ended.
     template <class Out, class OnNone> Out collect(OnNone&& none) {
-        return collect_from<Out, 0>(core::finish(order_), none);
+        return collect_from<Out, 0>(core_.finish({order_, count}), none);
     }
     void give_back() noexcept {
-        const auto* const happened = core::finish(order_);
+        const auto* const happened = core_.finish({order_, count});
         [&]<std::size_t... I>(std::index_sequence<I...>) {
             ((entries_ + I == happened ? std::get<I>(cases_).give_back(entries_[I]) : void()), ...);
         }(std::index_sequence_for<Cases...>());
@@ -489,14 +491,14 @@ Out select_now([[maybe_unused]] bool may_wait, [[maybe_unused]] bool biased, OnN
 template <class... Cases> selected<Cases...> select_waiting(bool biased, Cases&... cases) {
     using out = selected<Cases...>;
     const auto never = []() noexcept -> out { fatal("select: ended without a case"); };
-    return select_now<out>(true, biased, never, cases...);
+    return detail::select_now<out>(true, biased, never, cases...);
 }
 
 template <class... Cases>
 std::optional<selected<Cases...>> select_trying(bool biased, Cases&... cases) {
     using out = std::optional<selected<Cases...>>;
     const auto nothing = []() noexcept { return out(); };
-    return select_now<out>(false, biased, nothing, cases...);
+    return detail::select_now<out>(false, biased, nothing, cases...);
 }
 
 template <class... Cases> auto select_later(bool biased, Cases&... cases) {

@@ -113,8 +113,8 @@ private:
         }
         // If it is complete, collect() finds out how.
         wait_status enqueue(node& w) const noexcept {
-            return of.core_->begin(of.order_, w, true) ? wait_status::granted
-                                                       : wait_status::waiting;
+            return of.core_->begin(of.entries(), w, true) ? wait_status::granted
+                                                          : wait_status::waiting;
         }
         bool cancel(node&, wait_status why) const noexcept { return of.core_->cancel(why); }
         result<chosen> collect(wait_status what) const {
@@ -124,7 +124,7 @@ private:
             return unexpected{errc_of(what)};
         }
         void give_back(wait_status) const noexcept {
-            auto* const happened = static_cast<slot*>(core::finish(of.order_));
+            auto* const happened = static_cast<slot*>(of.core_->finish(of.entries()));
             of.state_ = state::idle;
             if (happened != nullptr) {
                 happened->give_back();
@@ -139,6 +139,8 @@ private:
             detail::fatal("selector", this, why);
         }
     }
+
+    typename core::entries entries() noexcept { return {order_.data(), order_.size()}; }
 
     std::vector<std::unique_ptr<slot>> slots_; // nullptr: removed
     std::vector<std::unique_ptr<slot>>
@@ -227,19 +229,19 @@ template <class Platform> bool basic_selector<Platform>::try_all() noexcept {
         }
     }
     core_.emplace();
-    return core_->try_all(order_, false);
+    return core_->try_all(entries(), false);
 }
 
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::run(bool may_wait) {
     if (!try_all()) {
-        core_->wait(order_, may_wait);
+        core_->wait(entries(), may_wait);
     }
     return finish();
 }
 
 // Takes the other nodes out and calls the handler. Returns nothing if the wait was ended.
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::finish() {
-    auto* const happened = static_cast<slot*>(core::finish(order_));
+    auto* const happened = static_cast<slot*>(core_->finish(entries()));
     state_ = state::idle;
     if (happened == nullptr) {
         return std::nullopt;

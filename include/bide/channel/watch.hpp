@@ -113,7 +113,7 @@ public:
     // As basic_versioned_value's, for the destructor of the watch.
     bool end(wake_list& out) noexcept {
         if (writer_ != nullptr) {
-            fatal("watch", this, "destroyed during a modify()");
+            detail::fatal("watch", this, "destroyed during a modify()");
         }
         return base::end(out);
     }
@@ -168,7 +168,7 @@ template <class T, class Platform> void watch_state<T, Platform>::lock_to_write(
         return;
     }
     if (writer == this_thread()) {
-        fatal("watch", this, "sent to, or modified, by a function that modify() runs");
+        detail::fatal("watch", this, "sent to, or modified, by a function that modify() runs");
     }
     base::unlock();
     write_wait mine{*this};

@@ -42,7 +42,6 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 #include <stop_token>
 #include <utility>
 
@@ -84,7 +83,13 @@ public:
     basic_select_core() noexcept : basic_choice<Platform>(&on_case) {}
 
     // Pointers to the entries of the cases, in an array of the owner.
-    using entries = std::span<entry*>;
+    struct entries {
+        entry** first;
+        std::size_t count;
+
+        entry** begin() const noexcept { return first; }
+        entry** end() const noexcept { return first + count; }
+    };
 
     // Tries the cases. Puts the entries into the order in which they are tried and enqueued: a random
     // one, unless `biased`.
@@ -105,7 +110,9 @@ public:
     bool cancel(wait_status why) noexcept;
 
     // Takes the nodes out of their queues. Returns the case that has happened, or nullptr.
-    BIDE_INLINE static entry* finish(entries all) noexcept;
+    BIDE_INLINE entry* finish(entries all) noexcept {
+        return tried_ != nullptr ? tried_ : take_out(all);
+    }
 
 private:
     static constexpr futex_word begun = 1;
@@ -147,9 +154,12 @@ private:
         return (before & begun) != 0 ? main : nullptr;
     }
 
+    static entry* take_out(entries all) noexcept;
+
     // Waits until a case has happened. Returns false if a time-out or a deadline ended the wait.
     bool park(entries all, node& main) noexcept;
 
+    entry* tried_ = nullptr; // the case that has happened in try_all(): no node is queued
     node* main_ = nullptr;
     wait_status ended_ = wait_status::granted; // why the wait was ended
     typename Platform::template atomic<futex_word> progress_{0};
@@ -183,14 +193,15 @@ std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
 // Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.
 template <class Platform>
 bool basic_select_core<Platform>::try_all(entries all, bool biased) noexcept {
-    for (std::size_t i = 0; i < all.size(); ++i) {
+    for (std::size_t i = 0; i < all.count; ++i) {
         if (!biased) {
-            std::swap(all[i], all[i + any_below(all.size() - i)]);
+            std::swap(all.first[i], all.first[i + any_below(all.count - i)]);
         }
-        entry& e = *all[i];
+        entry& e = *all.first[i];
         if (e.how != nullptr) {
             if (const wait_status what = e.how->try_now(e.target); what != wait_status::waiting) {
                 e.node.settle(what);
+                tried_ = &e;
                 return true;
             }
         }
@@ -202,8 +213,8 @@ template <class Platform>
 bool basic_select_core<Platform>::begin(entries all, node& main, bool timers) noexcept {
     main_ = &main;
     for (const bool last : {false, true}) {
-        for (std::size_t i = 0; i < all.size() && !this->is_decided(); ++i) {
-            entry& e = *all[i];
+        for (std::size_t i = 0; i < all.count && !this->is_decided(); ++i) {
+            entry& e = *all.first[i];
             if (e.how == nullptr || e.is_last != last) {
                 continue;
             }
@@ -245,7 +256,8 @@ template <class Platform> bool basic_select_core<Platform>::cancel(wait_status w
     return (progress_.fetch_or(told, std::memory_order_acq_rel) & begun) != 0;
 }
 
-template <class Platform> auto basic_select_core<Platform>::finish(entries all) noexcept -> entry* {
+template <class Platform>
+auto basic_select_core<Platform>::take_out(entries all) noexcept -> entry* {
     entry* happened = nullptr;
     for (entry* const e : all) {
         if (e->node.is_complete()) {

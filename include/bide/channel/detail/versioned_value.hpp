@@ -55,7 +55,7 @@ public:
     // The caller drops the reference after unlock(). Terminates if `r` waits.
     void drop_reader(const reader& r, const char* name) noexcept {
         if (const std::ptrdiff_t waiting = r.waits; waiting != 0) {
-            fatal_destroyed(name, &r, static_cast<unsigned long long>(waiting));
+            detail::fatal_destroyed(name, &r, static_cast<unsigned long long>(waiting));
         }
         readers_ = readers_ - 1;
     }
@@ -197,7 +197,7 @@ public:
     subscription(subscription&& other) noexcept
         : state_(std::exchange(other.state_, nullptr)), reader_(other.reader_.seen) {
         if (other.reader_.waits != 0) {
-            fatal(State::reader_name, &other, "moved from while it waits");
+            detail::fatal(State::reader_name, &other, "moved from while it waits");
         }
     }
     // Requires: *this does not wait; terminates otherwise.
