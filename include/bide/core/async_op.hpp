@@ -464,7 +464,7 @@ private:
         bool runs() noexcept {
             if constexpr (!std::is_void_v<Promise>) {
                 const auto& here = worker_local<Platform>::get();
-                context = task_context_of<Platform>(coroutine.promise());
+                context = bide::task_context_of<Platform>(coroutine.promise());
                 return context != nullptr && context == here.running && here.host != nullptr &&
                        !context->is_cancelled() &&
                        here.host->run_inside(of.op_.ops_->awaited_job(of.op_.target_), *this);
@@ -657,7 +657,7 @@ private:
 
     template <class Promise> void note_owner(std::coroutine_handle<Promise> h) noexcept {
         if constexpr (detail::is_noted<Platform> && !std::is_void_v<Promise>) {
-            auto* const task = task_context_of<Platform>(h.promise());
+            auto* const task = bide::task_context_of<Platform>(h.promise());
             owner_ = detail::actor(task);
             owner_has_limit_ = !limit_of(task).is_never();
         }

@@ -64,7 +64,7 @@ namespace detail {
 template <class On, class First, class Last, class Body>
 void for_indices(const On& on, First first, Last last, Body& body) {
     using index = std::common_type_t<First, Last>;
-    detail::loop_over(on, range_of(first, last), [&body](index begin, index end) {
+    detail::loop_over(on, detail::range_of(first, last), [&body](index begin, index end) {
         detail::run_with_callee<index>(body, [begin, end](auto& callee) {
             detail::each_index(begin, end, [&callee](index at) { static_cast<void>(callee(at)); });
         });

@@ -228,7 +228,7 @@ T sum(const On& on, loop_range<Index> all, Map& map) {
 
 template <class On, class First, class Last, class T, class Map, class Combine>
 T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& combine) {
-    const auto all = range_of(first, last);
+    const auto all = detail::range_of(first, last);
     if (all.empty()) {
         return std::move(identity);
     }

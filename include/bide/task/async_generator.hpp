@@ -162,7 +162,7 @@ public:
         if constexpr (requires { what.await_ready(); }) {
             return awaiter_ref<std::remove_reference_t<A>>(what);
         } else {
-            return awaiter_of(std::forward<A>(what));
+            return detail::awaiter_of(std::forward<A>(what));
         }
     }
 
@@ -443,8 +443,8 @@ private:
             if constexpr (std::is_base_of_v<detail::generator_promise_base, Promise>) {
                 consumer.begin_pending_wait();
             }
-            p.executor_ = executor_of(consumer);
-            p.context_ = task_context_of<native_platform>(consumer);
+            p.executor_ = bide::executor_of(consumer);
+            p.context_ = bide::task_context_of<native_platform>(consumer);
             me.awaiting_.begin(std::coroutine_handle<Promise>::from_promise(consumer),
                                &me.of_.frame_);
         }

@@ -113,7 +113,8 @@ template <task_source... Ss> class when_children {
 public:
     // Throws: what a callable throws.
     explicit when_children(task_when_state::until what, Ss&... sources) : state(what) {
-        std::apply([&](task_child<Ss>&... c) { (add_child(state, c, sources), ...); }, children_);
+        std::apply([&](task_child<Ss>&... c) { (detail::add_child(state, c, sources), ...); },
+                   children_);
     }
 
     std::tuple<nonvoid_t<task_value_t<Ss>>...> values() {
@@ -154,7 +155,7 @@ public:
     when_children_vector(task_when_state::until what, std::vector<S>& sources)
         : state(what), children_(sources.size()) {
         for (std::size_t i = 0; i < sources.size(); ++i) {
-            add_child(state, children_[i], sources[i]);
+            detail::add_child(state, children_[i], sources[i]);
         }
     }
 
@@ -238,7 +239,7 @@ task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> ch
 /// Runs the children of any range as those of a vector. The range is read in this call. A container
 /// is passed as an rvalue, and its children are moved.
 template <detail::child_range R> auto when_all(R&& children) {
-    return when_all(detail::to_children(std::forward<R>(children)));
+    return bide::when_all(detail::to_children(std::forward<R>(children)));
 }
 
 /// Refuses what is neither a task nor a callable that returns one, such as an operation.
@@ -290,7 +291,7 @@ task<std::pair<std::size_t, nonvoid_t<detail::task_value_t<S>>>> when_any(std::v
 
 /// Runs the children of any range as those of a vector, as when_all() of a range does.
 template <detail::child_range R> auto when_any(R&& children) {
-    return when_any(detail::to_children(std::forward<R>(children)));
+    return bide::when_any(detail::to_children(std::forward<R>(children)));
 }
 
 }} // namespace bide::BIDE_ABI

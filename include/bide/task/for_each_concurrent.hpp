@@ -183,7 +183,7 @@ class item_source<R> {
     using returned = decltype(std::declval<R&>().next());
     static constexpr bool awaits = awaited_range<R>;
     template <class A> struct awaited {
-        using type = decltype(awaiter_of(std::declval<A>()).await_resume());
+        using type = decltype(detail::awaiter_of(std::declval<A>()).await_resume());
     };
     using found = std::remove_cvref_t<
         typename std::conditional_t<awaits, awaited<returned>, std::type_identity<returned>>::type>;
@@ -316,9 +316,9 @@ private:
                 break;
             }
             if constexpr (std::is_void_v<value>) {
-                co_await call_with(f_, one->item());
+                co_await detail::call_with(f_, one->item());
             } else {
-                value what = co_await call_with(f_, one->item());
+                value what = co_await detail::call_with(f_, one->item());
                 end(one->index, std::move(what));
             }
         }
@@ -355,7 +355,7 @@ task<> run_concurrently(Run& run, std::size_t count, MakeEnd make_end) {
         for (std::size_t i = 0; i < count; ++i) {
             runners.push_back(run.run(make_end(i)));
         }
-        co_await when_any(when_all(std::move(runners)), run.failure());
+        co_await bide::when_any(bide::when_all(std::move(runners)), run.failure());
     }
     run.rethrow_if_failed();
 }
@@ -363,7 +363,7 @@ task<> run_concurrently(Run& run, std::size_t count, MakeEnd make_end) {
 template <class Range, class F> task<> for_each_concurrent(Range range, std::size_t limit, F f) {
     concurrent_run<Range, F> run(std::forward<Range>(range), std::move(f));
     const auto drop = [](std::size_t) noexcept { return [](std::size_t, auto&&) noexcept {}; };
-    co_await run_concurrently(run, run.runners(limit), drop);
+    co_await detail::run_concurrently(run, run.runners(limit), drop);
 }
 
 template <class Range, class F>
@@ -383,7 +383,7 @@ task<std::vector<typename concurrent_run<Range, F>::value>> map_concurrent(Range
             part.push_back(numbered{index, std::move(what)});
         };
     };
-    co_await run_concurrently(run, parts.size(), keep);
+    co_await detail::run_concurrently(run, parts.size(), keep);
     std::size_t size = 0;
     for (const auto& part : parts) {
         size += part.size();

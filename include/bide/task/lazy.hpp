@@ -102,7 +102,7 @@ public:
     T& get() {
         return cell_.get_or_init([this]() -> T {
             if constexpr (detail::is_task<std::invoke_result_t<F&>>) {
-                return sync_wait(make_());
+                return bide::sync_wait(make_());
             } else {
                 return make_();
             }
@@ -113,7 +113,7 @@ public:
     /// Returns: a task; its value is a reference to the value.
     /// Throws: when it is awaited: what the function throws.
     task<T&> async_get() {
-        return async_get_or_init(cell_, [this] { return make_(); });
+        return bide::async_get_or_init(cell_, [this] { return make_(); });
     }
 
 private:

@@ -55,7 +55,7 @@ template <lockable... M>
 task<result<scoped_lock<M...>>> lock_all(deadline until, std::stop_token stop, M&... mutexes) {
     lock_set<M...> held(mutexes...);
     while (!held.all_locked()) {
-        auto locked = co_await next_lock(held).with_deadline(until).with_stop(stop);
+        auto locked = co_await detail::next_lock(held).with_deadline(until).with_stop(stop);
         if (!locked) {
             co_return unexpected{locked.error()};
         }

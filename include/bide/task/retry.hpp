@@ -126,14 +126,14 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
                 co_return;
             } else {
                 value got = co_await make();
-                if (attempts == 1 || !can_wait(rest) || !is_worth_retry(got, again)) {
+                if (attempts == 1 || !can_wait(rest) || !detail::is_worth_retry(got, again)) {
                     co_return got;
                 }
             }
 #if BIDE_EXCEPTIONS
         } catch (...) {
             if (attempts == 1 || !can_wait(rest) ||
-                !is_worth_retry(std::current_exception(), again)) {
+                !detail::is_worth_retry(std::current_exception(), again)) {
                 throw;
             }
         }

@@ -440,8 +440,8 @@ public:
         std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> parent) noexcept {
             promise_type& p = child();
             if constexpr (!std::is_void_v<Promise>) {
-                p.executor_ = executor_of(parent.promise());
-                p.context_ = task_context_of<native_platform>(parent.promise());
+                p.executor_ = bide::executor_of(parent.promise());
+                p.context_ = bide::task_context_of<native_platform>(parent.promise());
                 awaiting_.begin(parent, &child_);
             } else {
                 p.context_ = nullptr;

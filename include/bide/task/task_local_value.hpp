@@ -106,7 +106,7 @@ template <class T, task_source S>
 task<task_value_t<S>> run_with_value(const task_local_value<T>& key, T value, S work) {
     task_when_state state(task_when_state::until::all);
     scope_child<S> child(std::addressof(key), std::addressof(value));
-    add_child<S>(state, child, work);
+    detail::add_child<S>(state, child, work);
     child.nest(co_await this_promise());
     co_await state.wait();
     child.rethrow_if_failed();

@@ -140,13 +140,13 @@ task<as_result_t<detail::task_value_t<S>>> with_deadline(S work, deadline until)
 template <detail::task_source S, class C, class D>
 task<as_result_t<detail::task_value_t<S>>>
 with_deadline(S work, const std::chrono::time_point<C, D>& when) {
-    return with_deadline(std::move(work), deadline::at(when));
+    return bide::with_deadline(std::move(work), deadline::at(when));
 }
 /// Runs a task as with_deadline() does. The time begins with this call.
 template <detail::task_source S, class R, class P>
 task<as_result_t<detail::task_value_t<S>>> with_timeout(S work,
                                                         const std::chrono::duration<R, P>& rest) {
-    return with_deadline(std::move(work), deadline::after(rest));
+    return bide::with_deadline(std::move(work), deadline::after(rest));
 }
 
 }} // namespace bide::BIDE_ABI

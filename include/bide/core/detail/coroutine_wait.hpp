@@ -87,8 +87,8 @@ public:
         context* of = nullptr;
         executor_ref own;
         if constexpr (!std::is_void_v<Promise>) {
-            of = task_context_of<Platform>(coroutine.promise());
-            own = executor_of(coroutine.promise());
+            of = bide::task_context_of<Platform>(coroutine.promise());
+            own = bide::executor_of(coroutine.promise());
         }
         if (where) {
             is_user_ = !is_posted && !(where == own) && executor_use::begin(where);

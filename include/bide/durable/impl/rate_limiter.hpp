@@ -218,8 +218,8 @@ inline result<bool, std::error_code> give_back(rate_store& to, std::int64_t n,
 
 // Tokens that were taken. Its destructor gives them back, on a store thread, unless that was decided.
 struct taken_tokens {
-    taken_tokens(std::shared_ptr<rate_store> of, std::int64_t n)
-        : from(std::move(of)), count(n), nonce(fresh_nonce()) {}
+    taken_tokens(std::shared_ptr<rate_store> of, std::int64_t how_many)
+        : from(std::move(of)), count(how_many), nonce(fresh_nonce()) {}
     taken_tokens(const taken_tokens&) = delete;
     taken_tokens& operator=(const taken_tokens&) = delete;
     ~taken_tokens() {

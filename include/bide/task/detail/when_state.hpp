@@ -225,8 +225,8 @@ public:
         BIDE_NOINLINE std::coroutine_handle<>
         await_suspend(std::coroutine_handle<Promise> h) noexcept {
             state_.awaiting_.begin(h, state_.first_frame_);
-            return state_.start(h, task_context_of<Platform>(h.promise()),
-                                executor_of(h.promise()));
+            return state_.start(h, bide::task_context_of<Platform>(h.promise()),
+                                bide::executor_of(h.promise()));
         }
         // Throws: stopped_error, if the parent is cancelled and has_begun_enough().
         void await_resume() {
