@@ -554,9 +554,9 @@ std::error_code read_text(std::string_view text, T& into, std::error_code invali
     }
     json_reader again(text);
     for (const json_member& one : again.members()) {
-        const auto is_integer = [&](auto value) {
+        const auto is_integer = [&](auto number) {
             const char* const end = one.value.data() + one.value.size();
-            const auto [read_to, error] = std::from_chars(one.value.data(), end, value);
+            const auto [read_to, error] = std::from_chars(one.value.data(), end, number);
             return error == std::errc() && read_to == end;
         };
         if (one.name == "v" && one.value != std::to_string(record_format) &&
