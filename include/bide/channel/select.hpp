@@ -49,8 +49,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// One case of a select. The functions below make it; it is used once. A case without a value has the
-/// result std::monostate.
+/// One case of a select. The functions below make it; it is used once. A case without a value has
+/// the result std::monostate.
 template <class Result, class Platform> class basic_select_case {
     static constexpr bool is_signal = std::is_same_v<Result, std::monostate>;
     using R = std::conditional_t<is_signal, result<void>, as_result_t<Result>>;
@@ -188,8 +188,8 @@ private:
     std::optional<made> made_;
 };
 
-// Makes a case by make(of). Of a pointer, makes the case of what it points to; a null pointer makes a
-// case that never happens. Of a temporary handle, makes a case that owns it.
+// Makes a case by make(of). Of a pointer, makes the case of what it points to; a null pointer makes
+// a case that never happens. Of a temporary handle, makes a case that owns it.
 template <class Object, class Make> auto case_from(Object&& of, Make make) {
     if constexpr (std::is_pointer_v<std::remove_cvref_t<Object>>) {
         return of != nullptr ? make(*of) : decltype(make(*of))();
@@ -241,10 +241,10 @@ template <class Channel> auto on_recv(Channel&& from) {
                              [](auto& channel) { return detail::case_of(channel.async_recv()); });
 }
 
-/// Makes a case that sends `value`, an lvalue or a pointer to one, as send() does. If the pointer is
-/// nullptr, the case never happens.
-/// Requires: the value exists until the select returns. It is moved from only if this case is chosen
-/// and its result is not an error.
+/// Makes a case that sends `value`, an lvalue or a pointer to one, as send() does. If the pointer
+/// is nullptr, the case never happens.
+/// Requires: the value exists until the select returns. It is moved from only if this case is
+/// chosen and its result is not an error.
 template <class Channel, class Argument> auto on_send(Channel&& to, Argument&& value) {
     using T = detail::sent_through<Channel>;
     static_assert(detail::is_sent_from<T, Argument>,
@@ -264,8 +264,10 @@ template <class Channel, class Argument> auto on_send(Channel&& to, Argument&& v
     }
 }
 
-/// Makes a case that acquires n permits of a semaphore (1 by default), or an object of an object_pool.
-/// Throws: as acquire(). The callables of an object_pool throw in the select that has chosen the case.
+/// Makes a case that acquires n permits of a semaphore (1 by default), or an object of an
+/// object_pool.
+/// Throws: as acquire(). The callables of an object_pool throw in the select that has chosen the
+/// case.
 template <class From, class... Count> auto on_acquire(From&& from, Count... n) {
     return detail::case_from(std::forward<From>(from), [n...](auto& f) {
         return detail::case_of(f.async_acquire(n...).as_result());
@@ -293,7 +295,7 @@ template <class Event, class... Token> auto on_event(Event&& what, const Token&.
                              [&at...](auto& e) { return detail::signal_of(e.async_wait(at...)); });
 }
 
-/// Makes a case for a time-out. It happens when `rest` has passed since the begin of the select and
+/// Makes a case for a time-out. It happens when `rest` has passed since the start of the select and
 /// no other case can happen.
 template <class R, class P>
 select_case<std::monostate> on_timeout(const std::chrono::duration<R, P>& rest) {

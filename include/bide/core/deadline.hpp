@@ -22,9 +22,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Converts durations of any type to nanoseconds. std::chrono would multiply before it divides, which
-// overflows for a period such as 1/60 of a second. The factor of a period of 1e18 seconds fits no
-// type of std::chrono.
+// Converts durations of any type to nanoseconds. std::chrono would multiply before it divides,
+// which overflows for a period such as 1/60 of a second. The factor of a period of 1e18 seconds
+// fits no type of std::chrono.
 
 // A count of periods P is count * num * ns / den nanoseconds. The fraction num * ns / den is
 // reduced.
@@ -83,7 +83,8 @@ constexpr std::int64_t ns_of_integer(std::uint64_t magnitude, bool negative) noe
                             : static_cast<std::int64_t>(ns.whole + (ns.rest != 0 ? 1 : 0));
 }
 
-// The same for a floating-point count, as exact as F is. Returns INT64_MIN if `count` is NaN.
+// Converts a floating-point count in the same way, as exactly as F allows. Returns INT64_MIN if
+// `count` is NaN.
 template <class P, class F> constexpr std::int64_t ns_of_floating(F count) noexcept {
     using factors = ns_factors<P>;
     using limits = std::numeric_limits<std::int64_t>;

@@ -282,9 +282,9 @@ public:
 
     /// Fires at most `most` of the timers that are due at `now`, in the order of their times. If
     /// more timers are due, next_ns() is not later than `now`. Coroutines that become runnable on
-    /// this thread run at the end of the call. Before each firing, may pass over up to `skipped`
-    /// timers. It passes over a timer only if the next one is due and has about the same time.
-    /// Wakes `each` before each timer fires.
+    /// this thread run at the end of the call. Wakes `each` before each timer fires. If `skipped`
+    /// is not zero, timers of about the same time fire in another order: each firing passes over up
+    /// to `skipped` due timers, which fire later.
     /// Returns: the number of timers that fired.
     unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0,
                       waker each = {}) noexcept;

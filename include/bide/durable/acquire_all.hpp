@@ -114,17 +114,19 @@ private:
 
 /// Acquires all locks, in the order of their keys, each in the queue of its lock.
 ///
-/// The request applies to all: the timeout is for all locks together. Without a timeout, it waits
-/// for as long as a lock is held. While it waits for one lock, it renews the others.
-/// acquire_request::on_position is called for the lock that it waits for.
+/// The request applies to all: the timeout is for all locks together. Without a timeout, the call
+/// waits for as long as another contender holds a lock. While the call waits for one lock, it
+/// renews those that it has acquired. acquire_request::on_position is called for the lock for which
+/// the call waits.
 ///
 /// Returns: an object that holds all locks, or an error, and then no lock is held:
 /// - errc::timeout, errc::stopped, durable_errc::no_answer;
-/// - durable_errc::lock_lost: a lock was lost while it waited for a later one. It does not begin
-///   again by itself;
+/// - durable_errc::lock_lost: a lock was lost while the call waited for a later one. The call does
+///   not try again;
 /// - durable_errc::invalid_argument: the list is empty, a key is empty or in the list twice, two
-///   locks with different keys have the same record, or the request has a ticket. Two shares of one
-///   semaphore or shared mutex are found only if the second one has to wait;
+///   locks with different keys have the same record, or the request has a ticket. If the list has
+///   one semaphore or shared mutex twice and both requests can be granted at once, the error is not
+///   detected;
 /// - the errors of durable_mutex::acquire().
 /// Throws: as durable_mutex::acquire(); no lock is held then.
 /// Blocks: until all are acquired, or the time is up, plus durable_options::attempt_limit.

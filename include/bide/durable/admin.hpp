@@ -39,11 +39,12 @@ public:
 
     /// Changes the number of permits.
     ///
-    /// Contenders with another number follow it, this lock object and those that wait included,
-    /// whatever durable_options::adopt_permits says. A contender of more permits gets
-    /// durable_errc::permits_mismatch. Holders keep their permits and can renew them. If the holders
-    /// together hold more permits than the new number, no contender is granted a permit until enough
-    /// are released. inspect() tells how many are held.
+    /// A contender that was made with another number adopts the new number, whatever
+    /// durable_options::adopt_permits says. This holds for this lock object, and for contenders
+    /// that wait. A contender that asks for more permits than the new number gets
+    /// durable_errc::permits_mismatch. Holders keep their permits and can renew them. If the
+    /// holders together hold more permits than the new number, no contender is granted a permit
+    /// until enough are released. inspect() tells how many are held.
     ///
     /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why);
@@ -53,9 +54,9 @@ public:
     ///
     /// The tokens begin with `min_fence` or with the token from the clock (durable::floor_of()),
     /// whichever is larger. The token from the clock is larger than every token that was granted,
-    /// unless the clock was set back. A damaged store is replaced if the slot offers replace_damaged().
-    /// If the slot is not, remove what is left of the store first; until then the error is
-    /// durable_errc::corrupt_record.
+    /// unless the clock was set back. A damaged store is replaced if the slot offers
+    /// replace_damaged(). If the slot does not offer it, first remove what is left of the store.
+    /// Until then the error is durable_errc::corrupt_record.
     ///
     /// Returns: false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why);

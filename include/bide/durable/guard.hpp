@@ -75,9 +75,9 @@ public:
     /// renews leases. Keep them short: a callback that blocks delays the other leases there.
     std::stop_token lost() const noexcept;
 
-    /// Returns a token that is stopped when the lock is about to be lost, for the first time: no
-    /// renewal was confirmed until durable_options::warn_before before the loss. A later renewal may
-    /// still succeed.
+    /// Returns a token that is stopped the first time that the lock is about to be lost:
+    /// durable_options::warn_before is left until the loss, and no renewal was confirmed. A later
+    /// renewal may still succeed.
     ///
     /// Its callbacks run on the thread that monitors all leases of the process: keep them short.
     std::stop_token at_risk() const noexcept;

@@ -70,8 +70,9 @@ enum class term_end {
 
 /// What leader_election::run() calls. All functions except on_elected may be empty.
 template <class Work> struct basic_leader_callbacks {
-    /// Does the work of one term. It leads until it returns, so it returns soon after
-    /// leader_term::stop was stopped. Terms of one run never overlap.
+    /// Does the work of one term. The candidate leads until on_elected returns. So on_elected has
+    /// to return soon after a stop is requested by leader_term::stop. Terms of one run never
+    /// overlap.
     Work on_elected{};
 
     /// Is told why a term ended, after on_elected has returned and the lock was released.

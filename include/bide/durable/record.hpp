@@ -24,8 +24,9 @@
 /// See durable/expiry.hpp.
 ///
 /// A grant may have a minimum hold time: so long after the grant, no other contender gets its
-/// permits. If it is released earlier, its entry rests until then. If its process ends, its lease
-/// goes on until then: such a lease is never shorter than the minimum hold time.
+/// permits. If it is released earlier, its entry stays until then, as a resting entry. If its
+/// process ends, its lease goes on until then: such a lease is never shorter than the minimum hold
+/// time.
 ///
 /// Admission is by prefix sums. A contender is granted its permits if the free permits suffice for
 /// all waiters before it and for itself. So the order is kept, and free permits need not wait until
@@ -61,11 +62,12 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 // seen the entry unchanged. A later contender of the same boot goes on from that time.
 //   - They end no lease early. An observation is stored by the compare-and-swap of the very value
 //     that was seen, and is read on the clock that it was written on. Each move of the entry (a
-//     renewal, a refresh) clears it; and where a writer that does not know of observations keeps it,
-//     the count of moves is another one, which makes it void.
-//   - Contenders of several boots do not undo each other's for ever. An observation that is valid is
-//     replaced only where eight boots have stored one. While at most eight boots have contenders, at
-//     most eight observations are stored between two moves of the entry: each boot stores one.
+//     renewal, a refresh) clears it; and where a writer that does not know of observations keeps
+//     it, the count of moves is another one, which makes it void.
+//   - Contenders of several boots do not undo each other's for ever. An observation that is valid
+//     is replaced only where eight boots have stored one. While at most eight boots have
+//     contenders, at most eight observations are stored between two moves of the entry: each boot
+//     stores one.
 //     With more boots, each attempt stores one at most. It replaces any of the eight, as its time
 //     has it, and not the oldest, which is the next to end the lease. So an observation outlives N
 //     further boots with a probability of (7/8)^N. Contenders that live longer than the lease
@@ -132,8 +134,9 @@ inline void extend(const record& r, holder& h, std::int64_t lease_ms, std::int64
     h.observed.clear();
 }
 
-// Makes a resting entry of a grant that is released now. Returns false if its minimum hold time has
-// passed. What is left is at most the lease, wherever a clock was set back.
+// Turns a grant that is released now into a resting entry, which holds the permits until the
+// minimum hold time has passed. Returns false if that time has passed. Even if a clock was set
+// back, the entry lasts no longer than the lease.
 inline bool rest(const record& r, holder& h, std::int64_t now, const origin& self) {
     if (h.held_until == 0) {
         return false;
@@ -303,10 +306,10 @@ inline record fresh_record(const terms& t) {
 /// Returns the least token of a grant at `unix_ms`, in milliseconds since 1970.
 ///
 /// The token of a grant is this one or the record's next, whichever is larger. So it is larger than
-/// every token of a value that was lost, unless the clock is behind the last grant of that value: it
-/// was set back, or it is the clock of another machine. No lock grants 1,024 times per millisecond.
-/// The token reaches 2^53 in the year 2248. `us` is the microseconds of that millisecond, if the
-/// clock tells them.
+/// every token of a value that was lost, unless the clock is behind the last grant of that value:
+/// it was set back, or it is the clock of another machine. No lock grants 1,024 times per
+/// millisecond. The token reaches 2^53 in the year 2248. `us` is the microseconds of that
+/// millisecond, if the clock tells them.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
@@ -392,8 +395,8 @@ inline std::error_code check(const record& r, const contender& self, const terms
                : make_error_code(durable_errc::permits_mismatch);
 }
 
-// Gives a record without holders and waiters the permits of the terms, unless it was resized. Returns
-// false if the record has other permits, and holders or waiters.
+// Gives a record without holders and waiters the permits of the terms, unless it was resized.
+// Returns false if the record has other permits, and holders or waiters.
 inline bool adopt(record& r, const terms& t) noexcept {
     if (r.permits == t.permits || r.resized) {
         return true;
@@ -415,8 +418,8 @@ inline acquire_outcome has_permits(acquire_status status, const holder& mine) {
     return out;
 }
 
-// Answers a contender that listens, and finds the grant that pass_on() has made for it. Returns nothing
-// if there is none, if its times are on another clock, or if most of its lease is over.
+// Answers a contender that listens, and finds the grant that pass_on() has made for it. Returns
+// nothing if there is none, if its times are on another clock, or if most of its lease is over.
 inline std::optional<acquire_outcome> found_grant(record& r, const contender& self, const terms& t,
                                                   std::int64_t now) {
     const holder* const mine = t.listens ? find_holder(r, self.nonce, 0) : nullptr;
@@ -511,7 +514,7 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
 ///
 /// A further call keeps the place in the queue and its entry from expiring. A contender that holds
 /// the permits already gets the same grant, and its lease begins again. A contender that listens
-/// keeps the lease that pass_on() has begun.
+/// (terms::listens) keeps the lease that pass_on() has begun.
 ///
 /// If a contender is not granted its permits, it stores the time since which it has seen those
 /// entries whose times it cannot read, unless a contender of its boot has stored such a time
@@ -582,8 +585,8 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
 /// nonce except the grant `how.but`; if there is none, removes the place in the queue. Does not
 /// touch later grants.
 ///
-/// If the minimum hold time of the grant has not passed at `now`, its entry stays and rests, unless
-/// `how.undo`. `self` tells where the caller runs.
+/// If the minimum hold time of the grant has not passed at `now`, its entry stays as a resting
+/// entry (is_resting()), unless `how.undo` is true. `self` tells where the caller runs.
 inline release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
                                std::int64_t now, const origin& self, release_terms how = {}) {
     const auto mine = std::find_if(r.holders.begin(), r.holders.end(), [&](const holder& h) {
@@ -628,7 +631,7 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 //
 // Without pass_on() each waiter takes its permits itself, with a change of its own. Then a store
 // that needs a millisecond for a change needs two for each change of the holder. And every waiter
-// has to read the record after each change, as its turn may have come.
+// has to read the record after each change, because it may be able to take its permits.
 //
 // A waiter that every process ahead of it can reach need not do that. It reads the record when it
 // is told to, and when the process that it depends on has ended:
@@ -637,9 +640,9 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 // - A later waiter depends on the process of the waiter directly ahead of it.
 //
 // While they run, one of them makes the change that concerns the waiter, and tells it. If a holder
-// or a waiter ends before it has told the others, the waiter that depends on it notices the end.
-// What is told by processes that have no entry, or cannot reach the waiter, may be lost: so every
-// waiter also reads the record from time to time.
+// or a waiter ends before it has told the others, the waiter that depends on it notices the end. A
+// process that has no entry, or that cannot reach the waiter, may make a change without a
+// notification. So every waiter also reads the record from time to time.
 
 namespace detail {
 
@@ -666,9 +669,9 @@ inline bool depends(const record& r, std::size_t index, const origin& process) n
 
 } // namespace detail
 
-/// Grants free permits to the waiters whose turn it is, up to the first one that does not listen or
-/// is not a process of this machine. A waiter at the head that has expired loses its place. `self`
-/// tells where the caller runs.
+/// Grants free permits to the waiters in order, up to the first waiter that does not listen
+/// (terms::listens) or is not a process of this machine. A waiter at the head that has expired
+/// loses its place. `self` tells where the caller runs.
 ///
 /// Call it after a change that may have freed permits or a place, and store both together.
 template <class Judge>
@@ -695,8 +698,9 @@ void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, co
     }
 }
 
-/// Returns the marks of the processes that have to read the record after a change: those of waiters
-/// that listen and were granted their permits, lost their places, or depend on another process now.
+/// Returns the marks of presence of the processes that have to read the record after a change:
+/// those of waiters that listen (terms::listens) and were granted their permits, lost their places,
+/// or depend on another process now.
 inline std::vector<std::int64_t> concerned_by_change(const record& before, const record& after) {
     std::vector<std::int64_t> marks;
     std::size_t next = 0; // in the queue after the change: the order has not changed
@@ -718,8 +722,8 @@ inline std::vector<std::int64_t> concerned_by_change(const record& before, const
     return marks;
 }
 
-/// Returns true if the waiter is told of every change that concerns it: each process ahead of it can
-/// reach its process, and would grant it its permits.
+/// Returns true if the waiter is told of every change that concerns it: each process ahead of it
+/// can reach its process, and would grant it its permits.
 inline bool is_told(const record& r, std::size_t index) noexcept {
     const waiter& w = r.waiters[index];
     const auto reaches_it = [&](const auto& entry) {
@@ -733,8 +737,8 @@ inline bool is_told(const record& r, std::size_t index) noexcept {
 
 // ---- changes that no contender makes: by an administrator, and after the store has lost a value
 
-/// Takes away the grant with the token `fence`, also if it rests. The holder learns of it by its
-/// next renewal. The resource learns of it by the next token.
+/// Removes the grant with the token `fence`, even if its entry is a resting one (is_resting()). The
+/// holder notices this at its next renewal. The resource notices it when it sees the next token.
 ///
 /// Returns: false if there is no such grant.
 inline bool force_release(record& r, std::int64_t fence, admin_note note) {
@@ -746,8 +750,9 @@ inline bool force_release(record& r, std::int64_t fence, admin_note note) {
 }
 
 /// Changes the number of permits. If holders have more permits than the new number, no contender is
-/// granted a permit until enough are released. Contenders with another number follow the new one,
-/// whatever terms::adopt_permits says; a contender of more permits than it is refused.
+/// granted a permit until enough are released. A contender that was made with another number adopts
+/// the new number, whatever terms::adopt_permits says. A contender that asks for more permits than
+/// the new number is refused.
 ///
 /// Returns: false if `permits` is out of range.
 inline bool resize(record& r, std::int64_t permits, admin_note note) {
@@ -760,8 +765,9 @@ inline bool resize(record& r, std::int64_t permits, admin_note note) {
     return true;
 }
 
-/// Makes a record that replaces one that cannot be read. Its tokens begin with `min_fence` or the
-/// first token of the terms, whichever is larger, but such that at least 2^32 tokens are left.
+/// Makes a record that replaces one that cannot be read. Its tokens begin with the larger of
+/// `min_fence` and terms::first_fence, but at most with largest_first_fence: so at least 2^32
+/// tokens are left.
 inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     record r = fresh_record(t);
     r.fence = std::clamp(std::max(min_fence, r.fence), std::int64_t{1}, largest_first_fence);

@@ -76,13 +76,14 @@ struct description {
     friend bool operator==(const description&, const description&) = default;
 };
 
-/// A stored observation: at this time a contender saw the entry as it is now.
+/// A stored observation of an entry: contenders of the boot `boot` have seen it unchanged since the
+/// time `since`.
 ///
 /// An entry expires when contenders of one boot have seen it unchanged for longer than its length
 /// and a margin. See durable/expiry.hpp.
 struct stored_observation {
     std::string boot{};     ///< the contender's boot: `since` is on its clock; not empty
-    std::int64_t moves = 0; ///< the entry's renewals or refreshes; void if they differ
+    std::int64_t moves = 0; ///< the entry's renewals or refreshes then; void if they differ now
     std::int64_t since = 0; ///< when the entry was first seen as it is
     std::string extra{};    ///< unknown fields
 
@@ -184,8 +185,8 @@ struct terms {
     std::int64_t first_fence = 1;          ///< the least token of a new grant; see floor_of()
     bool adopt_permits = false;            ///< durable_options::adopt_permits
     bool enqueue = true;                   ///< false: enters no queue if the permits are not free
-    /// The contender reads the record soon after pass_on() has granted it its permits. It keeps that
-    /// lease as it is.
+    /// If true, the contender reads the record soon after pass_on() has granted its permits, and
+    /// keeps the lease of that grant as it is. Such a contender listens.
     bool listens = false;
 };
 
@@ -206,7 +207,8 @@ struct acquire_outcome {
     bool is_only_observed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
-    /// held: when the lease expires, if it was not extended. Otherwise 0: it begins with this change.
+    /// held: when the lease expires, if it was not extended. Otherwise 0: it begins with this
+    /// change.
     std::int64_t expires_at = 0;
     std::int64_t position = 0; ///< waiting: how many waiters are ahead
     std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known

@@ -48,9 +48,9 @@ public:
     /// changes while the store has trouble, so a waiter also reads the slot from time to time.
     virtual int fd() const noexcept = 0;
 
-    /// Makes the descriptor unreadable until the next change.
+    /// Clears the descriptor: poll(2) does not report it as readable until the next change.
     ///
-    /// Returns: an error if the watch is of no more use.
+    /// Returns: an error if the watch has failed and reports no further change.
     virtual std::error_code drain() noexcept = 0;
 };
 
@@ -68,17 +68,17 @@ public:
     /// Returns the number of the mark in the record, from 1 to 2^53 - 1.
     virtual std::int64_t mark() const noexcept = 0;
 
-    /// Returns its file descriptor, which is close-on-exec. A child that has it open keeps the
-    /// mark.
+    /// Returns the file descriptor of the mark, which is close-on-exec. While a child process has
+    /// the descriptor open, the mark exists.
     virtual int fd() const noexcept = 0;
 
     /// Called in a child of fork() for a mark of the parent: closes the mark in the child. The
-    /// destructor cannot do that, because the child may have inherited further owners of the mark
-    /// that it cannot reach.
+    /// destructor does not suffice: the child has inherited all std::shared_ptr to this object, and
+    /// cannot reach each of them.
     virtual void leave() noexcept {}
 };
 
-/// Whether a mark is held.
+/// Whether a process has a mark of presence open.
 enum class presence {
     yes,    ///< a process has the mark open
     no,     ///< no process has the mark open

@@ -188,7 +188,7 @@ template <> struct wait_payload<io_result> {
 /// The payload stays in place until the wait is over. A waiter that is queued can carry it
 /// (basic_waiter::carry), so that the driver sets its error before it publishes the waiter.
 struct io_operation {
-    /// What a dump says of it.
+    /// The text by which a dump names what the wait waits for.
     static constexpr const char* waited_for = "a file";
 
     /// Returns the result of a wait.

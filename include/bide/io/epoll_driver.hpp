@@ -10,8 +10,9 @@
 //   armed        the events that were requested from the kernel for the waiters; 0 if none waits
 //   generation   the number of requests so far, in 31 bits; each event carries that of its request
 //   registered   true if the last request has put the file into the epoll set
-//   forgotten    how often forget() or a detachment has ended all waits. A wait has the number of its
-//                begin. If that differs, the descriptor may belong to another file: the wait is closed
+//   forgotten    how often forget() or a detachment has ended all waits. A wait has the number at
+//                its start. If that differs, the descriptor may belong to another file: the wait is
+//                closed
 //
 // The driver requests one event when a waiter is queued for an event that is not armed. If waiters
 // are left in the queues after an event, the driver requests another event. A request makes the
@@ -376,8 +377,9 @@ public:
     };
 
     // Requests one event of `events` from the kernel. The event will carry `key`. Replaces an
-    // earlier request for the file. `registered` is true if the file should be in the set; the
-    // function corrects the value. Returns 0 or the system's error number.
+    // earlier request for the file. `registered` tells whether the caller expects the file to be in
+    // the epoll set. If that is wrong, the function corrects the value. Returns 0 or the system's
+    // error number.
     int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
         epoll_event requested{};
         requested.events = events | EPOLLONESHOT;

@@ -7,8 +7,8 @@
 /// Qt or libuv. Linux only; empty on other systems.
 //
 // The queue is that of a strand (task/strand.hpp). The poster that must start a runner makes the
-// descriptor readable. run() makes it unreadable, and then becomes the runner. So when a runnable
-// runs, its poster no longer accesses the executor.
+// descriptor readable. run() clears it, and then becomes the runner. So when a runnable runs, its
+// poster no longer accesses the executor.
 
 #if defined(__linux__)
 

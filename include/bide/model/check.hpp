@@ -21,7 +21,7 @@
 /// \endcode
 ///
 /// A failure is printed, and ends the program with the status 1; on_failure() changes that.
-/// README.md of this room says what is explored, what is found, and what the limits are. Link
+/// README.md in this folder says what is explored, what is found, and what the limits are. Link
 /// bide::model, which is compiled from model/source.hpp.
 
 #include <bide/core/config.hpp>
@@ -77,8 +77,9 @@ void assume(bool holds) noexcept;
 /// Adds a text to the outcome of this execution, for outcomes().
 void record(std::string outcome);
 
-/// Sets the service for the library's time-outs and stops in this execution. It is a
-/// bide::basic_timer_service<model::platform>, and a daemon of the body calls its run().
+/// Sets the service that runs the time-outs and the stops of the library in this execution. The
+/// service is a bide::basic_timer_service<model::platform>. The body starts a daemon(), which calls
+/// run() of the service.
 void use_service(void* timer_service) noexcept;
 
 /// Names an atomic in reports.

@@ -99,7 +99,7 @@ template <int LockLooks> struct basic_platform {
         return static_cast<bide::basic_timer_service<basic_platform>*>(detail::ops::service());
     }
 
-    /// Starts a daemon.
+    /// Starts a daemon() (model/check.hpp) that calls body(argument).
     static std::error_code start_thread(void (*body)(void*) noexcept, void* argument) noexcept {
         detail::ops::start_daemon(body, argument);
         return {};

@@ -253,10 +253,10 @@ private:
 };
 
 // Calls f() in a fork-join of `s`. If the calling thread is in a fork-join of `s` already, f()
-// becomes a part of it. `iterations` is the number of iterations of the fork-join. If, by the time
-// of earlier iterations, they are expected to take at most LongestNs, calls run_briefly(now) first,
-// outside of the fork-join. If run_briefly() has run all iterations, it returns the time, and f()
-// is not called. Otherwise it returns 0.
+// becomes a part of it. `iterations` is the number of iterations of the fork-join. Their time is
+// estimated from earlier calls. If the estimate is at most LongestNs, in_fork() first calls
+// run_briefly(now), outside of the fork-join. If run_briefly() has run all iterations, it returns
+// the time, and f() is not called. Otherwise it returns 0.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
 in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {

@@ -20,8 +20,8 @@
 // join pops the arm next. Second, an arm that a thief runs may make the spawn; the function must
 // not delay the join that waits for that arm. In both cases, the depth of the lane differs from the
 // depth at which the frame has left it. Then the function is pushed to a separate lane of the
-// scope, and is called a function beside. All jobs of that lane are public, and idle workers take
-// them. The frame of the body runs the remaining ones at its end.
+// scope, the lane beside. Such a function is called a function beside. All jobs of that lane are
+// public, and idle workers take them. The frame of the body runs the remaining ones at its end.
 //
 // Why a function never runs on top of a frame that may hold a lock which the function needs. There
 // are three places where it runs: on an idle worker; in its own frame, after the part has returned;
@@ -502,10 +502,12 @@ private:
     // ---- Beside
 
     lane* lane_beside();
-    // Pushes a job that must not lie on the lane of the calling thread.
+    // Pushes a job that must not be on the lane of the calling thread to the lane beside (see
+    // above).
     // Throws: std::bad_alloc, with nothing changed.
     void push_beside(spawned& j);
-    // Called at the end of the frame of the body. Runs the functions beside, or waits for them.
+    // Called at the end of the frame of the body. Runs the functions of the lane beside that no
+    // worker has taken, and waits for the others.
     void finish_beside(frame& mine) noexcept;
 
     detail::basic_pool<Platform>* const pool_;

@@ -122,8 +122,8 @@ public:
     }
 
     /// Allows one thread more than max_threads, until lower_limit() is called. If work is queued,
-    /// starts that thread. A thread calls it before it blocks until the end of tasks that other
-    /// threads must run.
+    /// starts that thread. A thread calls it before it waits for tasks that only other threads can
+    /// run.
     BIDE_COLD void raise_limit() noexcept {
         lock();
         extra_threads_ = extra_threads_ + 1;

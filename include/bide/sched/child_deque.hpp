@@ -6,8 +6,8 @@
 // child first, a thief the oldest one. (Chase, Lev, "Dynamic Circular Work-Stealing Deque", SPAA
 // 2005. Here the buffer does not grow.)
 //
-//   top       the oldest child. Thieves move it up by one, by CAS. The owner does, too, when it takes
-//             the last child, and moves it up to bottom when it takes all.
+//   top       the oldest child. Thieves move it up by one, by CAS. The owner does, too, when it
+//             takes the last child, and moves it up to bottom when it takes all.
 //   bottom    the place of the next child. Only the owner changes it.
 //   (top is above bottom only while the owner tries to take a child and there is none)
 //
@@ -108,9 +108,9 @@ public:
         // Order: relaxed; if it is old, the CAS fails.
         runnable* const oldest = slots_[top % Capacity].load(std::memory_order_relaxed);
         // Order: release [child_deque.slot]; the slot was read before the owner uses it again.
-        // Release suffices for [child_deque.last]: if the owner reads an older top, then in the
-        // order of the seq_cst steps its read comes before the read of each thief that has read the
-        // new top. Failure: another thread has taken the child.
+        // Release suffices for [child_deque.last]: assume that the owner reads an older top. Then,
+        // in the order of the seq_cst steps, the owner's read comes before the read of every thief
+        // that reads the new top. Failure: another thread has taken the child.
         return top_.compare_exchange_strong(top, top + 1, std::memory_order_release,
                                             std::memory_order_relaxed)
                    ? oldest

@@ -157,8 +157,8 @@ private:
 /// Throws: the exception of the worker with the lowest number whose call threw, when all have
 /// ended. stopped_error if the scheduler is shutting down: then some calls may have run.
 /// std::bad_alloc. std::system_error (resource_deadlock_would_occur) if the caller is the thread of
-/// a worker of this scheduler, also in an arm, because two such threads would wait for each other.
-/// On such a thread, await async_for_each_worker().
+/// a worker of this scheduler, also in an arm of a fork-join, because two such threads would wait
+/// for each other. On such a thread, await async_for_each_worker().
 /// Requires: f may be called by several threads at once.
 template <class F>
     requires std::invocable<F&, unsigned> || std::invocable<F&>

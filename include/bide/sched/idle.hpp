@@ -10,8 +10,8 @@
 // One word:
 //
 //   blocked   20 bits  workers that are blocked in a task
-//   searching 20 bits  workers that are awake and have no job: each of them will announce, or find a job
-//                      and end its search
+//   searching 20 bits  workers that are awake and have no job: each of them will announce, or find
+//                      a job and end its search
 //   sleeping  20 bits  workers in the set of sleepers
 //   timed      1 bit   one of the sleepers sleeps with a time-out
 //   deferred   1 bit   there may be a job for which no worker was woken, because a worker was
@@ -184,7 +184,7 @@ public:
     }
 
     /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If no worker
-    /// sleeps, no worker may see a new job.
+    /// sleeps, it is possible that no worker finds a new job.
     unsigned add_blocked(int by) noexcept {
         // Order: release [idle.blocked]; a worker that finds that the last sleeper has left finds
         // the blocked worker.

@@ -42,11 +42,12 @@ namespace detail {
 // resumes. The list is never shorter than the number of reservations. A waiter is enqueued only if
 // every child in the list is reserved, so the next child that ends is for the first waiter. A
 // waiter may give up its reservation; the next waiter then gets it. So the result "no child is
-// left" (`closed`) is given only when no child runs and none is reserved. A later begin() ends that
-// state.
+// left" (`closed`) is given only when no child runs and none is reserved. A later begin() of a
+// child ends that state.
 //
-// If the children are cancelled, the waiters wait until the last child has ended. Then, if the
-// waiting task itself was cancelled, the destructor of the set need not wait.
+// If the children are cancelled, the waiters wait until the last child has ended. So if the waiting
+// task itself was cancelled, no child runs when it resumes, and the destructor of the set need not
+// wait.
 template <class Platform> class basic_ended_children {
     using node = basic_waiter<Platform>;
     using lock = lock_bits<Platform, std::uint32_t>;
@@ -227,7 +228,7 @@ private:
 // ended. A child in the list has two references: one of the list, and one of the thread that has
 // run the child. Either may be dropped last, and the thread may drop its reference after the set
 // was destroyed. So the outcome of a child is taken or destroyed when the list drops its reference,
-// and not when the cell of the child is destroyed.
+// and not when the cell of the child (task_cell.hpp) is destroyed.
 template <class Platform> struct basic_join_set_state {
     void cancel(cancel_reason why) noexcept {
         ended.cancel();

@@ -60,8 +60,8 @@ struct scheduler_access;
 /// After fork() the child process has the memory of the scheduler but none of its threads. The
 /// child may destroy the scheduler: the destructor does nothing, and its memory leaks. The child
 /// must not use that scheduler in any other way. It may construct new schedulers, and shared()
-/// returns a new one. If a task or an arm has called fork(), the child may only call exec or
-/// _exit().
+/// returns a new one. If a task or an arm (a function of a fork-join) has called fork(), the child
+/// may only call exec or _exit().
 ///
 /// A task may call exit(), unless its scheduler is a static object: exit() would run the destructor
 /// of the scheduler on one of its own workers. Any task may call quick_exit().
@@ -85,8 +85,8 @@ public:
                                                          : ~0u}) {}
 
     /// Calls shutdown().
-    /// Requires: the caller is not one of the scheduler's own workers, nor in an arm; otherwise
-    /// terminates with a message.
+    /// Requires: the caller is not one of the scheduler's own workers, nor in an arm of a
+    /// fork-join; otherwise terminates with a message.
     ~scheduler();
 
     // For spawn() without options, schedule(), post() and executor() see task_runner.
@@ -132,9 +132,9 @@ public:
     /// Blocks: until all tasks and all fork-joins of external threads have ended. A task that never
     /// waits, never yields and never returns blocks it for ever. So does a task that blocks its
     /// thread in a wait that is never ended: see shutdown_for().
-    /// Requires: the caller is not one of its own workers, nor in an arm, apart from the calls
-    /// above that have no effect; otherwise terminates with a message. No worker and no arm of this
-    /// scheduler waits for the caller.
+    /// Requires: the caller is not one of its own workers, nor in an arm of a fork-join, apart from
+    /// the calls above that have no effect; otherwise terminates with a message. No worker and no
+    /// arm of this scheduler waits for the caller.
     void shutdown() noexcept { shut_down(deadline::never()); }
 
     /// Calls shutdown() with a time limit. If tasks are left at the deadline, returns false. The

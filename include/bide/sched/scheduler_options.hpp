@@ -47,9 +47,9 @@ struct scheduler_options {
 
     /// The size of the stack of each thread of the scheduler, in bytes: both of the workers and of
     /// the threads for blocking tasks. It is rounded up to whole pages. 0 means the default of the
-    /// system; on Linux it is that of `ulimit -s`, usually 8 MiB. Tasks or arms with a deep
-    /// recursion need more. The system commits memory only for the used part of a stack. On
-    /// Windows, the option has no effect.
+    /// system; on Linux it is that of `ulimit -s`, usually 8 MiB. Tasks, or arms of fork-joins,
+    /// with a deep recursion need more. The system commits memory only for the used part of a
+    /// stack. On Windows, the option has no effect.
     std::size_t stack_size = 0;
 
     /// Called with an exception that has left a task whose handle was dropped. The caller is a

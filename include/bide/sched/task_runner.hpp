@@ -76,13 +76,14 @@ public:
     executor_ref executor() noexcept { return home_.executor(); }
 
 protected:
-    /// Constructs a runner whose tasks belong to `home`, which outlives them.
+    /// Constructs a runner. `home` is the object to which its tasks belong
+    /// (task/detail/task_control.hpp). It outlives the tasks.
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
     /// Starts a task. `source` is a task, a function, or a function that returns a task. The task
-    /// belongs to `home`, which is a part of the runner. `tag` replaces the tag of the task, unless
-    /// it is empty. Otherwise as spawn().
+    /// belongs to `home`, the object of the runner that runs it (task/detail/task_control.hpp).
+    /// `tag` replaces the tag of the task, unless it is empty. Otherwise as spawn().
     template <class S>
         requires detail::task_source<S> || detail::plain_function<S>
     static auto spawn_in(detail::task_home& home, S source, task_tag tag = {}) {
@@ -116,7 +117,7 @@ private:
 
 namespace detail {
 
-// The home of the tasks of a runner, for objects that make cells of their own.
+// The home of the tasks of a runner, for objects that make task cells of their own (task_cell.hpp).
 struct runner_access {
     static task_home& home(task_runner& where) noexcept { return where.home_; }
 };

@@ -107,9 +107,9 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 //     0     0    not biased; readers go to the queue
 //     0     n    never: one step closes the slot and takes its count
 //
-// Enter: a CAS that adds one if the slot is open. Leave: a CAS that subtracts one if the slot is open
-// and its count is not zero; otherwise the reader gives a permit to the queue. Recall: an exchange of
-// each slot for zero. One word decides each race [biased.slot]:
+// Enter: a CAS that adds one if the slot is open. Leave: a CAS that subtracts one if the slot is
+// open and its count is not zero; otherwise the reader gives a permit to the queue. Recall: an
+// exchange of each slot for zero. One word decides each race [biased.slot]:
 //
 //   enter, then recall    the recall counts the reader, whose permit stays taken
 //   recall, then enter    the CAS fails, and the reader goes to the queue, behind the writer
@@ -187,8 +187,8 @@ public:
     }
     bool cancel(node& w, wait_status why) noexcept { return permits_.cancel(w, why); }
 
-    // How a reader takes one permit, and a writer all. They are the steps of an operation, too
-    // (core/wait_ops.hpp).
+    // How a reader takes one permit, and how a writer takes all. Both types are also the steps of
+    // an operation (core/wait_ops.hpp).
     struct reading {
         basic_biased_permits& from;
         static constexpr std::ptrdiff_t amount = 1;
@@ -367,8 +367,8 @@ public:
     /// Constructs a mutex that is not locked, and is biased.
     constexpr basic_biased_shared_mutex() noexcept : basic_biased_shared_mutex(nullptr) {}
 
-    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
-    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp).
+    /// The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     constexpr explicit basic_biased_shared_mutex([[maybe_unused]] const char* called) noexcept {
         BIDE_CHECKED(detail::note_made<Platform>(this, name, called);)
     }

@@ -31,8 +31,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The locks that a condition_variable waits with: std::unique_lock of a mutex, an adaptive_mutex or a
-// shared_mutex, and std::shared_lock of a shared_mutex.
+// The locks that a condition_variable waits with: std::unique_lock of a mutex, an adaptive_mutex or
+// a shared_mutex, and std::shared_lock of a shared_mutex.
 
 // How a lock is locked and unlocked.
 struct condition_access {
@@ -375,9 +375,9 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// two threads notify at the same time get the mutex in either order. An adaptive_mutex is always
 /// handed to such a waiter.
 ///
-/// Every wait returns with the mutex locked, whatever its outcome is. No wait ends without a reason,
-/// but the condition may have changed again before the waiter gets the mutex, so use a predicate. The
-/// predicates run in the waiters, with the mutex locked.
+/// Every wait returns with the mutex locked, whatever its outcome is. No wait ends without a
+/// reason, but the condition may have changed again before the waiter gets the mutex, so use a
+/// predicate. The predicates run in the waiters, with the mutex locked.
 ///
 /// Cancellation: a stop or a time-out ends the wait for a notification. The wait for the mutex that
 /// follows, after any outcome, is not cancelled. If a coroutine is destroyed after it was notified
@@ -406,7 +406,7 @@ public:
     constexpr basic_condition_variable() noexcept = default;
 
     /// Destroys the condition variable.
-    /// Requires: there are no waiters that were not notified; terminates otherwise.
+    /// Requires: every waiter was notified; terminates otherwise.
     ~basic_condition_variable() { queue_.require_no_waiters(); }
 
     basic_condition_variable(const basic_condition_variable&) = delete;
@@ -415,7 +415,8 @@ public:
     /// Notifies the waiter that has waited longest, if there is one. The caller may hold the mutex.
     /// Then the unlock of the caller hands the mutex to the waiter.
     void notify_one() noexcept { queue_.notify_one(); }
-    /// Notifies all waiters. They get the mutex one after the other, in the order in which they came.
+    /// Notifies all waiters. They get the mutex one after the other, in the order in which they
+    /// came.
     void notify_all() noexcept { queue_.notify_all(); }
 
     // ---- Threads
@@ -479,8 +480,8 @@ public:
     // ---- Coroutines
 
     /// Waits as wait() does, for a coroutine. While the coroutine waits, `lock` owns nothing; when
-    /// the coroutine resumes, `lock` owns the mutex. If the coroutine is destroyed while it waits, the
-    /// mutex is not locked for it (core/async_op.hpp says when it may be destroyed).
+    /// the coroutine resumes, `lock` owns the mutex. If the coroutine is destroyed while it waits,
+    /// the mutex is not locked for it (core/async_op.hpp says when it may be destroyed).
     /// Returns: an operation for co_await; its value is a notified.
     /// Requires: `lock` outlives the wait.
     template <class Lock>

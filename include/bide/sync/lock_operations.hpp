@@ -9,7 +9,8 @@
 // A mutex derives from lock_operations, or from shared_lock_operations. Its private function
 // exclusive(), and shared() for readers, returns an object with these functions:
 //
-//   bool take_free() noexcept;                      locks by a CAS that expects the usual free state
+//   bool take_free() noexcept;                      locks by a CAS that expects the usual free
+//                                                   state
 //   bool try_take() noexcept;                       locks if that needs no wait
 //   wait_status wait(deadline) noexcept;            waits; the caller has tried before
 //   wait_status wait(const stop_token&) noexcept;   as above, until a stop
@@ -44,8 +45,8 @@ template <class Platform> result_on<void, Platform> stopped_or(bool is_locked) n
     return is_locked ? answer() : answer(unexpect_t(), errc_of(wait_status::stopped));
 }
 
-// The operation of a coroutine. Steps has the steps of the wait. lock() makes the lock object when
-// the mutex is locked.
+// The operation of a coroutine that locks a mutex. Steps are the steps of the wait
+// (core/wait_ops.hpp). When the mutex is locked, lock() makes the lock object.
 template <class Steps, class Lock> struct lock_wait : Steps {
     Lock lock;
 
@@ -64,8 +65,8 @@ basic_async_op<lock_made_by<Lock>, Platform> lock_operation(Steps steps, Lock lo
     return {lock_wait<Steps, Lock>{steps, lock}};
 }
 
-// How the callers of one kind take their permits, all of the same number. They find `all` permits if
-// no caller has any.
+// How callers of one kind, for example readers, take permits. Each takes `amount` permits. If no
+// caller has a permit, `all` permits are free.
 template <class Platform> struct permit_mode {
     using queue = basic_permit_queue<Platform>;
     using waits = thread_wait<queue, Platform>;
@@ -201,7 +202,8 @@ public:
     }
 
     /// Locks the mutex as lock_shared() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex, on any thread.
+    /// Returns: an operation for co_await; its value is a lock that unlocks the mutex, on any
+    /// thread.
     basic_async_op<std::shared_lock<Mutex>, Platform> async_lock_shared() {
         return detail::lock_operation<Platform>(this->self().shared().steps(), [this]() noexcept {
             return std::shared_lock<Mutex>(this->self(), std::adopt_lock);

@@ -39,7 +39,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The wait of once_flag and once_cell. It is a permit queue with one permit, the turn to initialise:
+// The wait of once_flag and once_cell. It is a permit queue with one permit, the turn to
+// initialise:
 //
 //   free       no caller initialises
 //   taken      the holder of the permit initialises; the other callers wait in the queue
@@ -80,8 +81,9 @@ public:
     void set() noexcept { turns_.close(); }
     void give_up() noexcept { turns_.give(1); }
 
-    // Waits for the turn, for a coroutine. Make returns the turn object of the caller that has the
-    // turn. If it is called without arguments, the turn object is empty.
+    // The operation of a coroutine that waits for the turn. If the caller gets the turn, the result
+    // is make(), the caller's turn object. If the object is initialised already, the result is an
+    // empty turn object.
     template <class Make> struct beginning : queue::taking {
         using turn = std::invoke_result_t<const Make&>;
         Make make;
@@ -208,8 +210,8 @@ public:
     /// Returns: the turn; empty if the flag or cell is initialised.
     turn begin() noexcept { return turn_of(once_.begin(deadline::never())); }
 
-    /// Takes the turn if the flag or cell is not initialised and no other caller has the turn. Never
-    /// blocks.
+    /// Takes the turn if the flag or cell is not initialised and no other caller has the turn.
+    /// Never blocks.
     /// Returns: the turn, or an empty one.
     turn try_begin() noexcept { return turn_of(once_.begin(deadline::poll())); }
 

@@ -39,7 +39,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Is the key of a value. It is usually a variable of a namespace:
+/// Is the key by which a task reads a value of its scope. It is usually a variable at namespace
+/// scope:
 /// \code
 /// inline bide::task_local_value<std::string> request_id;
 /// \endcode

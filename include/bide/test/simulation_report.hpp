@@ -31,7 +31,7 @@ struct unfinished_task {
     bool is_waiting = true;
 };
 
-/// What became of a run.
+/// The outcome of a run.
 struct simulation_report {
     std::uint64_t seed = 0;               ///< The seed of the scheduler.
     std::uint64_t steps = 0;              ///< The number of steps since the scheduler was made.
@@ -64,7 +64,8 @@ struct simulation_report {
     }
 };
 
-/// Says that a run cannot go on. what() has the reason, the seed, the step, and the tasks that are left.
+/// Says that a run cannot go on. what() has the reason, the seed, the step, and the tasks that are
+/// left.
 class BIDE_SHARED simulation_error : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;

@@ -43,11 +43,11 @@
 // Closing is a bit in the tail. Items of sends that moved the tail before are received or stay in
 // the channel. A receiver is told "closed" if the ring is empty and the bit is set.
 //
-// Past the ring. A sender that finds the receivers' flag raised acquires the lock before it claims a
-// slot. If the ring is empty, it gives its item to the first waiting receiver. It moves no position,
-// so it need not settle. If the ring is not empty, its item goes through the ring: an item there may
-// be from a send that has returned, behind a slot that is not published yet. A receiver does not do
-// the same: the items in the ring are older than those of senders.
+// Past the ring. A sender that finds the receivers' flag raised acquires the lock before it claims
+// a slot. If the ring is empty, it gives its item to the first waiting receiver. It moves no
+// position, so it need not settle. If the ring is not empty, its item goes through the ring: an
+// item there may be from a send that has returned, behind a slot that is not published yet. A
+// receiver does not do the same: the items in the ring are older than those of senders.
 //
 // A waiter that enters its queue does not settle either. It has read the positions under its raised
 // flag; a thread that moves one later reads the flag and settles.
@@ -133,14 +133,14 @@ public:
     // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else behind
     // all items. Returns false if the channel is full or closed; the item is untouched then.
     bool pass_on(T& item) noexcept {
-        // Waiting receivers come first. One may wait although the ring is full, while no item in the
-        // ring is published.
+        // Waiting receivers come first. One may wait although the ring is full, while no item in
+        // the ring is published.
         auto give = [&item](node& receiver) noexcept { detail::deliver(item, receiver); };
         return meet(side::receiving, give) || send(item) == wait_status::granted;
     }
 
-    // Fails every later send. Returns true if this call closed it. All under the lock: a waiter that
-    // learns of the close may destroy the channel.
+    // Fails every later send. Returns true if this call closed it. All under the lock: a waiter
+    // that learns of the close may destroy the channel.
     bool close() noexcept {
         outcomes out;
         lock::acquire(word_);
@@ -207,8 +207,9 @@ private:
     static constexpr std::size_t small_capacity = 8;
     static constexpr int yields = 8;
 
-    // Makes one attempt at the ring for `most` items, and sets how many it moved. Calls move(),
-    // which is make() of a sender or put(T&) of a receiver, before it acquires the lock.
+    // Makes one attempt to move up to `most` items into or out of the ring. If Count is not `one`,
+    // sets `moved` to the number of items. For a sender, move() makes an item. For a receiver,
+    // move(T&) takes an item. Calls move() before it acquires the lock.
     template <side Which, class Move, class Count>
     attempt transfer(Move& move, Count most, std::size_t& moved) noexcept;
     template <side Which, class Move> std::size_t transfer_n(Move& move, std::size_t most) noexcept;

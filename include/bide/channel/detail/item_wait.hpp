@@ -5,20 +5,22 @@
 // Waits that move an item: those of threads, and the operations of coroutines and selects. The
 // object that is waited on, a Source, has
 //
-//   wait_status send(T&)        Moves the item in and returns granted. Or leaves it in place and returns
-//                               waiting (full), closed or no_memory.
+//   wait_status send(T&)        Moves the item in and returns granted. Or leaves it in place and
+//                               returns waiting (full), closed or no_memory.
 //   bool send_allocates         True if send() may return no_memory.
-//   wait_status recv(put)       Calls put(T&), which moves an item out, and returns granted. Or returns
-//                               waiting (empty) or closed.
+//   wait_status recv(put)       Calls put(T&), which moves an item out, and returns granted. Or
+//                               returns waiting (empty) or closed.
 //   wait_status enqueue(node&, side), bool cancel(node&, side, wait_status)
-//                               As in channel_core.hpp. The node of a sender carries the T, the node of
-//                               a receiver its destination.
-//   bool pass_on(T&)            Moves the item to the next waiting receiver, or back into the source. Or
-//                               leaves it in place and returns false, if neither is possible.
+//                               As in channel_core.hpp. The node of a sender carries the T, the
+//                               node of a receiver its destination.
+//   bool pass_on(T&)            Moves the item to the next waiting receiver, or back into the
+//                               source. Or leaves it in place and returns false, if neither is
+//                               possible.
 //   bool yield_before_wait(try_again)
-//                               Lets a thread yield before it queues. Returns true if try_again() did.
-//   int64_t spin_budget_ns()    How long a queued thread spins and yields before it sleeps. If 0, it
-//                               waits by waiter::park().
+//                               Lets a thread yield before it queues. Returns true if try_again()
+//                               did.
+//   int64_t spin_budget_ns()    How long a queued thread spins and yields before it sleeps. If 0,
+//                               it waits by waiter::park().
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -102,8 +104,8 @@ void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
     to.put(to.where, __builtin_addressof(item));
 }
 
-// Takes out the first waiter of a queue that may have an item, moves the item by move(node&), and adds
-// the waiter to `granted`. Returns false if there is no such waiter.
+// Takes out the first waiter of a queue that may have an item, moves the item by move(node&), and
+// adds the waiter to `granted`. Returns false if there is no such waiter.
 template <class Platform, class Move>
 bool meet(basic_waiter_queue<Platform>& waiting, Move&& move,
           basic_wake_list<Platform>& granted) noexcept {
@@ -167,7 +169,8 @@ std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     return all;
 }
 
-// Receives each item that is left and destroys it, under no lock: its destructor may use the channel.
+// Receives each item that is left and destroys it, under no lock: its destructor may use the
+// channel.
 template <class T, class Source> void destroy_items(Source& s) noexcept {
     std::optional<T> item;
     while (s.recv(detail::into(item)) == wait_status::granted) {
@@ -217,13 +220,13 @@ template <class T, class Platform, class Source> class item_wait {
         }
     };
 
-    // The wait of a thread, with the interface that thread_wait needs. One type for both sides, so that
-    // a program has its code once.
+    // The wait of a thread, with the interface that thread_wait needs. One type for both sides, so
+    // that a program has its code once.
     struct thread {
         Source& source;
         side which;
-        std::byte& place;            // the T to send, or a destination
-        std::int64_t spin_budget_ns; // read at the begin: the source may be gone later
+        std::byte& place;            // the T to send, or the destination
+        std::int64_t spin_budget_ns; // read at the start: the source may be destroyed later
 
         const auto& primitive() const noexcept { return source; }
         wait_status enqueue(node& w) noexcept {
@@ -241,8 +244,9 @@ template <class T, class Platform, class Source> class item_wait {
         }
     };
 
-    // Blocks the thread. again() tries once more. `limit` is a deadline or a stop token. `place` is the T
-    // to send, or a destination.
+    // Blocks the thread until the operation has ended. again() tries the operation once more.
+    // `limit` is a deadline or a stop token. `place` is the T to send, or the destination of the
+    // item to receive.
     template <class Place, class Again, class Limit>
     static wait_status block(Source& s, side which, Place& place, Again&& again,
                              const Limit& limit) noexcept {

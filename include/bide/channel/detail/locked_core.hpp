@@ -2,24 +2,26 @@
 #ifndef BIDE_CHANNEL_DETAIL_LOCKED_CORE_HPP
 #define BIDE_CHANNEL_DETAIL_LOCKED_CORE_HPP
 
-// A channel under one lock, without its public operations: items in a container and two queues of
-// waiters, a Source of item_wait.hpp. The container, Items, has
+// A channel under one lock, without its public operations: items in a container, and two queues of
+// waiters. It is a Source (item_wait.hpp). The container, Items, has
 //
 //   value_type, name           the item; the name of the channel, for messages
 //   bool send_waits            true if there may be no room; then is_full()
-//   displaced                  what a put() that finds no room leaves to its caller, which destroys
-//                              it without the lock; default-constructible
+//   displaced                  a type that holds the item, if any, that put() removes to make room.
+//                              The caller of put() destroys it after it has released the lock.
+//                              Default-constructible
 //   size(), capacity(), empty()
-//   put(T&, displaced&)        moves an item in; there is room, if sends wait
+//   put(T&, displaced&)        moves an item in; if send_waits, requires that there is room
 //   bool put_back(T&)          moves a received item in again; false if there is no room: the item
 //                              is untouched
-//   take(put)                  put(T&) moves the next item out; not empty
+//   take(put)                  calls put(T&), which moves the next item out; requires that there
+//                              is an item
 //
 // Whenever the lock is free, a receiver waits only if there is no item, and a sender only if there
-// is no room. A thread that changes that moves the item of the waiter before it releases the lock:
-// a send hands its item to the first waiting receiver, and a receive moves the item of the first
-// waiting sender in. So no waiter is woken to look again, and no re-check is needed. (A select whose
-// choice has selected another case may still be queued; it does not count.)
+// is no room. A thread that adds or removes an item moves the item of the waiter before it releases
+// the lock: a send hands its item to the first waiting receiver, and a receive moves the item of
+// the first waiting sender in. So no waiter is woken to look again, and no re-check is needed. (A
+// select whose choice has selected another case may still be queued; it does not count.)
 //
 // A wait that was decided under the lock is published after it. The release of the lock is the last
 // access of each operation to the channel, and the destructor acquires the lock first. So a caller

@@ -2,15 +2,15 @@
 #ifndef BIDE_CHANNEL_DETAIL_SELECT_CORE_HPP
 #define BIDE_CHANNEL_DETAIL_SELECT_CORE_HPP
 
-// The part of a select that does not depend on the types of its cases: several waits, each in the queue
-// of its own primitive, of which one happens.
+// The part of a select that does not depend on the types of its cases: several waits, each in the
+// queue of its own primitive, of which one happens.
 //
 //   try      tries each case alone, in a random order; the first that can happen does
 //   begin    enqueues one node for each case; all nodes share one choice (core/waiter.hpp)
 //   decide   a thread that can grant a case claims the choice under the primitive's lock, moves the
 //            item, and commits: from there on the case has happened. A time-out, a deadline and a
-//            stop do the same. The owner of a try_select claims the choice itself when all nodes are
-//            queued; if it can, no case has happened
+//            stop do the same. The owner of a try_select claims the choice itself when all nodes
+//            are queued; if it can, no case has happened
 //   publish  on the node of that case, and then on the waiter of the select's owner
 //   end      the owner takes the other nodes out of their queues, and collects the result
 //
@@ -47,7 +47,7 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// The time of a time-out or a deadline: relative to the begin of the wait, or a point in time.
+// The time of a time-out or a deadline: relative to the start of the wait, or a point in time.
 class select_timeout {
 public:
     select_timeout() noexcept = default;
@@ -91,8 +91,8 @@ public:
         entry** end() const noexcept { return first + count; }
     };
 
-    // Tries the cases. Puts the entries into the order in which they are tried and enqueued: a random
-    // one, unless `biased`.
+    // Tries the cases. Puts the entries into the order in which they are tried and enqueued: a
+    // random one, unless `biased`.
     BIDE_INLINE bool try_all(entries all, bool biased) noexcept;
 
     // Enqueues the cases; call it after try_all(). Returns true if a case has happened or the
@@ -101,7 +101,8 @@ public:
     bool begin(entries all, node& main, bool timers) noexcept;
 
     // Blocks the thread until a case happens, or until a time-out or a deadline ends the wait. If
-    // `may_wait` is false, ends the wait at once unless a case has happened. Call it after try_all().
+    // `may_wait` is false, ends the wait at once unless a case has happened. Call it after
+    // try_all().
     void wait(entries all, bool may_wait) noexcept;
 
     // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also

@@ -172,8 +172,8 @@ void basic_versioned_value<Platform>::dequeue_all(wake_list& out) noexcept {
     }
 }
 
-// A reader that keeps the versions alive.
-// State is a basic_versioned_value, allocated with new, with a name for its readers.
+// A reader that owns a reference to the state, so that the versions stay alive. State derives from
+// basic_versioned_value and is allocated with new. State::reader_name names the reader in messages.
 template <class State> class subscription {
 public:
     // Subscribes to every version after the present one.

@@ -121,7 +121,8 @@ public:
     virtual const char* name() const noexcept { return nullptr; }
     virtual void set_name(const char*) noexcept {}
 
-    // The same for the number of the tag in reports (task/task_tag.hpp); 0 means no tag.
+    // tag() returns the number of the tag for reports (task/task_tag.hpp); 0 means no tag.
+    // set_tag() sets it. Any thread may read it meanwhile.
     virtual std::uint8_t tag() const noexcept { return 0; }
     virtual void set_tag(std::uint8_t) noexcept {}
 

@@ -4,19 +4,20 @@
 
 // One acquisition, from its first try to its guard. The caller calls look(). If the acquisition is
 // not over, the caller waits for changed(), at most until again(), and calls look() again. Each
-// look() ends with a decision or with a place in the queue. undo() takes back both.
+// look() ends with a decision or with a place in the queue. undo() gives back the grant or the
+// place.
 //
-// The caller is a coroutine. A thread runs one by sync_wait(). The threads on which look() calls the
-// store:
+// The caller is a coroutine. A thread runs one by sync_wait(). The threads on which look() calls
+// the store:
 //
 //   a thread without a timeout and without a stop token    on that thread
 //   any other thread, and every coroutine                  on store threads, one try at a time
 //
 // If the caller's time is up during a try, the caller leaves. The try shares ownership of the
 // acquisition. When the try ends, its store thread takes back the grant or the place in the queue.
-// If the store fails then, the withdrawals of the lock try again. If the caller is stopped between
-// two tries, it makes one more call, which takes back what the acquisition has in the store. The
-// caller waits for this call as it waits for a try.
+// If the store fails then, a job in the background tries again (class withdrawals). If the caller
+// is stopped between two tries, it makes one more call, which takes back what the acquisition has
+// in the store. The caller waits for this call as it waits for a try.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -72,7 +73,7 @@ inline durable_ticket ticket_of(const lock_engine& engine, std::string holder_id
 
 // Takes back what the acquisitions of one lock left in the store: a place in the queue, or a grant.
 // It works in the background, and again after a pause while the store fails. An entry is dropped
-// when its time in the record ends.
+// when it has expired in the record.
 class withdrawals final : public background_job {
 public:
     withdrawals() noexcept : background_job(&store_threads::post) {}
@@ -82,13 +83,14 @@ public:
         bool is_there = true; // it may be in the record
         lock_engine::taking_back how{};
         bool ends_waiting = false;            // it is counted as a waiter of this process
-        bool hears_all = false;               // such a one
-        std::int64_t until_ms = 0;            // when its time in the record ends, on boottime_ms()
+        bool hears_all = false;               // and wants to be notified of every change
+        std::int64_t until_ms = 0;            // when it expires in the record, on boottime_ms()
         std::shared_ptr<lock_engine> of = {}; // its lock lives until the entry is taken back
     };
 
-    // Takes the entry back soon. Calls no store. If there is no thread or no memory for it, the
-    // entry ends with its time in the record.
+    // Hands the entry to a job in the background, which removes it from the record. Calls no store.
+    // If there is no thread or no memory for the job, the entry stays in the record until it
+    // expires.
     static void leave(const engine_ptr& of, entry left) noexcept {
         const durable_options& o = of->options();
         left.until_ms = durable::boottime_ms() + std::max(o.lease.count(), o.waiter_ttl.count());
@@ -135,7 +137,7 @@ inline std::int64_t withdrawals::work() noexcept {
     }
     {
         const std::lock_guard held(lock_);
-        // If there is no memory for them, the entries end with their time in the record.
+        // If there is no memory for them, the entries stay in the record until they expire.
         try_to([&] { entries_.insert(entries_.end(), all.begin(), all.end()); });
     }
     return durable::boottime_ms() +
@@ -187,8 +189,8 @@ public:
     acquisition& operator=(const acquisition&) = delete;
     ~acquisition() { hand_over(); }
 
-    // Returns the limits of the wait for the next look(). The first look at a store of this
-    // machine may last for retry_time: a sync may take long, and a free lock is acquired nevertheless.
+    // Returns the limits of the wait for the next look(). The first look at a store of this machine
+    // may last for retry_time: a sync may take long, and a free lock is acquired nevertheless.
     // Requires: no look() is under way.
     call_limits limits() const {
         call_limits next = limits_;
@@ -202,8 +204,9 @@ public:
     bool is_bounded() const noexcept {
         return !limits_.until.is_never() || limits_.stop.stop_possible();
     }
-    // Returns the result if the time is up during the next look(): errc::timeout if the last try found
-    // the lock held, the store's error if it failed, durable_errc::no_answer if there was none.
+    // Returns the result if the time is up during the next look(): errc::timeout if the last try
+    // found the lock held, the store's error if it failed, durable_errc::no_answer if there was
+    // none.
     // Requires: no look() is under way.
     std::error_code if_late() const noexcept { return if_late_; }
 
@@ -261,11 +264,12 @@ public:
     }
 
 private:
-    // Binds the grant to a mark of its own.
+    // Binds the grant to a mark of presence of its own (slot_presence).
     void bind() {
         auto taken = engine_->on().be_present();
         if (!taken) {
-            // A read of the slot gives a better error than its mark, if the files cannot be used.
+            // If the files cannot be used, a read of the slot gives a better error than
+            // be_present().
             const auto seen = engine_->inspect();
             refused_ = seen ? taken.error() : seen.error();
         } else if (has_ticket_) {
@@ -277,7 +281,8 @@ private:
     }
     acquire_wishes wishes_of(acquire_request& request) const {
         acquire_wishes wanted{{std::move(request.note), {}}, request.at_least.count()};
-        // A contender that does not hear of its grant finds it when it reads the record: in time.
+        // A contender that is not notified of its grant finds the grant in time, when it reads the
+        // record again.
         wanted.listens = ticket_.process_bound && !binds_ && may_wait_ &&
                          engine_->options().lease.count() * 1000 / 4 >= longest_pause_us();
         for (auto& [key, value] : request.labels) {
@@ -287,7 +292,8 @@ private:
                   [](const auto& a, const auto& b) { return a.key < b.key; });
         return wanted;
     }
-    // How what it has in the record is taken back: it did no work, so no minimum hold time applies.
+    // Returns how the entry is removed from the record. The contender did no work, so no minimum
+    // hold time applies.
     lock_engine::taking_back taking_back() const noexcept {
         return {is_unsure_, {earlier_fence_, true}};
     }
@@ -299,7 +305,8 @@ private:
             is_unsure_ = false;
         }
     }
-    // Leaves what is still in the record to the withdrawals, in the background. Calls no store.
+    // Hands the entry that is still in the record to a job in the background (class withdrawals).
+    // Calls no store.
     void hand_over() noexcept;
 
     bool give_up(std::error_code why) noexcept {
@@ -308,8 +315,8 @@ private:
         return false;
     }
     durable_observer* observer() const noexcept { return engine_->options().observer.get(); }
-    // The longest time between two reads of a waiter that hears of nothing: it also has to refresh its
-    // place in the queue.
+    // The longest time between two reads of a waiter that is not notified: it also has to refresh
+    // its place in the queue.
     std::int64_t longest_pause_us() const noexcept {
         const durable_options& o = engine_->options();
         const std::int64_t ttl = o.waiter_ttl.count() != 0 ? o.waiter_ttl.count() : o.lease.count();
@@ -361,8 +368,9 @@ private:
     std::error_code error_;
 };
 
-// The first try opens nothing to listen to, as most acquisitions end with it. If an earlier waiter has
-// opened the wake socket, it may hear from there, so this try can be the last one before it waits.
+// The first try opens no watch and no wake socket, because most acquisitions end with it. If an
+// earlier waiter has opened the wake socket, the process may be notified through it, so this try
+// can be the last one before it waits.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     lock_engine& engine = *engine_;
     const deadline until = call_limits::later(limits().until, limits_.grace);
@@ -452,8 +460,8 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
         ticket_.fence = 0;
         return false;
     }
-    // Only the grant keeps the mark. So after the grant has closed it, the slot can tell whether a
-    // child still has it open.
+    // Only the grant keeps the mark of presence open. So after the grant has closed it, the slot
+    // can tell whether a child still has it open.
     held_ = std::make_shared<grant>(engine_, ticket_, got.outcome.lane, got.good_until_ms,
                                     std::exchange(mark_, nullptr));
     may_be_queued_ = false;
@@ -487,7 +495,7 @@ inline void acquisition::undo() noexcept {
         return;
     }
     const deadline until = is_bounded() ? deadline::after(limits_.grace) : deadline::never();
-    try_to([&] { // it may throw (no memory, the caller's clock): then the withdrawals try again
+    try_to([&] { // may throw (no memory, the caller's clock): then class withdrawals tries again
         const auto gone = engine_->release(ticket_, taking_back(), until);
         may_be_queued_ = !gone && may_pass(gone.error());
     });

@@ -390,7 +390,7 @@ public:
         }
     }
 
-    // The job is done at that time of boottime_ms(), or earlier.
+    // Runs the job when boottime_ms() is `at_ms`, or earlier.
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
     void wake_at(std::int64_t at_ms) {
         const std::lock_guard held(state_);
@@ -441,7 +441,7 @@ inline void background_job::happened() noexcept {
         if (runs_) {
             return;
         }
-        at_ms_ = never; // so a wake_at() from here on is heard
+        at_ms_ = never; // so a wake_at() from here on has an effect
     }
     const std::int64_t due = due_ms();
     const std::int64_t now = durable::boottime_ms();

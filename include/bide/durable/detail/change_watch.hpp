@@ -86,8 +86,8 @@ public:
         return count_;
     }
 
-    // Called by the lease monitor. A coroutine without an executor resumes on a service thread: on
-    // this one it might call a store.
+    // Called by the lease monitor. A coroutine without an executor resumes on a service thread, not
+    // on this one: it might call a store, and so delay the monitor.
     void happened() noexcept override {
         const wake_scope<Platform> away(&service_executor<Platform>);
         signal();
@@ -102,8 +102,8 @@ private:
 using change_signal = basic_change_signal<native_platform>;
 
 // How one process wakes another one of the same machine that waits for a durable lock: by an empty
-// datagram to a socket of Linux's abstract namespace. The name of the socket is the waiter's mark of
-// presence. The system removes the socket with the process.
+// datagram to a socket of Linux's abstract namespace. The name of the socket is the waiter's mark
+// of presence. The system removes the socket with the process.
 //
 // Only processes of one network namespace reach each other. Any program may send to the socket, or
 // take its name first. The one makes the waiter read the record in vain; in the other case it waits
@@ -113,7 +113,8 @@ using change_signal = basic_change_signal<native_platform>;
 
 class wake_socket final : public slot_watch {
 public:
-    // Returns nullptr if the name is taken, or if the system has no such sockets.
+    // Opens the socket whose name is the mark. Returns nullptr if another socket has the name, or
+    // if the system has no abstract sockets.
     // Throws: std::bad_alloc.
     static std::unique_ptr<slot_watch> of(std::int64_t mark) {
         auto made = std::make_unique<wake_socket>();
@@ -122,8 +123,8 @@ public:
         return is_bound ? std::move(made) : nullptr;
     }
 
-    // Wakes the process that has the mark, if it waits. What cannot be sent need not be sent: either
-    // there is no socket, or it is full and so readable.
+    // Wakes the process that has the mark, if it waits. If the datagram cannot be sent, it is not
+    // needed: either the socket does not exist, or it is full, and so it is readable.
     static void wake(std::int64_t mark) noexcept {
         const wake_socket from;
         const address name(mark);
@@ -188,25 +189,26 @@ struct native_watch_system {
     }
 };
 
-// What a process listens to while its contenders wait for a lock: its own wake socket, the watch of
-// the slot, and the end of processes of this machine that hold the lock or are ahead in the queue.
-// It only makes the waiters read the record earlier.
+// The descriptors that notify a process while its contenders wait for a lock: its own wake socket,
+// the watch of the slot, and a descriptor for each process of this machine that holds the lock or
+// is ahead in the queue, which becomes readable when that process ends. A notification only makes
+// the waiters read the record earlier.
 //
 // The watch of the slot becomes readable at each change of the slot, the wake socket when another
 // process sends to it. The watch is open only while a waiter of this process is not told of all
 // that concerns it (durable/record.hpp). Otherwise every change would wake every process that
-// waits. Whichever is open, every waiter hears what comes after its last read:
+// waits. Whichever is open, every waiter is notified of each change that comes after its last read:
 //
-//   reader:   drain    if a descriptor is readable: makes it unreadable, and signals unless
+//   reader:   drain    if a descriptor is readable: clears it, and signals unless
 //                      there was a signal since it was armed
 //             read     the record
 //             follow   arms the descriptors
 //   monitor:           if a descriptor is readable and armed: disarms it, and signals
 //
 // All waiters share the descriptors. What one reader drains, the monitor does not find. So the
-// reader has to signal to the other waiters, whose turn it may be. If there was a signal since the
-// descriptors were armed, they were told: every waiter that has read the record after that signal,
-// and waits, has armed them again.
+// reader has to signal to the other waiters: one of them may be granted its permits. If there was a
+// signal since the descriptors were armed, they were told: every waiter that has read the record
+// after that signal, and waits, has armed them again.
 //
 // The protocol with another process that makes a change:
 //
@@ -217,7 +219,7 @@ struct native_watch_system {
 // The store orders the changes. If the change comes after the waiter's entry, the changer reads its
 // mark, and the socket exists. If it comes before, the waiter's read sees it.
 //
-// Used by the contender that has the turn of the lock.
+// Used by the contender of this process that has the turn (process_part in record_store.hpp).
 template <class System> class basic_change_watch {
 public:
     using signal = typename System::signal;
@@ -227,9 +229,10 @@ public:
     basic_change_watch& operator=(const basic_change_watch&) = delete;
     ~basic_change_watch() { leave(); }
 
-    // Opens the wake socket of the mark, which stays open as long as this object; 0: none. Opens the
-    // watch of the slot. Call it before a read. From here on, each change of the slot signals. If the
-    // slot cannot be watched, waiters only read it from time to time.
+    // Opens the wake socket of the mark of presence `mark`, which stays open as long as this
+    // object. 0 means that there is no mark. Opens the watch of the slot. Call it before a read.
+    // After that, each change of the slot signals. If the slot cannot be watched, waiters only read
+    // it from time to time.
     void open(slot& of, std::int64_t mark) {
         if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
             listen(socket_, System::wake_socket(mark));
@@ -248,7 +251,8 @@ public:
     bool can_open() const noexcept {
         return System::sees_files && watch_ == nullptr && durable::boottime_ms() >= next_try_ms_;
     }
-    // Whether it hears what concerns the waiters of this process, as of the last follow().
+    // Returns true if, as of the last follow(), this object is notified of every change that
+    // concerns the waiters of this process.
     bool hears() const noexcept { return watch_ != nullptr || is_told_; }
     bool has_socket() const noexcept { return socket_ != nullptr; }
 
@@ -271,8 +275,8 @@ public:
 
     // Follows, after a read, the processes that the waiters of this process depend on. If they are
     // told of all that concerns them, closes the watch of the slot. `hears_all`: a waiter of this
-    // process wants to hear every change, or has no mark. `others`: other waiters of this process
-    // have read the record before.
+    // process wants to be notified of every change, or has no mark of presence. `others`: other
+    // waiters of this process have read the record before.
     void follow(const durable::record& r, const durable::origin& here, bool hears_all,
                 bool others) {
         told_ = signal_->count();
@@ -349,7 +353,7 @@ private:
         to = std::move(made);
         return true;
     }
-    // Returns true if there was something to hear. Drops it if it fails.
+    // Clears the descriptor. Returns true if it was readable. Drops the watch if it has failed.
     bool drain(descriptor& of) {
         if (of == nullptr || System::is_silent(of->fd())) {
             return false; // the monitor finds what comes later
@@ -418,22 +422,22 @@ private:
 
 using change_watch = basic_change_watch<native_watch_system>;
 
-// What a contender does if it is not its turn.
+// What a contender does if it is not granted its permits.
 enum class intent {
     nothing, // it leaves no entry
     queue,   // it enters the queue
     wait,    // as queue, and it is going to wait for the signal
-    watch    // as wait; opens what the process listens to before this read
+    watch    // as wait; before this read, opens the descriptors that notify
 };
 
-// The contenders of this process that wait for one lock. While there is one, the slot may be
-// watched.
+// The contenders of this process that wait for one lock. While at least one waits, a watch of the
+// slot may be open.
 class change_wait {
 public:
     change_signal& signal() noexcept { return *signal_; }
 
-    // Counts a contender that begins to wait. `hears_all`: it wants to hear every change. Opens no
-    // watch.
+    // Counts a contender that begins to wait. `hears_all`: the contender wants to be notified of
+    // every change. Opens no watch.
     void begin(bool hears_all) noexcept {
         // Order: relaxed, both; the turn orders them before the read that opens the watch.
         hearing_all_.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
@@ -452,9 +456,10 @@ public:
         return has_waited_.load(std::memory_order_relaxed);
     }
 
-    // All of these are called with the turn.
+    // The caller of each of these functions has the turn (process_part).
 
-    // Called before a read of the slot. `mark` is the mark of this process; 0: none.
+    // Called before a read of the slot. `mark` is the mark of presence of this process; 0 means
+    // that there is none.
     void prepare(intent what, slot& of, std::int64_t mark) {
         close_if_idle();
         if (what == intent::watch) {

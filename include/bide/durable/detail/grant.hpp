@@ -45,7 +45,7 @@ class acquisition;
 
 class grant final : public monitor_client, public std::enable_shared_from_this<grant> {
 public:
-    // With a mark, the grant is bound to the mark and not to its lease.
+    // With a mark of presence, the grant is bound to the mark and not to its lease.
     grant(std::shared_ptr<lock_engine> engine, durable_ticket given, std::int64_t lane,
           std::int64_t good_until_ms, std::shared_ptr<slot_presence> mark = nullptr)
         : engine_(std::move(engine)), ticket_(std::move(given)), lane_(lane),
@@ -89,8 +89,8 @@ public:
         return in_time;
     }
     result<void, std::error_code> give_back(bool in_time);
-    // Closes the mark in this process. Returns true if a child has the mark open; the grant then
-    // lasts until the last child has closed it. Returns false if the grant is released.
+    // Closes the mark of presence in this process. Returns true if a child has the mark open; the
+    // grant then lasts until the last child has closed it. Returns false if the grant is released.
     result<bool, std::error_code> hand_over();
 
     // Detaches the ticket: the ticket keeps the permits when this object is destroyed.
@@ -274,8 +274,8 @@ inline result<bool, std::error_code> grant::hand_over() {
     if (engine_->on().is_present(mark) != presence::no) {
         return true;
     }
-    // If a contender has seen that the mark is gone, it may have removed the grant already. That
-    // counts as a release, too.
+    // If a contender has seen that no process has the mark open, it may have removed the grant
+    // already. That counts as a release, too.
     const auto released = engine_->release(ticket_);
     return released ? result<bool, std::error_code>(false) : unexpected{released.error()};
 }
@@ -316,7 +316,7 @@ inline void end_grant(const grant_ptr& held) noexcept {
             static_cast<void>(release_grant(held));
         }
     };
-    if (!held->is_held()) { // another contender may hold it now, and a store that hangs is not called
+    if (!held->is_held()) { // another contender may hold it now; a store that hangs is not called
         held->leave();
         return;
     }
@@ -330,13 +330,13 @@ inline void end_grant(const grant_ptr& held) noexcept {
 // Renews the leases of guards, each after about a third of its length, and again soon if the store
 // failed. All locks that share a store share one renewer (renewers); any other lock has its own.
 //
-// It makes one call at a time, the earliest due first. A call that hangs delays the renewals of this
-// renewer only, for as long as the slot lets it hang:
+// It makes one call at a time, the earliest due first. A call that hangs delays the renewals of
+// this renewer only, for as long as the slot lets it hang:
 // - Locks that share a store renew on the slot's for_renewals(). A call that hangs on a lock's own
 //   slot does not delay them. A renewal that hangs delays the renewals of the same store: its
 //   connection hangs then, too.
-// - Any other lock renews on its own slot, with the turn. If a call hangs there, the renewal waits
-//   for the turn until the end of the lease at most.
+// - Any other lock renews on its own slot, with the turn (process_part). If a call hangs there, the
+//   renewal waits for the turn, at most until the end of the lease.
 //
 // When a lease ends, the lease monitor declares its grant lost in every case.
 class renewer final : public background_job {

@@ -34,7 +34,7 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 class renewer;     // detail/grant.hpp
 class withdrawals; // detail/acquisition.hpp
 
-// What an acquisition asks for beside its ticket.
+// What an acquisition asks for in addition to its ticket.
 struct acquire_wishes {
     durable::description about{};
     std::int64_t at_least_ms = 0;
@@ -57,9 +57,10 @@ public:
 
     // Each operation reads the record once and changes it.
 
-    // Acquires, or enters the queue. The outcome is never `refused`, which is returned as an error.
-    // At `until` the tries end; see update(). If `of` is not nullptr, the grant is
-    // bound to this mark and not to the process. Otherwise the ticket decides.
+    // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
+    // returned as an error. The engine tries until `until` at most; see update(). If `of` is not
+    // nullptr, the grant is bound to this mark of presence, and not to the process. Otherwise the
+    // grant is bound to the process if t.process_bound is true.
     result<acquired, std::error_code> acquire(const durable_ticket& t, intent what,
                                               deadline until = deadline::never(),
                                               const slot_presence* of = nullptr,
@@ -74,8 +75,8 @@ public:
         return renewed;
     }
     // Renews as renew() does, for renewals in the background. If the slot offers for_renewals(),
-    // the call uses that slot, which has its own turn. So a call that hangs on the lock's slot does
-    // not delay it.
+    // the call uses that slot, which has its own turn (process_part). So a call that hangs on the
+    // lock's slot does not delay it.
     result<std::optional<std::int64_t>, std::error_code> renew_apart(const durable_ticket& t,
                                                                      deadline until) {
         return renew_on(apart_ != nullptr ? *apart_ : main_, t, until);
@@ -99,7 +100,7 @@ public:
     // Replaces a record that cannot be read. Returns false if it can be read: then nothing changes.
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
 
-    // Keeps the mark of a ticket without a guard, if the ticket is bound to this process: see
+    // If the ticket is bound to this process, keeps its mark of presence open without a guard: see
     // bound_tickets.
     // Throws: std::bad_alloc.
     void keep_mark(const durable_ticket& t) {
@@ -129,19 +130,19 @@ public:
     // Wakes the contenders of this process that wait.
     change_signal& signal() { return main_.own().changes.signal(); }
 
-    // While this process has waiters the slot may be watched. These calls never wait for the turn.
-    // If another call has the turn, the watch stays open until the next call closes it.
-    // `hears_all`: the waiter wants to hear every change.
+    // While this process has waiters, a watch of the slot may be open. These calls never wait for
+    // the turn (process_part). If another call has the turn, the watch stays open until the next
+    // call closes it. `hears_all`: the waiter wants to be notified of every change.
     void begin_waiting(bool hears_all) noexcept { main_.own().changes.begin(hears_all); }
     void end_waiting(bool hears_all) noexcept;
     bool has_waited() { return main_.own().changes.has_waited(); }
 
-    // What works for this lock in the background, in each process.
+    // The jobs of this lock in the background, in each process.
     per_process<std::shared_ptr<detail::withdrawals>> withdrawals;
     per_process<std::shared_ptr<detail::renewer>> renewer;
 
 private:
-    // A slot, and what each process has of it.
+    // A slot, and the state that each process keeps for it.
     struct access {
         explicit access(slot_ref to) noexcept : of(std::move(to)) {}
         process_part& own() {
@@ -160,11 +161,11 @@ private:
 
     // Carries out a rule. rule(record_view, maybe_done) changes the record and returns true if it
     // has to be stored. maybe_done is true if an earlier try may have been stored. The rule is
-    // called once a try, and its last call counts. The tries end after the retry_time of the
-    // options, or at `until` if that is earlier.
+    // called once for each try, and its last call counts. update() stops trying after the
+    // retry_time of the options, or at `until` if that is earlier.
     //
-    // Returns: durable_errc::store_busy if this process had no turn until then, so nothing was
-    // changed; the other errors of the slot and of the record.
+    // Returns: durable_errc::store_busy if other contenders of this process had the turn until
+    // then, so nothing was changed; the other errors of the slot and of the record.
     template <class Rule>
     std::error_code update(access& by, intent what, deadline until, Rule rule);
 

@@ -62,8 +62,9 @@ struct token_rate {
     friend bool operator==(const token_rate&, const token_rate&) = default;
 };
 
-// A time of the clock of a limiter. With lock_clock::boottime, the unix time bridges reboots, and
-// containers with other clocks since boot.
+// A time of the clock of a limiter. With lock_clock::boottime, two times of the same boot are
+// compared by now_ms. Times of different boots, or of containers with different boottime clocks,
+// are compared by unix_ms.
 struct rate_time {
     lock_clock clock = lock_clock::boottime;
     std::int64_t now_ms = 0;
@@ -71,7 +72,7 @@ struct rate_time {
     std::string boot{}; // durable::this_boot(); empty if it is not known, or for other clocks
 };
 
-// What a stored value of a limiter says that it is.
+// The kind that a stored value of a limiter names, so that no other record is taken for one.
 inline constexpr std::string_view rate_kind = "bide.rate";
 
 struct rate_record {

@@ -7,7 +7,8 @@
 //   store_time         when a read was made, and until when a lease is good
 //   record_view        the record at the time of a read, and which of its leases have expired
 //   process_identity   which contenders of the record belong to this process
-//   process_part       what each process has of its own: the turn, and its waiting contenders
+//   process_part       what each process has of its own: its waiting contenders, and the turn, the
+//                      right of one of its contenders to update the record
 //   update_tries       until when an update is tried, and the pause between two tries
 //   record_update      one update: load, judge, change, compare-and-swap. If another contender was
 //                      first, it tries again.
@@ -225,7 +226,7 @@ inline std::error_code record_view::read(const slot_snapshot& from, std::int64_t
     } else {
         record = durable::fresh_record(first);
     }
-    if (from.fell_back || from.lost_acknowledged) { // a record that was lost as a whole has no value
+    if (from.fell_back || from.lost_acknowledged) { // a record that was lost whole has no value
         durable::make_up_for_lost(record, from.lost_acknowledged, first, at.now_ms, here_);
         is_mended = true;
     }
@@ -234,12 +235,12 @@ inline std::error_code record_view::read(const slot_snapshot& from, std::int64_t
 
 // ---- this process
 
-// The marks of tickets that are bound to this process.
+// The marks of presence of the tickets that are bound to this process.
 //
 // Such a ticket may outlive the lock object whose mark of presence shows that the process runs. So
-// the ticket keeps that mark open until it is known to hold nothing: it was released, or a renewal
-// found it lost, by any lock object of this process. If a ticket is never used again, its mark
-// stays open until the process ends.
+// the ticket keeps that mark open until a lock object of this process knows that the ticket holds
+// nothing: the object released the grant, or its renewal found the grant lost. If a ticket is never
+// used again, its mark stays open until the process ends.
 class BIDE_SHARED bound_tickets {
 public:
     // Keeps the mark open for the ticket.
@@ -290,10 +291,11 @@ public:
     const durable::origin& here() const noexcept { return here_; }
 
     // Returns the origin of a contender. `bound` tells whether the contender is bound to this
-    // process. The first bound contender takes a mark, which stays open as long as this object.
+    // process. The first bound contender takes a mark of presence, which stays open as long as this
+    // object.
     durable::origin origin(bool bound, slot& in);
 
-    // Returns the mark of this process; 0 if it has none yet.
+    // Returns the mark of presence of this process; 0 if it has none yet.
     std::int64_t mark() const noexcept {
         // Order: acquire [process_identity.mark]; the mark is seen.
         return has_mark_.load(std::memory_order_acquire) ? mark_->mark() : 0;
@@ -370,11 +372,12 @@ private:
     basic_worker_host<native_platform>* const host_;
 };
 
-// What each process has of the slot of a lock (detail/per_process.hpp).
+// The state that each process keeps for one slot of a lock (detail/per_process.hpp).
 //
-// In one process one contender at a time updates the record: it has the turn. The contenders take
-// turns in the order of arrival, so they do not conflict with each other. A child of fork() begins
-// with a free turn, whatever the threads of its parent did at the time of the fork.
+// In one process, one contender at a time updates the record. It holds the mutex `turn`; the other
+// comments say that it has the turn. The contenders get the turn in the order of arrival, so they
+// do not conflict with each other. In a child of fork() the turn is free, even if a thread of the
+// parent had it at the time of the fork.
 struct process_part {
     process_part() = default;
     process_part(const process_part&) = delete;
@@ -494,7 +497,7 @@ private:
     bool may_lock_ = true;
 };
 
-// What the marks of a slot and a watch tell about processes.
+// Tells whether processes run: asks the watch, and the marks of presence of the slot.
 class slot_knowledge final : public durable::process_knowledge {
 public:
     slot_knowledge(const slot& of, const change_watch& watch) noexcept : slot_(of), watch_(watch) {}
@@ -507,7 +510,8 @@ private:
     const change_watch& watch_;
 };
 
-// An update with the turn. For the rule see lock_engine::update().
+// One update of the record. The caller has the turn (process_part). For the rule see
+// lock_engine::update().
 template <class Rule> class record_update {
 public:
     record_update(slot& on, const store_time& time, const durable::terms& terms, process_part& mine,

@@ -228,7 +228,7 @@ task<R> async_call_store(std::function<R()> body, call_limits limits,
     co_return call->take();
 }
 
-// The same for a thread.
+// Calls async_call_store() and blocks the thread until the result is there.
 template <class R>
 R call_store(std::function<R()> body, call_limits limits,
              call_kind kind = call_kind::may_be_skipped) {

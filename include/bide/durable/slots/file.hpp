@@ -82,9 +82,10 @@ struct file_slot_options {
     /// work.
     bool any_filesystem = false;
 
-    /// A descriptor of the caller that has the `.lock` file open for writing. Marks are taken on its open
-    /// file, so an inheritable grant lasts as long as any process has that open: for example the
-    /// shell that runs this program. A mark that no record needs lasts as long. -1: none.
+    /// A descriptor of the caller that has the `.lock` file open for writing. Marks of presence are
+    /// taken on its open file. So an inheritable grant lasts as long as any process has that file
+    /// open, for example the shell that runs this program. A mark that no record needs lasts as
+    /// long. -1 means none.
     int descriptor = -1;
 };
 
@@ -115,15 +116,15 @@ struct file_slot_options {
 /// explain() returns the path, or the file of the last failure and what is wrong with it.
 ///
 /// On Linux, watch() makes a watch that reports each change by any process after it is durable. It
-/// also reports when a presence ends, and when a slot object that used the file is destroyed. It does
-/// not report that the file was deleted. If another program removes or renames the lock file,
+/// also reports when a presence ends, and when a slot object that used the file is destroyed. It
+/// does not report that the file was deleted. If another program removes or renames the lock file,
 /// drain() returns ESTALE. In a child of fork() it also returns ESTALE. Make a new watch then. Each
 /// watch uses an inotify instance. The process keeps up to four unused instances.
 ///
 /// be_present() takes a mark in the lock file; see detail/file/presence_file.hpp. It returns
 /// errc::operation_not_supported if `any_filesystem` is set, or if the system lacks such locks.
-/// is_present() never waits for the lock, and returns `unknown` if the lock file is not the one that
-/// has the mark.
+/// is_present() never waits for the lock, and returns `unknown` if the lock file is not the one
+/// that has the mark.
 class file_slot_operations : public detail::slot_handle {
 public:
 #if defined(__linux__)

@@ -3,8 +3,8 @@
 #define BIDE_INTEROP_DETAIL_ASIO_WAIT_HPP
 
 // The token use_bide: an operation of Asio as a task. The handler stores its arguments and sets an
-// event, for which the task waits. If the task is cancelled, it requests the end of the operation. It
-// waits until the operation has ended, because the operation may use objects of the task.
+// event, for which the task waits. If the task is cancelled, it requests the end of the operation.
+// It waits until the operation has ended, because the operation may use objects of the task.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -134,7 +134,7 @@ template <class Asio> void asio_throw(const std::exception_ptr& e, bool) {
 #endif
 }
 
-// The value of a task for the arguments of a handler: none, the one, or a tuple of them.
+// Makes the value of a task from the arguments of a handler: void, the only argument, or a tuple.
 template <class... Values> auto asio_value(Values&&... values) {
     if constexpr (sizeof...(Values) == 1) {
         return (std::move(values), ...);
@@ -142,7 +142,8 @@ template <class... Values> auto asio_value(Values&&... values) {
         return std::tuple<Values...>(std::move(values)...);
     }
 }
-// The same, if the first argument may be an error. `stopped`: as asio_throw().
+// As asio_value(), but the first argument may be an error, which is thrown and is not a part of the
+// value. `stopped`: as for asio_throw().
 // Throws: the error.
 template <class Asio, class First, class... Values>
 auto asio_outcome(bool stopped, First&& first, Values&&... values) {
@@ -156,10 +157,10 @@ auto asio_outcome(bool stopped, First&& first, Values&&... values) {
 }
 template <class Asio> void asio_outcome(bool) {}
 
-// The token.
+// The completion token.
 template <class Asio> struct asio_use_bide {};
 
-// What async_result has for it; Args are those of the signature.
+// The implementation of async_result for this token. Args are the arguments of the handler.
 template <class Asio, class... Args> struct asio_await_by_bide {
     using tuple = std::tuple<std::decay_t<Args>...>;
     using value =

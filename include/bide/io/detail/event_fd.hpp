@@ -2,8 +2,7 @@
 #ifndef BIDE_IO_DETAIL_EVENT_FD_HPP
 #define BIDE_IO_DETAIL_EVENT_FD_HPP
 
-// A file descriptor of Linux, eventfd(2). One side makes it readable, and the other side makes it
-// unreadable again.
+// A file descriptor of Linux, eventfd(2). One side makes it readable, and the other side clears it.
 
 #if defined(__linux__)
 
@@ -40,7 +39,7 @@ public:
         errno = saved;
     }
 
-    // Makes the descriptor unreadable. Returns false if it was unreadable before.
+    // Clears the descriptor: it is not readable afterwards. Returns true if it was readable.
     bool clear() noexcept {
         const int saved = errno;
         eventfd_t count = 0;

@@ -186,11 +186,11 @@ public:
     // read, so that the execution will be abandoned. Returns true if the other threads continue
     // before that.
     virtual bool stuck(execution&, int /*thread*/) { return false; }
-    // Called when no thread can make a step. `complete` is true if all threads but sleeping
-    // daemons have ended.
+    // Called when no thread can make a step. `complete` is true if all threads have ended, except
+    // daemons that sleep.
     virtual void end(execution&, bool /*complete*/) {}
-    // If true, choose() also gets outcomes with `conflict`, and a thread that pauses does not
-    // continue.
+    // If true, choose() also gets outcomes whose `conflict` is true, and a thread that pauses makes
+    // no further step.
     virtual bool is_graph_search() const { return false; }
     // Returns the number of executions that were explored before, if they are counted.
     virtual std::uint64_t duplicates() const { return 0; }

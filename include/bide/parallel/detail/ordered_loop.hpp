@@ -196,8 +196,8 @@ private:
         return true;
     }
 
-    // Returns about n elements, so that both parts are multiples of the unit. May return all
-    // elements.
+    // Returns how many elements to cut off from the front of the part: about n, a multiple of the
+    // unit. If less than a unit would remain, returns the size of the part.
     std::uint64_t rounded(range part, std::uint64_t n) const noexcept {
         const std::uint64_t step = n / vector >= unit_ ? vector * unit_ : unit_;
         const std::uint64_t whole = greater_of(n / step * step, unit_);

@@ -287,8 +287,8 @@ private:
     // In nanoseconds. A second arm that takes less time wakes no worker, except the arm of the
     // first fork of the loop.
     static constexpr std::int64_t brief_arm_time = 32'000;
-    // Up to this number of iterations, a loop is divided as if each iteration took long, until one
-    // has run.
+    // While no iteration has run, a loop of at most this many iterations is divided as if each
+    // iteration took long.
     static constexpr std::uint64_t few_iterations = 1'024;
     // The maximum number of iterations between two checks whether thieves want work. It is
     // first_block at the start of a part. Then it grows by a factor of four each time, up to an
@@ -348,8 +348,9 @@ private:
             [this, part, middle] { run_part({middle, part.last}, first_chunk()); });
     }
 
-    // Forks `part` at `middle`, where the second arm begins. If there is no memory to fork, neither
-    // arm begins, and the part is recorded as one that has thrown.
+    // Forks `part` at `middle`: f runs the iterations before `middle`, and g, the second arm of the
+    // fork, runs the others. If there is no memory to fork, neither is called, and the part is
+    // recorded as one that has thrown.
     template <class F, class G> void both(range part, Index middle, F&& f, G&& g) {
         struct recorded {
             ~recorded() {

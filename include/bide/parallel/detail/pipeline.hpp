@@ -14,7 +14,7 @@
 // the end of the pipeline, and sleeps while there is no work. An arm that no thread has taken
 // before the end returns at once. So no thread waits for an arm while there is work. No arm of the
 // pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
-// forked (invariant 3 of the room's README).
+// forked (invariant 3 in parallel/README.md).
 //
 // Exceptions. The items are numbered by the source. After item n has thrown, no stage is called for
 // an item with a higher number, and the source is no longer read. Items with lower numbers
@@ -153,8 +153,9 @@ public:
     basic_pipeline_work(const basic_pipeline_work&) = delete;
     basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
 
-    // If `has_token` is true, puts back the token of an item that has ended. Then takes the next
-    // work.
+    // Takes the next work. If `has_token` is true, first puts back the token of an item that has
+    // ended.
+    // Returns: the number of a serial stage, `source` or `over`.
     // Blocks: until there is work, or the pipeline is over.
     int take(bool has_token);
 

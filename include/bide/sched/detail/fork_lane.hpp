@@ -309,7 +309,7 @@ public:
     bool has_jobs() const noexcept { return deque_.has_jobs(); }
 
     bool hides_jobs() const noexcept { return deque_.hides_jobs(); }
-    // If the owner is busy with something else and all its jobs are private, publishes them.
+    // If all jobs of this lane are private and the owner is busy with another job, publishes them.
     // Returns true if this lane may have public jobs now.
     bool publish_hidden() noexcept {
         if (!hides_jobs()) {
@@ -509,8 +509,8 @@ public:
         return nullptr;
     }
 
-    // Publishes jobs of a lane whose owner is busy with something else. Returns true if jobs may be
-    // public now.
+    // Looks for a lane whose owner is busy with another job, and publishes the jobs of that lane.
+    // Returns true if a lane may have public jobs now.
     bool publish_hidden() noexcept {
         for (lane* at = newest(); at != nullptr; at = at->older_) {
             if (at->publish_hidden()) {

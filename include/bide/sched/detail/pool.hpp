@@ -18,10 +18,10 @@
 //                     workers search at a time
 //   fork-joins        the oldest arm (basic_arm_source in worker.hpp)
 //
-// If it finds nothing, it sleeps. If its last job was an arm, it first searches again, for as long
-// as a wake would take. The sleep protocol (idle.hpp) has three steps: announce, check every queue
-// once more, sleep without a time-out. Each push makes its job visible and then asks idle.hpp which
-// worker to wake [idle.announce].
+// If it finds nothing, it sleeps. If its last job was an arm of a fork-join, it first searches
+// again, for as long as a wake would take. The sleep protocol (idle.hpp) has three steps: announce,
+// check every queue once more, sleep without a time-out. Each push makes its job visible and then
+// asks idle.hpp which worker to wake [idle.announce].
 //
 // High and low jobs have one queue each, which all workers share: a list under a lock. Any worker
 // takes such a job, and its push wakes a worker that sleeps. Only one thread may run a pinned job:
@@ -122,8 +122,8 @@ public:
     // read-modify-writes of one word. So the worker with the last announcement sees what all
     // workers did before their announcements.
     virtual void found_nothing() noexcept = 0;
-    // Returns true if `where` is the executor of a class, or of the tasks that are pinned to the
-    // calling thread.
+    // Returns true if `where` is the executor of the high tasks, of the low tasks, or of the tasks
+    // that are pinned to the calling thread.
     virtual bool has_queue(executor_ref) noexcept { return false; }
 
 protected:
@@ -522,7 +522,7 @@ public:
 
     // ---- Fork-joins
 
-    // Returns the source of arms, or nullptr before the first fork-join.
+    // Returns the source of the arms of fork-joins, or nullptr before the first fork-join.
     basic_arm_source<Platform>* arms() const noexcept {
         // Order: seq_cst [idle.announce]; if the source is not seen here, it has published no arm
         // before this worker's announcement. Acquire [fork_lane.source]; sees the source as it was
@@ -583,9 +583,9 @@ public:
         const unsigned callers = callers_in_place();
         return callers != 0 && callers >= idle_.sleepers_hint();
     }
-    // Returns how long a thread that finds no arm spins at least. A loop offers an arm about every
-    // 4 us. If there are fewer processors than workers, returns 0, because the spin would take the
-    // time of another worker.
+    // Returns the least time for which a thread that finds no arm of a fork-join spins. A loop
+    // offers an arm about every 4 us. If there are fewer processors than workers, returns 0,
+    // because the spin would take the time of another worker.
     std::int64_t least_spin_ns() const noexcept { return spare_processors_ < 0 ? 0 : 5'000; }
 
 private:
@@ -661,9 +661,9 @@ private:
                         least_spin_ns());
                 }
                 if (r != nullptr) {
-                    // No worker was woken for the arms that this timed sleeper would have taken. So
-                    // another sleeper is woken for these arms, even if it does not become the
-                    // timed sleeper.
+                    // No worker was woken for the arms of fork-joins that this timed sleeper would
+                    // have taken. So another sleeper is woken for these arms, even if it does not
+                    // become the timed sleeper.
                     more = more || (is_timed && has_arms());
                     w.is_searching = false;
                     unpark(idle_.end_search(more));
@@ -691,8 +691,9 @@ private:
             w.ring.trim();
             is_timed = idle_.announce(w.index, searching, uses_timed_sleeps_);
             owner_.found_nothing();
-            // Before a short sleep, the timed sleeper takes no arm, because the callers that have
-            // forked the arms usually run them soon. After the sleep, it takes those that are left.
+            // Before a short sleep, the timed sleeper takes no arm of a fork-join, because the
+            // callers that have forked the arms usually run them soon. After the sleep, it takes
+            // the arms that are left.
             leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
             woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
                     sleep(w, is_timed);
@@ -790,8 +791,8 @@ private:
             // push.
             return w.lifo.exchange(with, std::memory_order_seq_cst);
         }
-        // Order: relaxed; only the owner uses it. The next owner comes after by the worker's
-        // ownership.
+        // Order: relaxed; only the owner uses it. The transfer of the worker orders it before the
+        // accesses of the next owner.
         runnable* const older = w.lifo.load(std::memory_order_relaxed);
         w.lifo.store(with, std::memory_order_relaxed);
         return older;
@@ -1153,7 +1154,7 @@ private:
     basic_idle<Platform> idle_;
     alignas(cache_line_pair) basic_injector<Platform> injector_;
     typename Platform::template atomic<bool> uses_classes_{
-        false}; // a class or a thread has had a job
+        false}; // there was a high, a low or a pinned job
     basic_injector<Platform> high_;
     basic_injector<Platform> low_;
     alignas(cache_line_pair)

@@ -137,7 +137,7 @@ protected:
         }
     }
 
-    // Returns the home of the tasks of a high or low class, or of pinned tasks.
+    // Returns the home of the high tasks or of the low tasks.
     Home& home_of(task_priority which) noexcept {
         return which == task_priority::high ? high_ : low_;
     }

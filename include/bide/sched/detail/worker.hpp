@@ -84,7 +84,7 @@ public:
     virtual ~basic_arm_source() = default;
 
     // Takes the oldest arm, which is then run as `w.arm`. Returns false if there is none. Sets
-    // `left` to true if arms were left that are worth another worker.
+    // `left` to true if arms are left for which it is worth waking another worker.
     virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
     // Returns true if there is an arm. Called by a worker in its last look before it sleeps
     // [idle.announce].
@@ -393,7 +393,7 @@ private:
 };
 
 // Decides from which class a worker takes its next job. Of 16 decisions in a row, 12 are for high
-// jobs, 3 for normal jobs and 1 is for low jobs. Such a decision is called a turn.
+// jobs, 3 for normal jobs and 1 is for low jobs. A turn is one such decision.
 class class_turns {
 public:
     task_priority next() noexcept {
@@ -499,7 +499,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool is_searching = false;       // its pushes wake no worker; end_search() does
     bool must_check_leader = false;  // timers may be left that no sleeper wakes for
     bool left_driver = false;        // no worker may be in the driver
-    bool ran_arm = false;            // the last thing that it ran was an arm
+    bool ran_arm = false;            // its last job was an arm of a fork-join
     bool injector_is_due = false;    // take_due() is to be tried before its next normal job
     class_turns turns;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run

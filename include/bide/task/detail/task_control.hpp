@@ -4,7 +4,8 @@
 
 // The parts that control a task, for every type of outcome:
 //
-//   basic_task_state    one word: whether the task runs, waits or has ended, is cancelled; references
+//   basic_task_state    one word: whether the task runs, waits or has ended, is cancelled;
+//                       references
 //   basic_task_control  a chain of coroutines that can be cancelled: its state, the runnable that
 //                       resumes it, and the waker that interrupts its wait. Each child of when_all
 //                       and when_any is one (when_state.hpp).
@@ -739,15 +740,15 @@ public:
     virtual unsigned registry_here() const noexcept = 0;
     virtual basic_task_registry<Platform>& registry(unsigned number) noexcept = 0;
 
-    // Returns true if the calling thread may end tasks: the thread belongs to this home, and ends
-    // before the home is destroyed.
+    // Returns true if the calling thread may end tasks: it is a thread that runs tasks of this
+    // home, and it ends before the home is destroyed.
     virtual bool is_here() const noexcept = 0;
 
     // Returns true if the home accepts no more tasks and cancels those that it has.
     virtual bool is_closing() const noexcept = 0;
 
-    // Counts a task that has ended. This is the task's last access to its home. The caller wakes
-    // the joiners of the task afterwards.
+    // Counts a task that has ended. The task does not use this object afterwards. The caller then
+    // wakes the joiners of the task.
     virtual void task_ended() noexcept = 0;
 
 protected:

@@ -151,10 +151,11 @@ inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t ve
     store_little(bytes + 28, crc32c({bytes + file_page::header_size, length}, header));
 }
 
-// Returns a version that was never used. It is later than the current version and than each version
-// that this slot has seen. If the clock is right, it is also later than each version from before
-// the file was deleted or restored from a copy. If the value fell back, the lost version is
-// unknown: skips 2^20 versions, and also skips past the version that the bad page claims.
+// next() returns a version that was never used. It is later than the current version and than each
+// version that this slot has seen. If the clock is right, it is also later than each version from
+// before the file was deleted or restored from a copy. If the value may have fallen back to an
+// older one (`fell_back`), the version of the lost value is unknown. Then next() skips 2^20
+// versions, and skips past the version that the bad page claims to have (`claimed`).
 struct file_versions {
     static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
     static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;

@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SERVER_SERVER_SLOT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SERVER_SERVER_SLOT_HPP
 
-// What the slots of servers have in common: shared connections, URLs, waiting for a socket, the call
-// of a slot, and the watch.
+// What the slots of servers have in common: shared connections, URLs, waiting for a socket, the
+// call of a slot, and the watch.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -50,11 +50,11 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The connections to one server that all slots of a process share.
 //
-// A call takes an idle connection. If none is idle and fewer than the bound are open, the call opens
-// another one. Otherwise it waits for a connection, in order of arrival, until its deadline.
+// A call takes an idle connection. If none is idle and fewer than the bound are open, the call
+// opens another one. Otherwise it waits for a connection, in order of arrival, until its deadline.
 //
-//   a broken connection  The call that finds it closes all idle connections, too: they probably broke
-//                        at the same time. The next calls open new ones.
+//   a broken connection  The call that finds it closes all idle connections, too: they probably
+//                        broke at the same time. The next calls open new ones.
 //   a refusal            If the server refuses a further connection while another one is open, the
 //                        call waits for an open one. After `ask_again_after` calls try again.
 //   no more need         When a call ends, connections that were idle for `keep_idle` are closed.
@@ -178,8 +178,8 @@ public:
     // In a child of fork(), instead of the destructor.
     void leave() noexcept {
         for (entry& each : entries_) {
-            // Order: acquire [pool.rest]; if the connection was idle at the fork, the changes of its
-            // last user are complete.
+            // Order: acquire [pool.rest]; if the connection was idle at the fork, the changes of
+            // its last user are complete.
             if (each.is_at_rest.load(std::memory_order_acquire)) {
                 each.connection->disown();
             }
@@ -209,9 +209,9 @@ public:
         entry* entry_ = nullptr;
     };
 
-    // The result of take(). Without an error, the connection is open. With an error and a turn, the
-    // connection cannot be opened, and no other is open. With timed_out and no turn, other callers
-    // had all connections until the deadline.
+    // The result of take(). A turn is the exclusive use of a connection. Without an error, the
+    // connection is open. With an error and a turn, the connection cannot be opened, and no other
+    // is open. With timed_out and no turn, other callers had all connections until the deadline.
     struct taken {
         turn of{};
         std::error_code error{};
