@@ -7,8 +7,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/locks.hpp>
 #include <bide/durable/guard.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/task/task.hpp>
 
