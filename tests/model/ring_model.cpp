@@ -83,13 +83,13 @@ template <class Stamp> struct basic_tube : bide::basic_ring<item, platform, Stam
         if (this->begin_push(c, most) != attempt::done) {
             return 0;
         }
-        auto slot = this->cells(c);
-        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
-            ::new (slot.place()) item(first + static_cast<int>(i));
+        auto cell = this->cells(c);
+        for (std::size_t i = 0; i < c.size(); ++i, ++cell) {
+            ::new (cell.place()) item(first + static_cast<int>(i));
         }
-        slot = this->cells(c);
-        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
-            slot.end();
+        cell = this->cells(c);
+        for (std::size_t i = 0; i < c.size(); ++i, ++cell) {
+            cell.end();
         }
         return c.size();
     }
