@@ -21,9 +21,9 @@ enum class task_order : std::uint8_t {
 
 /// What a scheduler does to the tasks. A chance is a number from 0 (never) to 1 (at each step).
 struct fault_options {
-    /// The chance that the clock jumps to the next timer although tasks are runnable. So a time-out
-    /// may fire while the grant of its wait is under way, as on a slow machine. No timer fires
-    /// before its time.
+    /// The chance that the clock jumps to the next timer although tasks are runnable. So, as on a
+    /// slow machine, a time-out may fire after its wait was granted and before the granted task
+    /// runs. No timer fires before its time.
     double stall = 0;
 
     /// The chance that a task is cancelled, as by join_handle::cancel().
@@ -32,8 +32,9 @@ struct fault_options {
     /// The largest number of tasks that are cancelled in this way.
     std::uint64_t most_cancels = UINT64_MAX;
 
-    /// Returns true if the task may be cancelled in this way. `name` is the name of the task, or
-    /// "". If this function is empty, all tasks may be cancelled except the task of run_until().
+    /// Returns true if `cancel` may cancel the task. `name` is the name of the task, or "" if it
+    /// has none. If this function is empty, all tasks may be cancelled, except the task of
+    /// run_until().
     std::function<bool(const char* name)> may_cancel{};
 };
 
@@ -63,8 +64,9 @@ struct simulation_options {
     /// What the scheduler does to the tasks.
     fault_options faults{};
 
-    /// Called before each step, outside of all tasks, with the number of the step from 1 on. It may
-    /// cancel a task, and must not throw. If no step follows, the next call has the same number.
+    /// Called before each step, outside of all tasks. The argument is the number of the step,
+    /// counted from 1. The function may cancel a task, and must not throw. If no step follows a
+    /// call, the next call has the same number.
     std::function<void(std::uint64_t step)> before_step{};
 };
 

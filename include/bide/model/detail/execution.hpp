@@ -2,9 +2,9 @@
 #ifndef BIDE_MODEL_DETAIL_EXECUTION_HPP
 #define BIDE_MODEL_DETAIL_EXECUTION_HPP
 
-// One execution: the body and its threads on fibers, step by step. Before each step, a thread
-// announces the step. A search then decides which thread continues, and which of the possible
-// outcomes its step has.
+// Runs one execution of a body. Each thread of the body has a fiber. Before each step, a thread
+// announces the step (struct request). A search then decides which thread makes its announced step
+// next, and which of the possible outcomes the step has (struct outcome).
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
@@ -21,8 +21,9 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-// The queue of a futex is an object whose value is a line of threads, in the order in which they
-// fell asleep. Each thread takes four bits: its number plus 1.
+// The wait queue of a futex is modelled as an atomic object. Its value, called `line` below, lists
+// the sleeping threads in the order in which they fell asleep. Each thread takes four bits, which
+// contain its number plus 1. The thread that fell asleep first has the lowest bits.
 
 inline bits joined(bits line, int thread) {
     int at = 0;
@@ -79,8 +80,8 @@ struct request {
     bool inside = false;                 // not the first part of what the machine does in one step
     bits expected = 0;
     bits value = 0;
-    // Of an exclusive write: the message that the first half has read. Of a sleep: the message that
-    // has added this thread to the queue.
+    // For an exclusive write: the message that the first half of the read-modify-write has read.
+    // For a sleep: the message whose write has added this thread to the queue.
     int from = -1;
     int picks = 0;
     int other = -1;
@@ -98,8 +99,9 @@ struct outcome {
     order with = order::relaxed;
 };
 
-// A read that its thread has announced. Since then the thread has made only steps that change
-// nothing: reads of the same values as before, and writes of values that were there already.
+// A read that a thread has announced. execution::find_loop() uses it to detect a loop that waits.
+// Since this read, the thread has made only steps that change nothing: it has read the same values
+// as before, or has written values that were there already.
 struct look {
     site where{};
     int object = -1;
@@ -144,15 +146,16 @@ struct model_thread {
 
 class execution;
 
-// The numbers of threads. The n-th thread that a given thread starts has the same number in all
-// executions of an exploration, also in other processes.
+// Assigns the numbers of threads. The name of a thread says which thread started it, and how many
+// threads that thread had started before. A thread with the same name gets the same number in all
+// executions of an exploration, in all processes.
 class thread_names {
 public:
-    // Returns the number of the n-th thread that `parent` starts. If there are too many threads,
-    // returns max_threads.
+    // Returns the number of the thread that `parent` starts after n others. If there are too many
+    // threads, returns max_threads.
     int number(int parent, int n) noexcept;
-    // Returns the names of the threads with lower numbers than `below`, as a text. If thread 0 has
-    // started all of them, the text is empty.
+    // Returns the names of the threads whose numbers are lower than `below`, as text. If thread 0
+    // has started all of these threads, the text is empty.
     std::string text(int below) const;
     // Takes the names from such a text. Returns false if the text is not valid.
     bool read(std::string_view text);
@@ -162,8 +165,8 @@ private:
     std::array<std::atomic<std::uint32_t>, max_threads> all_{};
 };
 
-// Decides for all executions of one exploration: which thread makes the next step, and with which
-// outcome.
+// Is the strategy of an exploration. In each execution, it decides which thread makes the next
+// step, and which outcome that step has.
 class search {
 public:
     search() = default;
@@ -175,22 +178,23 @@ public:
     virtual bool begin() = 0;
     // Returns the thread that makes the next step; -1 if none can.
     virtual int thread(execution& x) = 0;
-    // If the outcome of the step of `thread` is known already, sets `to` to it and returns true.
-    // Then the other outcomes are not computed.
+    // If the search knows the outcome of the thread's step already, stores it in `to` and returns
+    // true. Then the possible outcomes are not computed, and choose() is not called.
     virtual bool knows(execution&, int /*thread*/, outcome& /*to*/) { return false; }
     // Returns the index of the outcome of the thread's step; -1 if the execution is abandoned.
     virtual int choose(execution& x, int thread, const std::vector<outcome>& all) = 0;
     // Called after a step. The step has made the event with that number.
     virtual void done(execution&, int /*event*/) {}
-    // Called if an exclusive write of `thread` cannot be placed directly behind the store that was
-    // read, so that the execution will be abandoned. Returns true if the other threads continue
-    // before that.
+    // Called if the step of `thread` has no possible outcome. An example is an exclusive write that
+    // cannot be placed directly behind the store that its first half has read. The execution cannot
+    // be completed. Returns true if the other threads continue before it is abandoned.
     virtual bool stuck(execution&, int /*thread*/) { return false; }
     // Called when no thread can make a step. `complete` is true if all threads have ended, except
     // daemons that sleep.
     virtual void end(execution&, bool /*complete*/) {}
-    // If true, choose() also gets outcomes whose `conflict` is true, and a thread that pauses makes
-    // no further step.
+    // Returns true if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then
+    // choose() also gets outcomes whose `conflict` is true, and a thread that pauses makes no
+    // further step.
     virtual bool is_graph_search() const { return false; }
     // Returns the number of executions that were explored before, if they are counted.
     virtual std::uint64_t duplicates() const { return 0; }
@@ -200,8 +204,9 @@ public:
     virtual std::size_t branch_bytes() const { return 0; }
 };
 
-// A changed memory order at one place of the source, or at every place if there is no file. Slot 1
-// is the order of a compare-exchange that fails.
+// Replaces the memory order `from` by `to`, which may be weaker or stronger, at one place of the
+// source. If `where` has no file, replaces every order. If `slot` is 1, `from` is the order of a
+// compare-exchange that fails.
 struct weakening {
     site where{};
     int slot = 0;

@@ -90,8 +90,9 @@ double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
 constexpr double forever = std::numeric_limits<double>::infinity();
 constexpr const char* too_long = "more than most_seconds";
 
-// Reports the progress of a long exploration on stderr. BIDE_MODEL_PROGRESS is the number of
-// seconds between two lines. If it is not set, nothing is written.
+// Reports the progress of a long exploration on stderr. The environment variable
+// BIDE_MODEL_PROGRESS is the number of seconds between two lines. If it is not set, nothing is
+// written.
 class progress {
     using clock = std::chrono::steady_clock;
     using seconds = std::chrono::duration<double>;
@@ -157,8 +158,8 @@ struct exploration {
         if (execution* const outer = execution::current(); outer != nullptr) {
             outer->fail_now(failure::terminated, "a body explores another one");
         }
-        // Bodies share one heap. An exploration may run inside of another one, to explain its
-        // failure.
+        // All bodies share one heap, so only one thread of the program explores at a time. The
+        // mutex is recursive, because an exploration starts others to explain its failure.
         static std::recursive_mutex one_at_a_time;
         const std::lock_guard lock(one_at_a_time);
         verdict v;
@@ -239,8 +240,8 @@ struct exploration {
         return is_saved ? with(state) : (*this)();
     }
 
-    // Continues an exploration that another run of the program has left. If it stops early, saves
-    // the rest for the next run.
+    // Continues an exploration that an earlier run of the program did not finish. If this run does
+    // not finish it either, saves the remaining branches for the next run.
     verdict with(saved_state& state) const {
         verdict before;
         exhaustive s(false);
