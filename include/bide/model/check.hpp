@@ -202,8 +202,9 @@ std::string stronger_orders(const verdict& found, const options& how, const body
 /// Explores a body, and prints the numbers of executions under `name`. If there is a failure,
 /// prints its report, the text of stronger_orders(), and how to replay the failure. Then calls the
 /// function of on_failure(). If the environment variable BIDE_MODEL_DOT names a file, writes the
-/// text of to_dot() to that file. If the environment variable BIDE_MODEL_MUTANTS is set, explores
-/// the body again for each memory order in the code, each time with only that order weakened.
+/// text of to_dot() to that file. The environment variable BIDE_MODEL_MUTANTS is a number of
+/// seconds. If it is set, and the exploration ends in this time without a failure, explores the
+/// body again for each memory order in the code, each time with only that order weakened.
 void check(std::string_view name, const options& how, const body& run);
 /// \overload
 inline void check(std::string_view name, const body& run) { check(name, {}, run); }

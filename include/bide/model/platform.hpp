@@ -79,7 +79,7 @@ template <int LockLooks> struct basic_platform {
         return detail::ops::futex_wait(word.object(), &word, detail::to_bits(expected), 4, until,
                                        {file, line});
     }
-    /// Wakes at most `count` of the threads that sleep on `word`, in any choice.
+    /// Wakes at most `count` of the threads that sleep on `word`. The checker explores each choice.
     template <class Word>
     static void futex_wake(const atomic<Word>* word, int count, BIDE_MODEL_SITE) noexcept {
         detail::ops::futex_wake(word, count, {file, line});

@@ -3,8 +3,8 @@
 #define BIDE_MODEL_SOURCE_HPP
 
 /// \file
-/// The definitions of the model checker. One file of a program includes this header; the CMake
-/// target bide::model contains that file.
+/// The definitions of the model checker. The CMake target bide::model compiles this header once. A
+/// program that is built without CMake includes it in exactly one file.
 ///
 /// The header replaces the global operators new and delete of the program. So the checker counts
 /// the memory of a body, and an abandoned execution leaks nothing.

@@ -208,9 +208,9 @@ public:
     }
     /// Returns whether the source can request a stop.
     bool stop_possible() const noexcept { return state_.get() != nullptr; }
-    /// Exchanges what they stop.
+    /// Exchanges two sources.
     void swap(stop_source& other) noexcept { std::swap(state_, other.state_); }
-    /// Returns whether both stop the same, or nothing.
+    /// Returns whether both sources have the same state, or none.
     bool operator==(const stop_source&) const noexcept = default;
 
 private:
@@ -223,7 +223,7 @@ public:
     /// The type that is called.
     using callback_type = F;
 
-    /// Calls `what` when a stop is requested; at once, if it was before.
+    /// Calls `what` when a stop is requested. If that has happened before, calls it at once.
     template <class G>
         requires std::constructible_from<F, G>
     explicit stop_callback(stop_token token, G&& what,
@@ -236,7 +236,7 @@ public:
     }
     stop_callback(const stop_callback&) = delete;
     stop_callback& operator=(const stop_callback&) = delete;
-    /// Takes it back. Blocks: while another thread calls it.
+    /// Removes the callback. Blocks: while another thread calls it.
     ~stop_callback() {
         if (state_.get() != nullptr) {
             state_.get()->remove(*this, {.is_given = true}); // the step has no line in the body

@@ -73,11 +73,11 @@ struct request {
     kind what = kind::none;
     int object = -1;
     order with = order::relaxed;
-    order with_failure = order::relaxed; // of a compare-exchange that does not find `expected`
+    order with_failure = order::relaxed; // if `compare` does not read `expected`
     bool exclusive = false;              // read: the first half of a read-modify-write
-    bool compare = false;                // exclusive only if the value is `expected`
+    bool compare = false;                // it is exclusive only if it reads `expected`
     bool quiet = false;                  // an access by the kernel: it synchronises nothing
-    bool inside = false;                 // not the first part of what the machine does in one step
+    bool inside = false;                 // a later part of one step of the machine
     bits expected = 0;
     bits value = 0;
     // For an exclusive write: the message that the first half of the read-modify-write has read.
@@ -85,7 +85,7 @@ struct request {
     int from = -1;
     int picks = 0;
     int other = -1;
-    const clock* known = nullptr; // of a read: more events that the read knows
+    const clock* known = nullptr; // for a read: the reader knows these events, too
     site where{};
     const char* text = "";
 };
@@ -123,10 +123,10 @@ struct model_thread {
     int spawned = 0;
     std::int64_t now = 0;
     std::map<const void*, void*> locals;
-    std::vector<std::pair<int, int>> looked; // objects and messages read since its last change
-    std::vector<std::pair<int, int>> newer;  // after a pause: its next reads prefer newer ones
+    std::vector<std::pair<int, int>> looked; // reads since its last change: object, message
+    std::vector<std::pair<int, int>> newer;  // as `looked` before a pause: it now reads newer ones
     std::vector<look> looks;
-    bool looks_again = false; // it waits in a loop as in pause(), and has not made its read yet
+    bool looks_again = false; // find_loop() has paused it before a read
     bool timed = false;       // its sleep has a time-out
     // Returns the element of `looks` that the announced read repeats, or nullptr.
     look* look_before() noexcept {
@@ -157,7 +157,7 @@ public:
     // Returns the names of the threads whose numbers are lower than `below`, as text. If thread 0
     // has started all of these threads, the text is empty.
     std::string text(int below) const;
-    // Takes the names from such a text. Returns false if the text is not valid.
+    // Sets the names from a text of text(). Returns false if the text is not valid.
     bool read(std::string_view text);
 
 private:
@@ -231,7 +231,7 @@ public:
     model_thread& thread(int t) { return *threads_[static_cast<std::size_t>(t)]; }
     // Returns true if the thread can make a step now.
     bool enabled(int t);
-    // Lets a thread continue that was found to wait in a loop.
+    // Lets a thread continue that find_loop() has paused.
     void undo_pause(int t);
     std::vector<std::string> outcomes; // the texts of record()
 
@@ -264,9 +264,9 @@ public:
     order weakened(order o, int slot, site where);
 
     void* service = nullptr;
-    std::uint64_t number = 0; // of this execution; counts all executions of the program
+    std::uint64_t number = 0; // counts all executions of the program
 
-    // For searches of mutants: the orders that the execution has used, and the changed ones.
+    // For changed orders (weakening): the orders that executions have used, and the changes.
     std::vector<weakening>* seen_orders = nullptr;
     const weakening* mutant = nullptr;
 
@@ -296,7 +296,7 @@ private:
     fiber main_;
     std::vector<std::unique_ptr<model_thread>> threads_;
     int running_ = 0;
-    int starting_ = 0; // threads that run to their first step
+    int starting_ = 0; // the number of threads that run to their first step
     static constexpr int undecided = -2;
     int next_ = undecided; // the thread that the search has chosen, before its step
     bool halted_ = false;  // no more steps are made

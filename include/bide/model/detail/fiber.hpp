@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_DETAIL_FIBER_HPP
 #define BIDE_MODEL_DETAIL_FIBER_HPP
 
-// A fiber: a stack of its own, and switches between stacks.
+// A fiber is a stack, and the registers with which its code continues.
 
 #include <bide/core/config.hpp>
 #include <cstddef>

@@ -133,8 +133,8 @@ private:
     }
 
     // Returns the reads-from edges of a path to the step `to`. The path begins at the step `from`,
-    // or at a later step of the same thread, and has as few of these edges as possible. If each
-    // such path has none, returns nothing.
+    // or at a later step of the same thread, and has as few of these edges as possible. If there is
+    // no such path, returns nothing.
     std::vector<edge> way(event_id from, int to) const {
         constexpr int far = std::numeric_limits<int>::max();
         constexpr int wake = 1'000; // the cost of a wake, which synchronises nothing
@@ -226,7 +226,7 @@ private:
         });
     }
 
-    // `carried` is true if the write passes the needed knowledge on, so that the read is at fault.
+    // `carried` is true if the message of the write has the needed clock: the read is at fault.
     std::string unsynchronised(const edge& e, bool carried) const {
         const event& read = memory_.events[index(e.read)];
         const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";

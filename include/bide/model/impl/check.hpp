@@ -140,7 +140,7 @@ private:
     std::uint64_t executions_ = 0;
 };
 
-// The whole of an exploration.
+// Explores a body. The members say how.
 struct exploration {
     const options& how;
     const body& run;
@@ -232,7 +232,7 @@ struct exploration {
         return with(*search_for(how));
     }
 
-    // Uses the file with that name in the folder of BIDE_MODEL_STATE, if there is such a folder.
+    // Explores. If BIDE_MODEL_STATE names a folder, uses the file for `name` in this folder.
     verdict named(std::string_view name) const {
         saved_state state(name, how, run);
         const bool is_saved = state.is_wanted() && seen == nullptr && !how.count_duplicates &&

@@ -302,7 +302,7 @@ bool execution::may_look_again(const model_thread& t) const {
     });
 }
 
-// Returns the message in the queue by which the thread was taken out; -1 if there is none yet.
+// Returns the message whose write removed the thread from the queue; -1 if there is none yet.
 int execution::woken_by(const model_thread& t) const {
     const auto& all = memory_.at(t.wants.object).messages;
     const auto mine = std::find(all.begin(), all.end(), t.wants.from);

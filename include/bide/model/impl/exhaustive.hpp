@@ -14,8 +14,9 @@
 // drops all other events, lets the read read from the store, and continues.
 //
 // No graph may be reached in two ways. So a revisit is made only if the read and all dropped events
-// are "maximally added": such a read reads the newest store, and such a store is placed at the end
-// of its modification order, as in the first graph that the search builds.
+// are "maximally added". A maximally added read reads the newest store. A maximally added store is
+// the last one in its modification order. The first graph that the search builds has only such
+// events.
 //
 // Only the unexplored branches are stored, each as a list of steps. A branch is run from the
 // beginning of the body, because stacks cannot be copied.

@@ -156,7 +156,7 @@ verdict verdict_of(std::string_view bytes) {
 // after each execution. If that call returns false, the exploration ends.
 using explores = std::function<verdict(exhaustive&, const std::function<bool(const verdict&)>&)>;
 
-// Runs as one of the processes. Never returns.
+// The main function of a process that the first process has started. Never returns.
 [[noreturn]] void work(int parent, shared_counts& all, const explores& explore) {
     constexpr std::uint64_t between = 256; // executions between two looks at `all`
     for (;;) {
@@ -195,7 +195,7 @@ using explores = std::function<verdict(exhaustive&, const std::function<bool(con
     }
 }
 
-// The other processes, as the first process uses them.
+// The processes that the first process has started.
 class work_force {
     struct process {
         pid_t id = -1;
@@ -219,7 +219,7 @@ public:
         }
     }
 
-    // Starts the process. Returns false if it cannot be started.
+    // Starts a process. Returns false if it cannot be started.
     bool start(shared_counts& counts, const explores& explore) {
         int ends[2];
         if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {

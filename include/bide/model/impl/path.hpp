@@ -137,7 +137,7 @@ std::string execution::path() const {
     return out;
 }
 
-// One execution, by its path.
+// Runs only the execution of a path.
 class one_path final : public search {
 public:
     explicit one_path(const std::string& path) {

@@ -234,7 +234,8 @@ private:
 };
 
 // Returns true if stronger memory orders could prevent the failure. They could if the execution is
-// not sequentially consistent, or if two accesses are not ordered and the first is no destruction.
+// not sequentially consistent, or if two accesses are not ordered, unless the first of them is a
+// destruction.
 inline bool orders_matter(execution& x) {
     const clash* const c = clash_of(x);
     return (c != nullptr && c->earlier != clash::access::destroy) ||

@@ -249,7 +249,7 @@ private:
 
     struct queued {
         runnable* job;
-        task_table::entry* task; // nullptr: none of the table
+        task_table::entry* task; // nullptr: the job is no task
     };
 
     // While an object of this class exists, the thread of the owner runs the simulation.
@@ -529,7 +529,7 @@ private:
     std::uint64_t main_ = 0;
     const task_table::entry* running_ = nullptr; // the task that runs
     std::uint64_t last_run_ = 0;                 // the number of the task that ran last
-    std::uint64_t streak_ = 0;                   // how many times in a row
+    std::uint64_t streak_ = 0;                   // how many times in a row it ran before
     bool in_step_ = false;                       // a task, another runnable or a hook runs
     bool closing_ = false;
 

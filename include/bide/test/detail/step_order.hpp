@@ -85,10 +85,10 @@ public:
 
     std::uint64_t lowest_priority() noexcept { return --lowest_; }
 
-    // Called when a task yields that has run `runs` times in a row. Both functions return true if
-    // the task shall get a priority below all others, because it probably waits for another task.
-    // is_polling() is for a task that calls yield(). is_endless() is for a task whose budget is
-    // spent. It has a higher limit, because such a task may just have much work.
+    // Called when a task yields after it has run `runs` times in a row. Both functions return true
+    // if the task shall get a priority below all others, because it probably waits for another
+    // task. is_polling() is for a task that calls yield(). is_endless() is for a task whose budget
+    // is spent. Such a task may just have much work, so is_endless() has the higher limit.
     bool is_polling(std::uint64_t runs) const noexcept { return runs >= most_yields_; }
     bool is_endless(std::uint64_t runs) const noexcept { return runs >= 8 * most_yields_; }
 
