@@ -187,7 +187,7 @@ public:
     virtual void done(execution&, int /*event*/) {}
     // Called if the step of `thread` has no possible outcome. An example is an exclusive write that
     // cannot be placed directly behind the store that its first half has read. The execution cannot
-    // be completed. Returns true if the other threads continue before it is abandoned.
+    // be completed. Returns true if the other threads continue before the execution is abandoned.
     virtual bool stuck(execution&, int /*thread*/) { return false; }
     // Called when no thread can make a step. `complete` is true if all threads have ended, except
     // daemons that sleep.
