@@ -11,9 +11,9 @@
 //   lock_clock         its name
 //
 // If an object has a member `extra`, the reader keeps in it, as a JSON object, the fields that
-// fields() does not list. Programs do not use a general JSON library here, because it makes a tree
-// of the text. With sixteen waiters, a change of a record took 570 microseconds that way; this code
-// takes a thirtieth.
+// fields() does not list. No general JSON library is used, because it would make a tree of the
+// text: with sixteen waiters, a change of a record took 570 microseconds that way. This code takes
+// a thirtieth.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
