@@ -158,10 +158,10 @@ public:
     /// Returns the leader as leader() does, for a coroutine.
     task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
 
-    /// Waits until there is a leader other than the one that the caller knows, or none, and returns
-    /// the new one. Pass the token of the new leader to the next call. The call reads the record at
-    /// least once in durable_options::poll_most. While this candidate campaigns, the call notices
-    /// changes earlier.
+    /// Waits until the leader differs from the one that the caller knows, and returns the present
+    /// leader. Pass the token of that leader to the next call. The call reads the record at least
+    /// once in durable_options::poll_most. While this candidate campaigns, the call notices changes
+    /// earlier.
     ///
     /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
     /// leader().

@@ -53,10 +53,10 @@ public:
     // an errno code, or one of the store.
     // Blocks: for at most durable_options::retry_time plus one operation of the slot.
 
-    /// Acquires the permits of the ticket if they are free for it and for all waiters ahead;
-    /// otherwise enters the queue. Call it again before durable_options::waiter_ttl has passed, or
-    /// the place in the queue is lost. Once the permits are acquired, further calls return the same
-    /// grant, and its lease begins again.
+    /// Acquires the permits of the ticket if the free permits suffice for it and for all waiters
+    /// ahead; otherwise enters the queue. Call it again before durable_options::waiter_ttl has
+    /// passed, or the place in the queue is lost. Once the permits are acquired, further calls
+    /// return the same grant, and its lease begins again.
     ///
     /// Blocks: for at most durable_options::retry_time plus one operation of the slot.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t);

@@ -73,7 +73,7 @@ struct durable_options {
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
-    /// their grants end.
+    /// their grants and places in the queue end.
     ///
     /// Contenders in other containers learn of its end through a mark of presence (slot_presence),
     /// which is an open file of this process. A process that closes files that it did not open

@@ -23,10 +23,10 @@
 /// \endcode
 /// See durable/expiry.hpp.
 ///
-/// A grant may have a minimum hold time: until that time after the grant has passed, no other
-/// contender gets its permits. If it is released earlier, its entry stays until then, as a resting
-/// entry. If its process ends, its lease goes on until then: such a lease is never shorter than the
-/// minimum hold time.
+/// A grant may have a minimum hold time: for that long after the grant, no other contender gets its
+/// permits. If it is released earlier, its entry stays until then, as a resting entry. If its
+/// process ends, its lease goes on until then: such a lease is never shorter than the minimum hold
+/// time.
 ///
 /// Admission is by prefix sums. A contender is granted its permits if the free permits suffice for
 /// all waiters before it and for itself. So the order is kept, and a later waiter may be granted
@@ -479,10 +479,11 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     return has_permits(acquire_status::granted, r.holders.back());
 }
 
-// Enters the contender in the queue, or refreshes its place there, if the terms allow that. Also
-// stores the contender's observations, in two cases: the record changes anyway, or the contender
-// has no place in the queue. A contender with a place may live long enough to observe by itself, so
-// the record is not changed only for its observations.
+// Refreshes the contender's place in the queue. If it has none, enters it in the queue, if
+// terms::enqueue is true and the queue is not full. Also stores the contender's observations, in
+// two cases: the record changes anyway, or the contender has no place in the queue. A contender
+// with a place may live long enough to observe by itself, so the record is not changed only for its
+// observations.
 inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
                             const terms& t, std::int64_t now) {
     acquire_outcome out;
@@ -515,8 +516,8 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
 
 } // namespace detail
 
-/// Acquires the permits if they are free for the contender and for all waiters ahead; otherwise
-/// enters the queue.
+/// Acquires the permits if the free permits suffice for the contender and for all waiters ahead;
+/// otherwise enters the queue.
 ///
 /// A further call keeps the place in the queue, and refreshes it so that it does not expire. A
 /// contender that holds the permits already gets the same grant, and its lease begins again. A
@@ -814,7 +815,7 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     holder unknown;
     unknown.holder_id = "of a record that was damaged";
     unknown.nonce = "lost-" + std::to_string(before); // the same for every contender that finds it
-    unknown.fence = r.fence - 1; // not less than that of the lost grant
+    unknown.fence = r.fence - 1;                      // not less than that of the lost grant
     unknown.weight = r.permits;
     unknown.lease_ms = std::max(t.lease_ms, t.at_least_ms);
     for (const holder& h : r.holders) {

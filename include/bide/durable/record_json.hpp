@@ -33,8 +33,8 @@
 ///
 /// Fields with other names are kept unchanged. Every other deviation makes the record corrupt. So
 /// does an object with two fields of one name, and nesting deeper than 64 levels. A record that
-/// cannot be read is never treated as an empty one. The fields may come in any order. They are
-/// written in the order that is shown here; unknown fields follow, unchanged.
+/// cannot be read is never treated as an empty one. The fields may come in any order. Known fields
+/// are written in a fixed order; unknown fields follow, unchanged.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
