@@ -81,7 +81,7 @@ template <class Work> struct basic_leader_callbacks {
 
     /// Called for each new leader, also if this candidate is the leader. It may run while
     /// on_elected runs. A leader that leads for less than durable_options::poll_most may be missed.
-    /// It must not throw.
+    /// The function must not throw.
     std::function<void(const leader_info&)> on_new_leader{};
 
     /// Is told of an error after which the run tries again.

@@ -22,8 +22,8 @@ enum class durable_loss {
     forked   ///< this process is a child of the process that holds the grant
 };
 
-/// Its functions are called when something happens to a contender of one lock object
-/// (durable_options::observer). The default of every function does nothing.
+/// Receives what happens to the contenders of one lock object (durable_options::observer). The
+/// default of every function does nothing.
 ///
 /// The functions run on the thread of the caller, on a store thread, on a thread that renews leases,
 /// or on the thread that monitors all leases. They may run at the same time. Keep them short: a

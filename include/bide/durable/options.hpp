@@ -62,8 +62,8 @@ struct durable_options {
     /// fraction of it.
     ///
     /// With lock_clock::observed this decides when a lease expires. With lock_clock::caller it has
-    /// no effect. With the other clocks, a contender that has waited so long regards the lease as
-    /// expired, even if the clock does not show that.
+    /// no effect. With the other clocks, a contender that has observed a lease for that time
+    /// regards it as expired, even if the clock does not show that.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed.
@@ -114,8 +114,8 @@ struct durable_options {
     /// guards, since any epoch. The default is the system clock, since 1970.
     std::function<std::chrono::milliseconds()> now{};
 
-    /// Its functions are called when something happens to a contender of this lock object. The lock
-    /// object and its guards keep it alive.
+    /// Receives what happens to the contenders of this lock object. The lock object and its guards
+    /// share ownership of the observer.
     std::shared_ptr<durable_observer> observer{};
 };
 
@@ -154,8 +154,9 @@ struct acquire_request {
     /// The minimum hold time: for so long after the grant, no other contender gets the permits. If
     /// the guard releases earlier, or its process ends, the permits stay taken until then.
     ///
-    /// Use it for a job that several machines start at about the same time. If it is longer than
-    /// the difference between the machines' clocks, the job runs once, however short it is.
+    /// Use it for a job that several machines start at about the same time. If the minimum hold
+    /// time is longer than the difference between the machines' clocks, the job runs once, however
+    /// short it is.
     ///
     /// If the ticket of the request holds its permits already, that grant keeps its minimum hold
     /// time.

@@ -77,19 +77,19 @@ struct rate_wait {
 };
 
 /// A bucket of tokens in a slot. `count` tokens come in each period, evenly spaced, and the bucket
-/// holds at most `burst` of them. It is full at the start. In any period of length t, at most burst
-/// + count * (t + 1 ms) / period tokens become available. No rate is rounded; clocks count
-/// milliseconds.
+/// holds at most `burst` of them. It is full at the start. The number of tokens that become
+/// available in any period of length t is at most burst + count * (t + 1 ms) / period. No rate is
+/// rounded; clocks count milliseconds.
 ///
 /// An acquisition takes its tokens from the record at once, and then waits until they are
-/// available: the time of the tokens. So tokens are acquired in the order of the requests, over all
-/// processes. If the caller gives up, its tokens are returned, unless other tokens were taken
-/// later: then they are lost. A process that dies while it waits loses its tokens.
+/// available. So tokens are acquired in the order of the requests, over all processes. If the
+/// caller gives up, its tokens are returned, unless other tokens were taken later: then they are
+/// lost. A process that dies while it waits loses its tokens.
 ///
 /// A clock that is set back, or a reboot, makes no acquisition wait longer than clock_tolerance
-/// plus the time of the tokens that are reserved, which is at most longest_wait. A clock that is
-/// set forward fills the bucket early: up to a burst, and the reserved tokens, are granted twice.
-/// If a slot lost a value, the bucket is empty.
+/// plus the wait for the tokens that are reserved already, which is at most longest_wait. A clock
+/// that is set forward fills the bucket early: up to a burst, and the reserved tokens, are granted
+/// twice. If a slot lost a value, the bucket is empty.
 ///
 /// The record is JSON of its own kind. The record of a lock is refused, and a lock refuses this
 /// record: durable_errc::corrupt_record. To begin with a full bucket again, delete the record.

@@ -62,9 +62,9 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 // seen the entry unchanged. A later contender of the same boot goes on from that time.
 //   - A stored observation ends no lease early. It is stored by the compare-and-swap of the very
 //     value that was seen, and is read on the clock on which it was written. Each move of the entry
-//     (a renewal or a refresh) removes the observation. If the writer of a move does not know
-//     observations and keeps it, the entry's count of moves differs from the count in the
-//     observation, which makes the observation void.
+//     (a renewal or a refresh) removes the observation. A writer that does not know observations
+//     keeps the observation, but changes the entry's count of moves. An observation with another
+//     count is void.
 //   - Contenders of several boots do not replace each other's observations for ever. A valid
 //     observation is replaced only if the entry has eight of them, each of another boot. While at
 //     most eight boots have contenders, each boot stores at most one between two moves of the

@@ -80,7 +80,7 @@ struct description {
 /// time `since`.
 ///
 /// An entry expires when contenders of one boot have seen it unchanged for longer than the length
-/// of its lease and a margin. See durable/expiry.hpp.
+/// of the lease (for a waiter, of its place in the queue) plus a margin. See durable/expiry.hpp.
 struct stored_observation {
     std::string boot{};     ///< the contender's boot: `since` is on its clock; not empty
     std::int64_t moves = 0; ///< the entry's renewals or refreshes then; void if they differ now

@@ -372,7 +372,7 @@ private:
 };
 
 // The first read opens no watch and no wake socket, because most acquisitions need only one read.
-// If the contender has to wait, a second read opens them. The second read is not needed if an
+// If the contender has to wait, a second read opens both. The second read is not needed if an
 // earlier waiter of this process has opened the wake socket: the process is notified through that
 // socket.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {

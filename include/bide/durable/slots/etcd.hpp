@@ -2,9 +2,11 @@
 #ifndef BIDE_DURABLE_SLOTS_ETCD_HPP
 #define BIDE_DURABLE_SLOTS_ETCD_HPP
 
-/// \file A slot in a key of etcd 3.4 or later. One transaction compares and sets the key, through
-/// the JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl) and
-/// the header nlohmann/json.hpp.
+/// \file
+///
+/// A slot in a key of etcd 3.4 or later. One transaction compares and sets the key, through the
+/// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl) and the
+/// header nlohmann/json.hpp.
 ///
 /// A version is the revision of the cluster in which the key was last changed (mod_revision). The
 /// revision counts every change of every key, and continues when a key is deleted. The revision
@@ -107,7 +109,7 @@ public:
     /// operator acts:
     ///   - permission_denied: the cluster denies access, or one side rejects the other's
     ///     certificate
-    ///   - protocol_error: the answer does not come from etcd's gateway, or is not TLS. (A server that
+    ///   - protocol_error: the answer is not from etcd's gateway, or is not TLS. (A server that
     ///     closes the connection without an answer is not recognised: connection_reset.)
     ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
     /// Blocks: for one round trip to the majority, at most `retry_time`.

@@ -2,9 +2,11 @@
 #ifndef BIDE_DURABLE_SLOTS_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_REDIS_HPP
 
-/// \file A slot in Redis 5 or later, through hiredis (0.14 or later; link with -lhiredis). The key
-/// holds a hash of two fields, the version v and the value p. One script compares the version and
-/// sets both fields.
+/// \file
+///
+/// A slot in Redis 5 or later, through hiredis (0.14 or later; link with -lhiredis). The key holds
+/// a hash of two fields, the version v and the value p. One script compares the version and sets
+/// both fields.
 ///
 /// This slot may forget what it acknowledged, and a lock over it requires bide::allow_relaxed:
 ///   - Redis sends its writes to the replicas after it has acknowledged them. A replica that takes

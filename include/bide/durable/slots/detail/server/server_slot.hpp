@@ -60,8 +60,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //                        calls try again to open a further one.
 //   no more need         When a call ends, connections that were idle for `keep_idle` are closed.
 //   fork()               A child opens its own connections. It closes the descriptors of inherited
-//                        connections that were idle at the fork, and never runs their destructors:
-//                        another thread of the parent may have been using them.
+//                        connections that were idle at the fork. It destroys no inherited
+//                        connection: another thread of the parent may have been using it.
 
 // The most connections to one server that a process opens for calls. A server commits calls of
 // several connections with one write to its disk, so the throughput grows with their number. But a
