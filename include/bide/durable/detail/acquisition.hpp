@@ -207,7 +207,7 @@ public:
     }
     // Returns the error for a caller whose time is up during the next look(): errc::timeout if the
     // last try found the lock held, the store's error if the last try failed,
-    // durable_errc::no_answer if no try has ended.
+    // durable_errc::no_answer if no try has ended so.
     // Requires: no look() is under way.
     std::error_code if_late() const noexcept { return if_late_; }
 
