@@ -56,11 +56,12 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //   a broken connection  The call that finds it closes all idle connections, too: they probably
 //                        broke at the same time. The next calls open new ones.
 //   a refusal            If the server refuses a further connection while another one is open, the
-//                        call waits for an open one. After `ask_again_after` calls try again.
+//                        call waits for an open one. When the time `ask_again_after` has passed,
+//                        calls try again to open a further one.
 //   no more need         When a call ends, connections that were idle for `keep_idle` are closed.
 //   fork()               A child opens its own connections. It closes the descriptors of inherited
-//                        connections that were idle at the fork, and never runs their destructors:
-//                        another thread of the parent may have been using them.
+//                        connections that were idle at the fork. It destroys no inherited
+//                        connection: another thread of the parent may have been using it.
 
 // The most connections to one server that a process opens for calls. A server commits calls of
 // several connections with one write to its disk, so the throughput grows with their number. But a
@@ -306,8 +307,9 @@ private:
         return *found;
     }
 
-    // Handles a connection that cannot be opened. If another one is open, ends the turn and returns
-    // true; its permit stays away until allow_refused(). Each open connection keeps a permit.
+    // Handles a connection that cannot be opened. If another connection is open, ends the turn and
+    // returns true. The turn's permit is withheld until allow_refused(). Each open connection keeps
+    // a permit.
     bool waits_for_another(turn& refused) noexcept {
         const std::lock_guard held(lock_);
         refused.entry_->is_open = false;
@@ -586,7 +588,7 @@ template <class Client> struct server_slot {
     }
 };
 
-// Tells of the messages on one channel of a server, on a connection of its own. A process has at
+// Reports the messages on one channel of a server, on a connection of its own. A process has at
 // most `most` such watches; further ones fail, and the waiters read their slots at intervals.
 template <class Connection> class channel_watch final : public slot_watch {
 public:
