@@ -42,8 +42,8 @@ template <class T, class Platform> struct result_on_platform {
 
 } // namespace detail
 
-/// The same type as result<T>. The function lock(token) of a mutex returns it under this name. So
-/// core/result.hpp is included only where such a wait is called.
+/// The same type as result<T>. Functions of a mutex that take a stop token return it under this
+/// name. So core/result.hpp is included only where such a function is called.
 template <class T, class Platform>
 using result_on = typename detail::result_on_platform<T, Platform>::type;
 

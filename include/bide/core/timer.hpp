@@ -58,7 +58,7 @@ namespace detail {
 
 // ---- Resumers
 //
-// The threads that resume coroutines without an executor. A resumer runs user code, which may
+// The threads that resume coroutines if these have no executor. A resumer runs user code, which may
 // block. So a blocked resumer is replaced: while a runnable is queued, some resumer is about to
 // take it.
 //

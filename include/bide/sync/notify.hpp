@@ -109,7 +109,7 @@ public:
     // its place in the queue. If the seat is marked, the mark becomes the outcome of `w`, and `w`
     // is not queued. Otherwise, does the same as enqueue(w).
     wait_status enqueue(node& w, seat& s) noexcept;
-    // As cancel(w). The seat returns to its place in the queue.
+    // Does the same as cancel(w), and puts the seat back into its place in the queue.
     bool cancel(node& w, wait_status why, seat& s) noexcept;
 
 private:

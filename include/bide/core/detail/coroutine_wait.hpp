@@ -79,8 +79,9 @@ public:
     using waiter = basic_waiter<Platform>;
 
     // `where` is the executor that resumes the coroutine. If `where` is empty, it is set to the
-    // coroutine's own executor. If it is another executor, and the wait is not posted there at
-    // once, that executor counts the wait as a user.
+    // coroutine's own executor, or to the current worker if the coroutine has none. If `where` is
+    // not the coroutine's own executor, and the wait is not posted there at once, `where` counts
+    // the wait as a user (executor_users.hpp).
     // Requires: `where` outlives this object.
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,

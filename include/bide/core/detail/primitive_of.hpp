@@ -68,7 +68,8 @@ wait_subject subject_of(const Wait& wait, const Payload&... carried) noexcept {
     return what;
 }
 
-// As subject_of(), for the queue of a thread_wait. The queue is a part of its primitive.
+// Does the same as subject_of() for the queue of a thread_wait. The queue is a part of its
+// primitive.
 template <class Queue>
 wait_subject subject_of_queue(const Queue& queue, std::ptrdiff_t amount) noexcept {
     wait_subject what = subject_of(queue);

@@ -40,7 +40,7 @@ public:
     // Runs `r` on this worker or another one, after the runnables that are queued already.
     virtual void yield(runnable& r) noexcept = 0;
 
-    // As yield(), for a task that yields because its budget is spent.
+    // Does the same as yield(), for a task that yields because its budget is spent.
     virtual void yield_spent(runnable& r) noexcept { yield(r); }
 
     // Posts `r` to executor(). Runnables that this function has posted earlier run first, unless
