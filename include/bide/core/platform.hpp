@@ -11,10 +11,11 @@
 /// \code
 /// A platform P has
 ///   P::model                    true: the model checker explores executions. Loops that only spend
+///                               time are left out. P::timer_service() replaces the service of
 ///                               core/timer.hpp; it returns nullptr if there is none.
 ///   P::lock_looks               How often a waiter reads a held lock_bits before it sleeps.
 ///   P::atomic<T>, P::fence      std::atomic and its fence.
-///   P::var<T>                   A T that the model checker checks for data races. Otherwise: T.
+///   P::var<T>                   In a model, a T that is checked for data races. Otherwise a T.
 ///   P::stop_source, P::stop_token, P::stop_callback<F>   As std::stop_source and so on.
 ///   P::light_fence()            A seq_cst fence towards a thread that runs a heavy fence.
 ///   P::heavy_fence()            Optional. A seq_cst fence, also towards light fences. If P has none,
@@ -85,7 +86,6 @@ public:
 
     // Called when the calling thread is about to sleep until is_over(of) returns true, or until a
     // steady time. Simulates until then. If nothing is left to simulate, returns `idle`: only
-    // another thread can wake the caller.
     // another thread can wake the caller.
     enum class sleep_end { woken, timed_out, idle };
     using condition = bool (*)(const void* of) noexcept;

@@ -14,7 +14,7 @@
 ///
 ///     // Tries to complete the wait. Returns waiting if it would have to wait.
 ///     wait_status try_now() const noexcept;
-///     // Queues the waiter and returns waiting. Or settles the waiter, that is stores its outcome,
+///     // Queues the waiter and returns waiting. Or settles the waiter, that is, stores its outcome,
 ///     // and returns that outcome.
 ///     wait_status enqueue(basic_waiter<Platform>&) const noexcept;
 ///     // Cancels the wait. Returns true if this call decided it. If `why` is destroyed, the waiter
@@ -29,7 +29,6 @@
 ///     // Undoes an outcome that no caller collects. Without it, the outcome is collected and its
 ///     // result is destroyed.
 ///     void give_back(wait_status what) const noexcept;
-///     // What happens if the waiting task is cancelled: makes the wait end soon. The wait goes on
 ///     // Called if the waiting task is cancelled. Makes the wait end soon; its outcome then is
 ///     // `stopped`. Without this function, the wait ends at once with `stopped`.
 ///     void on_cancel() const noexcept;

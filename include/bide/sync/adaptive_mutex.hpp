@@ -26,6 +26,7 @@ namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The protocol of adaptive_mutex: bounded barging.
+//
 // If an unlock hands the mutex to a sleeper, the mutex stays unused until the sleeper runs. So an
 // unlock wakes the head of the queue and leaves the mutex free, that is, the mutex floats: a
 // running thread may overtake the head. Each such unlock decrements `left`. If `left` is zero, the

@@ -86,9 +86,9 @@ public:
         };
     }
 
-    // Moves `w` to the queue of the lock. The condition_variable has decided the end of its wait
-    // for a notification. If the lock is free, grants it to `w` and appends `w` to `granted`. From
-    // then on only a holder of the lock decides the wait.
+    // Moves `w` to the queue of the lock, after the condition_variable has decided that `w` waits
+    // for no notification any more. If the lock is free, grants it to `w` and appends `w` to
+    // `granted`. From then on only a holder of the lock decides the wait.
     void queue(node& w, wake_list& granted) const noexcept {
         auto* const link = link_;
         void* const to = queue_;
@@ -124,7 +124,7 @@ private:
 //
 //   stage of a wait                        the node stands in
 //   waits                                  this queue, or none yet
-//   notified, stopped or timed_out         the queue of the mutex, or a list on its way there
+//   notified, stopped or timed_out         the queue of the mutex, or a list on the way to it
 //
 // The stage changes once in a wait, under the lock of this queue. A coroutine may be destroyed
 // while it waits, but not while another thread moves its node (core/async_op.hpp). So when a

@@ -26,10 +26,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The upgrade of a reader to the writer is a wait that overtakes all other waiters in the permit
-// queue. The reader keeps its permits while it waits for the other permits. A writer in front of it
-// could have some of these other permits already, and would wait for the permits of the reader: a
-// deadlock. So the upgrade goes to the front of the queue, and gets the permits that the first
+// A reader that upgrades to a writer waits in front of all other waiters of the permit queue. The
+// reader keeps its permits while it waits for the other permits. If a writer were in front of it,
+// the writer could have some of these other permits already, and would wait for the permits of the
+// reader: a deadlock. So the upgrade goes to the front of the queue, and gets the permits that the first
 // waiter was granted so far. If the upgrade gives up, these permits go back to the first waiter, as
 // the permits of every waiter that leaves the queue do.
 

@@ -71,7 +71,6 @@ private:
 // budget is spent: it queues a runnable of the coroutine behind the jobs that are queued already.
 // If the coroutine is part of a task, that is the runnable of the task. If it stands alone, that is
 // a member of this object.
-// This runnable is the task's, or the member of a coroutine that stands alone.
 template <class Platform> class coroutine_wait {
     using context = basic_task_context<Platform>;
 

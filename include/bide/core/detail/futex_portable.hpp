@@ -7,7 +7,6 @@
 // bucket. The waker changes the word first and then locks and unlocks that mutex. So either the
 // waiter sees the change, or the waker locks the mutex after the waiter has begun to sleep, and
 // wakes it.
-// after the waiter has begun to sleep.
 
 #include <bide/core/config.hpp>
 

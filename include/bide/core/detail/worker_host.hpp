@@ -2,9 +2,10 @@
 #ifndef BIDE_CORE_DETAIL_WORKER_HOST_HPP
 #define BIDE_CORE_DETAIL_WORKER_HOST_HPP
 
-// The host of a task is the worker that runs it: the interface of the scheduler to operations, and
-// the thread-local state from which an operation finds it. The resumers (core/timer.hpp) are hosts
-// too, but their executor() refers to no executor. Other threads have no host.
+// The host of a task is the worker that runs it. Operations call their scheduler by the interface
+// basic_worker_host, and find the host of their thread in worker_local. The resumers
+// (core/timer.hpp) are hosts too, but their executor() refers to no executor. Other threads have no
+// host.
 //
 // If a task never has to wait, it yields after `whole_budget` operations, on any thread. When it
 // yields, it also checks whether it was cancelled.

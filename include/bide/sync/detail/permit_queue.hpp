@@ -10,8 +10,6 @@
 //
 // The word:
 //
-// That word:
-//
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
 //   closed     every acquire fails
@@ -31,8 +29,8 @@
 // changes the same word:
 //
 //   release, then the waiter's CAS    the CAS takes the permits, or fails and is retried
-//   the waiter's CAS, then release    the release finds `queued` and acquires the lock; the waiter
-//                                     held the lock until it was linked, so the release finds it
+//   the waiter's CAS, then release    the release finds `queued` and acquires the lock. Then it
+//                                     finds the waiter, which held the lock until it was linked
 //
 // There is no second variable that could be read too early. So acquire and release on one word are
 // enough, and no seq_cst is needed. An uncontended acquire or release is one CAS that takes no
