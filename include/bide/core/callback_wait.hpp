@@ -76,8 +76,8 @@ public:
     /// The type that take() returns.
     using result_type = R;
 
-    /// Constructs a wait. Each time that begin() has queued the wait and the wait completes, `wake`
-    /// runs.
+    /// Constructs a wait. Each time that begin() has queued the wait and an outcome other than
+    /// cancel() ends it, `wake` runs once.
     ///
     /// `wake` runs on the thread that completes the operation. That thread holds no lock of bide.
     /// After a time-out, it is the thread of bide's timers. `wake` may call any function of this

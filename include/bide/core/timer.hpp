@@ -3,10 +3,10 @@
 #define BIDE_CORE_TIMER_HPP
 
 /// \file
-/// The timer service. It fires the time-outs of coroutines that run outside of schedulers. It also
-/// resumes coroutines that have no executor, after a stop or a time-out. A process has one service.
-/// The first use starts it, and it never ends. A child of fork() starts its own. The service
-/// consists of two parts:
+/// The timer service. It fires the time-outs of coroutines that no scheduler fires. It also resumes
+/// coroutines that have no executor, after a stop or a time-out. A process has one service. The
+/// first use starts it, and it never ends. A child of fork() starts its own. The service consists
+/// of two parts:
 ///
 /// \code
 ///   timer thread   Decides time-outs and runs no coroutine.

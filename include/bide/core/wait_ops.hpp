@@ -14,8 +14,8 @@
 ///
 ///     // Tries to complete the wait. Returns waiting if it would have to wait.
 ///     wait_status try_now() const noexcept;
-///     // Queues the waiter and returns waiting. Or settles the waiter, that is, stores its outcome,
-///     // and returns that outcome.
+///     // Queues the waiter and returns waiting. Or settles the waiter, that is, stores its
+///     // outcome, and returns that outcome.
 ///     wait_status enqueue(basic_waiter<Platform>&) const noexcept;
 ///     // Cancels the wait. Returns true if this call decided it. If `why` is destroyed, the waiter
 ///     // must be in no queue afterwards, or be granted.

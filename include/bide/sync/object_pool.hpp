@@ -350,8 +350,8 @@ public:
             of_->take_back(*mine);
         }
     }
-    /// Destroys the object, which is broken, instead of returning it. The lease is empty
-    /// afterwards. The pool makes another object when it needs one.
+    /// Destroys the object instead of returning it, for example because it is broken. The lease is
+    /// empty afterwards. The pool makes another object when it needs one.
     void discard() noexcept {
         if (object* const mine = std::exchange(mine_, nullptr)) {
             of_->destroy(*mine);

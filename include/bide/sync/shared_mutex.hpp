@@ -29,9 +29,9 @@ namespace detail {
 // A reader that upgrades to a writer waits in front of all other waiters of the permit queue. The
 // reader keeps its permits while it waits for the other permits. If a writer were in front of it,
 // the writer could have some of these other permits already, and would wait for the permits of the
-// reader: a deadlock. So the upgrade goes to the front of the queue, and gets the permits that the first
-// waiter was granted so far. If the upgrade gives up, these permits go back to the first waiter, as
-// the permits of every waiter that leaves the queue do.
+// reader: a deadlock. So the upgrade goes to the front of the queue, and gets the permits that the
+// first waiter was granted so far. If the upgrade gives up, these permits go back to the first
+// waiter, as the permits of every waiter that leaves the queue do.
 
 // Grants `w` its permits if there are enough free ones; otherwise enqueues `w` in front of all
 // other waiters. Returns the status of `w`.
