@@ -3,9 +3,9 @@
 #define BIDE_BIDE_HPP
 
 /// \file
-/// Includes the locks, the channels, the tasks and the scheduler. For the other folders,
-/// include io.hpp, parallel.hpp, stream.hpp and durable.hpp. Include these headers by name, as few
-/// programs need them: core/callback_wait.hpp, core/deadlock_check.hpp, sched/chrome_trace.hpp,
+/// Includes the locks, the channels, the tasks and the scheduler. For the other folders, include
+/// io.hpp, parallel.hpp, stream.hpp and durable.hpp. Few programs need the following headers, so
+/// include them by name: core/callback_wait.hpp, core/deadlock_check.hpp, sched/chrome_trace.hpp,
 /// sched/executor_runner.hpp, sched/for_each_worker.hpp, sync/biased_shared_mutex.hpp, and the
 /// headers of core/ with which a program builds its own primitives, such as core/event_count.hpp
 /// and core/parker.hpp.

@@ -3,7 +3,7 @@
 #define BIDE_DURABLE_HPP
 
 /// \file
-/// Includes the durable locks. The slots, durable/slots/..., are apart: each needs its client library.
+/// Includes the durable locks, but no slot of durable/slots/: each slot needs its client library.
 
 #include <bide/durable/acquire_all.hpp>
 #include <bide/durable/admin.hpp>

@@ -42,8 +42,8 @@ template <class T, class Platform> struct result_on_platform {
 
 } // namespace detail
 
-/// Is result<T>. The lock of a platform returns it from a wait with a stop token. So core/result.hpp is
-/// included only where such a wait is called.
+/// The same type as result<T>. Functions of a mutex that take a stop token return it under this
+/// name. So core/result.hpp is included only where such a function is called.
 template <class T, class Platform>
 using result_on = typename detail::result_on_platform<T, Platform>::type;
 
@@ -66,8 +66,8 @@ template <class Platform> class basic_event_count;
 /// Is the event count of native threads.
 using event_count = basic_event_count<native_platform>;
 
-/// See core/async_op.hpp, which each header of coroutines includes. `Stops` counts the stop tokens that
-/// the operation takes.
+/// See core/async_op.hpp, which each header for coroutines includes. `Stops` is the number of stop
+/// tokens that the operation takes.
 template <class T, class Platform, int Stops = 0>
 class basic_async_op; // complete after: #include <bide/core/async_op.hpp>
 /// Is an operation of native threads and coroutines.

@@ -18,8 +18,9 @@
 /// - unhandled_exception lets no exception leave resume(). The release that resumes the coroutine
 ///   is noexcept, so the program would terminate.
 ///
-/// Only the wait resumes the coroutine. Until then its owner neither resumes it nor reads its state.
-/// Without as_result(), await_resume() throws closed, stopped and timeout inside the coroutine.
+/// While the coroutine waits, only bide resumes it. The owner of the coroutine neither resumes it
+/// nor reads its state meanwhile. Without as_result(), await_resume() throws closed, stopped and
+/// timeout inside the coroutine.
 ///
 /// Destroys: a coroutine that waits may be destroyed. This cancels the wait, and a grant goes back
 /// to the primitive. The same holds for each async operation of the library, and for a coroutine or
@@ -27,22 +28,23 @@
 /// that may be about to resume it are:
 ///
 /// - A thread whose release, notification or close has granted the wait, until that call has
-///   returned. If this thread made that call, the coroutine may be destroyed inside of the call.
-/// - Without an executor: a thread that takes the coroutine over because the releaser blocks
+///   returned. Exception: that thread itself may destroy the coroutine inside of the call.
+/// - If the coroutine has no executor: a thread that takes it over because the releaser blocks
 ///   (core/wake_scope.hpp), and bide's service (core/timer.hpp) after a stop or a time-out. Each of
 ///   them is about to resume the coroutine until the coroutine has suspended again.
-/// - With an executor: the threads of that executor. The coroutine may be destroyed on a thread
-///   that keeps the executor from running. A resumption that was posted already must not run
-///   afterwards.
+/// - If the coroutine has an executor: the threads of that executor. The coroutine may be destroyed
+///   on a thread that keeps the executor from running. A resumption that was posted already must
+///   not run afterwards.
 ///
 /// With BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp), a coroutine that is destroyed while a release
 /// on another thread resumes it is reported. Waits by callbacks need no such care
 /// (core/callback_wait.hpp).
 //
-// Why the releaser does not report that it has returned: the coroutine that it has posted may have
-// ended, and the node in its frame may be destroyed. A callback_wait exists until its releaser has
-// reported, because its owner waits for the report. If coroutines did the same, each resumption
-// would wait for the releaser, which may be preempted between the post and the report.
+// The owner of a callback_wait does not destroy it until the releaser has reported the end of its
+// call. A coroutine's wait has no such report. The coroutine may have ended as soon as it was
+// posted, and its frame, which contains the node, may be destroyed. If the coroutine waited for the
+// report, each resumption would wait for the releaser, which may be preempted between the post and
+// the report.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -143,8 +145,8 @@ struct never_armed {
     void disarm() noexcept {}
 };
 
-// Moves a value out. An optional is moved in its two parts. They were written by two stores just
-// before, and one load of both would have to wait for these stores.
+// Moves a value out. The flag and the value of an optional are moved separately: two stores have
+// just written them, and one load of both would have to wait for these stores.
 template <class T> T move_out(T& from) { return std::move(from); }
 template <class T> std::optional<T> move_out(std::optional<T>& from) {
     if (from.has_value()) {
@@ -161,9 +163,9 @@ concept lost_unnamed =
 } // namespace detail
 
 /// Defers the wakers of this thread's releases until this object is destroyed. Until then the
-/// releases only announce their outcomes, and no user code runs. Use: if the removal of a waiter
-/// releases other waiters, the outcome of the removed waiter is published before any waker runs.
-/// stop_gathering() ends the deferral early.
+/// releases only announce their outcomes, and no user code runs. It is used where the removal of a
+/// waiter may release other waiters: the outcome of the removed waiter is published before any
+/// waker runs. stop_gathering() ends the deferral early.
 template <class Platform> class wakers_later {
     using wake_list = basic_wake_list<Platform>;
 
@@ -325,18 +327,20 @@ private:
 //                   the job runs inside of the running one: see below
 //   await_suspend   arms the time-out and the stop callback, then queues the node. That is the last
 //                   step: afterwards another thread may resume the coroutine, and destroy the frame
-//   granted         the holder of the primitive's lock decides, releases the lock, publishes, and
-//                   runs the node's waker. The waker sends the coroutine to its executor. Some
-//                   operations try once more there, and may queue the node again
+//   granted         the holder of the primitive's lock decides the outcome, releases the lock,
+//                   publishes the outcome, and runs the node's waker. The waker sends the coroutine
+//                   to its executor. Some operations try once more there, and may queue the node
+//                   again
 //   stop, time-out, cancelled task
 //                   cancel() under the lock of the primitive. If the node is queued, cancel() takes
 //                   it out and decides the outcome. If it is granted, nothing happens. If it is not
 //                   queued yet, enqueue() refuses it. A cancelled task that waits for its own
 //                   children cancels the children, and resumes when they have ended
-//   await_resume    disarms first: when it returns, no thread has a pointer into the frame
-//   destroyed       while suspended: disarms and cancels; a grant is given back. The coroutine is
-//                   taken out of the lists of this thread. No other thread may be about to resume
-//                   it (core/async_op.hpp)
+//   await_resume    first disarms the time-out and the stop callback: when it returns, no thread
+//                   has a pointer into the frame
+//   destroyed       while suspended: disarms them and cancels the wait; a grant is given back. The
+//                   coroutine is taken out of the lists of this thread. No other thread may be
+//                   about to resume it (see the head of this file)
 //
 // The inner job. Assume that a task awaits another task, which is the next job of its thread. The
 // host of both tasks (detail/worker_host.hpp) may run that job at once, before the wait begins. If
@@ -344,17 +348,17 @@ private:
 // atomic operation. If the inner job waits, the awaiting task waits for the inner job as for any
 // other one.
 //
-// The order of the jobs stays the same. The awaited job was the next one. The awaiting task
-// continues after all jobs that are queued when the awaited one ends. A cancellation works as
-// without an inner job: if the task is cancelled before the inner job runs, or by the inner job,
-// its wait is stopped. Only a wait without limits has an inner job, because limits are not armed
-// while the inner job runs.
+// The order of the jobs stays the same. The awaited job was the next one in any case. If other jobs
+// are queued when it ends, the awaiting task continues after them. A cancellation works as without
+// an inner job: if the task is cancelled before the inner job runs, or by the inner job, its wait
+// is stopped. Only a wait without limits has an inner job, because limits are not armed while the
+// inner job runs.
 //
 // The inner job may block its thread, and the host may then run other jobs inside of the inner one.
 // Those jobs may cancel the awaiting task, so that it continues. So before the host runs them, it
-// tells each awaiting task, the innermost one first, and the task then begins its wait
-// (begin_wait). When the inner job returns, its awaiting task may have continued or may be
-// destroyed. So after the inner job, only inner_wait is accessed, which lies on the stack.
+// calls begin_wait of each awaiting task, the innermost one first, and the task begins its wait.
+// When the inner job returns, its awaiting task may have continued or may be destroyed. So after
+// the inner job, only inner_wait is accessed, which lies on the stack.
 
 template <class T, class Platform, int Stops> class basic_async_op<T, Platform, Stops>::awaiter {
 public:
@@ -458,9 +462,9 @@ private:
         inner_wait(awaiter& whose, std::coroutine_handle<Promise> waiting) noexcept
             : inner_job{waker(&on_wait, this)}, of(whose), coroutine(waiting) {}
 
-        // Runs the job that completes the wait, if it has not run yet. Returns false if the host
-        // did not run it, if the coroutine is not part of the task that runs here, or if that task
-        // is cancelled.
+        // Runs the job that completes the wait. Returns false if that job did not run here: the
+        // host did not run it, the coroutine is not part of the task that runs on this thread, or
+        // that task is cancelled.
         bool runs() noexcept {
             if constexpr (!std::is_void_v<Promise>) {
                 const auto& here = worker_local<Platform>::get();
@@ -548,8 +552,9 @@ private:
         return false;
     }
 
-    // Called when the inner job has ended or waits. Returns false if the coroutine stays suspended:
-    // it waits too, or the jobs that the inner job has made runnable run first.
+    // Called after the inner job has ended or has begun to wait. Returns true if the operation is
+    // complete and this coroutine continues. Returns false if this coroutine stays suspended,
+    // because it waits too, or because jobs that the inner job has made runnable run first.
     template <class Promise> bool goes_on(inner_wait<Promise>& after) noexcept {
         if (!after.others_queued && !after.context->is_cancelled() &&
             (ready_ = op_.ops_->try_now(op_.target_)) != wait_status::waiting) {
@@ -563,8 +568,8 @@ private:
         return !suspended_ || !wait_.yield();
     }
 
-    // Called when the inner job is about to wait for other jobs. This coroutine then waits for the
-    // inner job.
+    // Called when the inner job blocks and the host is about to run other jobs meanwhile. This
+    // coroutine then begins its wait for the inner job.
     template <class Promise> void wait_for_inner_job(std::coroutine_handle<Promise> h) noexcept {
         make_wait(h);
         if (!enqueue()) {
@@ -612,8 +617,8 @@ private:
         me.op_.ops_->on_cancel(me.op_.target_);
     }
 
-    // Ends the wait because of a stop, a time-out or a cancelled task. Coroutines that this
-    // releases resume on another thread.
+    // Ends the wait because of a stop, a time-out or a cancelled task. If this releases other
+    // coroutines, they resume on another thread.
     void end_early(wait_status why) noexcept {
         const wake_scope<Platform> away(&detail::service_executor<Platform>);
         wakers_later<Platform> later; // a waker may destroy this coroutine

@@ -6,22 +6,22 @@
 /// Waits for any operation of bide by a callback: a function is called when the operation is
 /// complete. No thread and no coroutine waits. Event loops of other libraries use it.
 //
-// The wait is a node in the queue of its primitive, like the wait of a thread or of a coroutine. It
-// also records when the call of the waker has ended. A releaser publishes the outcome and then
-// calls the waker. So the owner could destroy the objects that the waker uses while the waker runs.
-// Therefore the releaser reports the end of the call, in its last access to the wait, and the owner
-// waits for that report [callback_wait.call]:
+// The wait is a node in the queue of its primitive, like the wait of a thread or of a coroutine. A
+// releaser publishes the outcome and then calls the waker. So the owner could see the outcome and
+// destroy the objects that the waker uses while the waker still runs. Therefore the wait also
+// records when the call of the waker has ended. The releaser reports the end of the call, in its
+// last access to the wait, and the owner waits for that report [callback_wait.call]:
 //
 //   caller_      meaning
 //   nullptr      No call has begun.
-//   a mark       The thread with that mark runs the waker (thread_mark()).
+//   a mark       The waker runs on the thread that the mark identifies (thread_mark()).
 //   ended        The call has returned. No thread but the owner accesses the wait.
 //
 // There are two exceptions. First, the owner may take, cancel or destroy the wait inside of the
 // waker. Then the owner waits for no report. It sets `*left_`, and the caller of the waker does not
 // access the wait again. Second, the owner may run inside of the waker of another wait that the
-// same release has decided. Then the owner takes its node out of that release, and its waker does
-// not run.
+// same release has decided. Then the owner takes its own node out of that release, and the waker of
+// that node does not run.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -61,8 +61,8 @@ namespace bide { inline namespace BIDE_ABI {
 ///
 /// It does not accept waits of a condition_variable, because their predicate needs a thread or a
 /// coroutine. The executor of resume_on() has no effect.
-/// Thread safety: one thread at a time calls the functions. It is called the owner. The waker may
-/// be the owner.
+/// Thread safety: one thread at a time, called the owner, calls the functions. The waker may be the
+/// owner.
 /// Destroys: cancels the wait, as cancel() does, and gives back a grant that was not taken.
 template <class T, class Platform> class basic_callback_wait {
     using R = as_result_t<T>;
@@ -76,13 +76,14 @@ public:
     /// The type that take() returns.
     using result_type = R;
 
-    /// Constructs a wait. Each time that it was begun and is complete, it calls `wake`.
+    /// Constructs a wait. Each time that begin() has queued the wait and an outcome other than
+    /// cancel() ends it, `wake` runs once.
     ///
     /// `wake` runs on the thread that completes the operation. That thread holds no lock of bide.
     /// After a time-out, it is the thread of bide's timers. `wake` may call any function of this
     /// wait and of other waits, and may destroy this wait. It must not block for long, because the
-    /// releaser waits until `wake` returns. If `wake` completes other waits, their wakers run after
-    /// it (core/waker.hpp).
+    /// releaser waits until `wake` returns. If `wake` completes other waits, the wakers of those
+    /// waits run after `wake` has returned (core/waker.hpp).
     explicit basic_callback_wait(waker wake) noexcept
         : wake_(wake), node_(1, waker(&on_complete, this)) {}
     basic_callback_wait(const basic_callback_wait&) = delete;
@@ -105,11 +106,12 @@ public:
     bool begin(basic_async_op<U, Platform, Stops> op) noexcept;
 
     /// Returns true if the wait has begun and is complete. Then take() returns the result.
-    /// Memory order: a true result is an acquire, as the return of the blocking operation is.
+    /// Memory order: if the result is true, this call is an acquire operation, as the return of the
+    /// blocking operation is.
     bool is_complete() const noexcept { return begun_ && node_.is_complete(); }
 
     /// Ends the wait. The wait is complete afterwards. If this call has ended it, take() returns
-    /// errc::stopped; for a send, with the item.
+    /// errc::stopped. For a send, the error then contains the item.
     /// Returns: true if this call has ended the wait, or if no wait has begun. False if the wait
     /// was complete: take() returns its result.
     /// Blocks: while the waker runs on another thread. After the return it does not run.
@@ -267,8 +269,8 @@ template <class T, class Platform> void basic_callback_wait<T, Platform>::end_ca
     caller_.store(nullptr, std::memory_order_relaxed);
 }
 
-// Ends the wait because of a stop or a time-out. Coroutines that this releases resume on another
-// thread.
+// Ends the wait because of a stop or a time-out. If this releases other coroutines, they resume on
+// another thread.
 template <class T, class Platform>
 void basic_callback_wait<T, Platform>::end_early(wait_status why) noexcept {
     const wake_scope<Platform> away(&detail::service_executor<Platform>);

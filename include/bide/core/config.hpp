@@ -10,14 +10,15 @@
 /// BIDE_EXCEPTIONS          compiler      1: exceptions are on. 0: a throw terminates instead.
 /// BIDE_SYMMETRIC_TRANSFER  user or here  1: `co_await task` tail-calls the child. 0: a trampoline
 ///                                        bounds the stack instead (core/resume.hpp).
-/// BIDE_ABI                 here          The inline namespace. It depends on the two macros above,
-///                                        so the linker keeps files apart that differ in them.
-/// BIDE_DEADLOCK_CHECK      user or CMake Defined: waits and holders of locks are noted, and deadlocks
-///                                        reported (core/deadlock_check.hpp). Files of one program
-///                                        must agree on it; the inline namespace depends on it.
-/// BIDE_SHARED              here          The type, function or object is the same one in all shared
-///                                        objects of a process, also in one that is compiled with
-///                                        hidden visibility. State of the process is declared
+/// BIDE_ABI                 here          The inline namespace. It depends on the two macros above:
+///                                        files that differ in them have different symbols.
+/// BIDE_DEADLOCK_CHECK      user or CMake Defined: waits and holders of locks are noted, and
+///                                        deadlocks reported (core/deadlock_check.hpp). Files of
+///                                        one program must agree on it; the inline namespace
+///                                        depends on it.
+/// BIDE_SHARED              here          The type, function or object is the same one in all
+///                                        shared objects of a process, even if they are compiled
+///                                        with hidden visibility. Process-wide state is declared
 ///                                        with it, and so are the types that name such state.
 /// BIDE_NOINLINE            here          The function is never inlined.
 /// BIDE_INLINE              here          The function is always inlined.
@@ -36,11 +37,12 @@
 ///                                        of the program that includes source.hpp. Files of one
 ///                                        program may differ in it. The library needs the flags of
 ///                                        the program, such as -fsanitize=thread and BIDE_USDT.
-/// BIDE_DEFINITIONS         here          1: the headers bring these definitions. 0: they do not.
-/// BIDE_COMPILED_INLINE     here          `inline`, or nothing in the library. Such a function has no
-///                                        static object: files that differ in BIDE_COMPILED would
-///                                        have one each.
-/// BIDE_COMPILED_TEMPLATE() here          Its argument is instantiated in the library alone. Members
+/// BIDE_DEFINITIONS         here          1: the headers contain the definitions that BIDE_COMPILED
+///                                        moves to the library. 0: they do not.
+/// BIDE_COMPILED_INLINE     here          `inline`, or nothing in the library. A function declared
+///                                        with it has no static object: files that differ in
+///                                        BIDE_COMPILED would each have their own.
+/// BIDE_COMPILED_TEMPLATE() here          Its argument is instantiated only in the library. Members
 ///                                        that are defined in their class are still inlined.
 /// BIDE_DURABLE_HEADER_ONLY user or CMake Defined: the durable headers bring the definitions of their
 ///                                        functions. Otherwise one file of the program, or the
@@ -74,9 +76,10 @@
 #define BIDE_EXCEPTIONS 0
 #endif
 
-// GCC emits the tail call only at -O2 and above, and not under ASan or TSan. Without it, a loop over
-// ready children overflows the stack. No predefined macro tells -O1 from -O2. So GCC gets the
-// trampoline by default. A user that compiles with such flags may define the macro as 1.
+// GCC turns the step into a tail call only at -O2 and above, and not under ASan or TSan. Without
+// the tail call, a loop over ready children overflows the stack. No predefined macro tells -O1 from
+// -O2. So GCC gets the trampoline by default. A user that compiles with such flags may define the
+// macro as 1.
 /// 1 if a step from one coroutine into another is a tail call.
 #if !defined(BIDE_SYMMETRIC_TRANSFER)
 #if defined(__clang__) || defined(_MSC_VER)
@@ -195,8 +198,8 @@ inline constexpr int cache_line_pair = 128;
 
 namespace detail {
 
-// Converts an integer to a type that is narrower on some machines and the same on others, where g++
-// warns of a useless static_cast.
+// Converts an integer to a type that is narrower on some machines and the same type on others. If
+// it is the same type, g++ would warn that a static_cast is useless.
 template <class To, class From> constexpr To integer_cast(From value) noexcept {
     return static_cast<To>(value);
 }

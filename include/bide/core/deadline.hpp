@@ -160,16 +160,16 @@ public:
         return other_clock_ != nullptr ? other_rest() == 0 : ns_ <= native_platform::now();
     }
 
-    /// Returns the steady time until which to sleep before the next check. `at` is the result of
-    /// steady_ns().
+    /// Returns the steady time at which a sleeper has to wake and check the deadline again. `at` is
+    /// the result of steady_ns().
     std::int64_t next_check_ns(std::int64_t at) const noexcept {
         return other_clock_ != nullptr ? next_recheck_ns(at) : at;
     }
     /// \overload
     std::int64_t next_check_ns() const noexcept { return next_check_ns(steady_ns()); }
 
-    /// Returns true if the deadline has not passed on its own clock although the caller has slept
-    /// until next_check_ns(). Always false on the steady clock.
+    /// Called after a sleep until next_check_ns(). Returns true if the deadline has not passed yet
+    /// on its own clock. Always returns false if that is the steady clock.
     bool is_early() const noexcept { return other_clock_ != nullptr && other_rest() > 0; }
 
     /// Converts a duration to nanoseconds. Rounds up, so that no wait is too short. Saturates at
@@ -210,8 +210,8 @@ private:
         return saturated_ns(C::now().time_since_epoch());
     }
 
-    // Returns true if C is the system clock and this thread simulates: then the clock is never
-    // adjusted.
+    // Returns true if C is the system clock and this thread runs a simulation, in which that clock
+    // is never adjusted.
     template <class C> static bool is_simulated() noexcept {
         if constexpr (std::is_same_v<C, std::chrono::system_clock>) {
             return detail::simulated_machine::here() != nullptr;

@@ -26,8 +26,8 @@
 /// - Some holders are not known: a coroutine that is part of no task, an upgradable reader, the
 ///   holder of a lock that a select has taken or of a key of a keyed_mutex, and the caller that
 ///   initialises a once_flag. A cycle through such a holder is not found. Neither is a cycle
-///   through a semaphore, a channel, a join, or a reader that waits behind a writer for other
-///   readers. Waits by callbacks are not noted.
+///   through a semaphore, a channel or a join. Nor is a cycle through a reader that waits for other
+///   readers because a writer waits in front of it. Waits by callbacks are not noted.
 /// - A static primitive with a name is initialised at run time, so that the name is kept. It cannot
 ///   be constinit. A static primitive without a name may be initialised at compile time. Then a
 ///   dump shows its address and the kind of its queue only.

@@ -13,13 +13,13 @@
 // The pair [event_count.epoch]: the waiter writes `sleepers_` and reads the epoch; the notifier
 // writes the epoch and reads `sleepers_`. All four operations are seq_cst.
 //
-// If the notifier reads no sleeper, its increment of the epoch comes before the waiter's
-// announcement in the single order. So it also comes before the waiter's read of the epoch. That
-// read sees this increment or a later one, and acquires what the notifier published. The waiter's
-// second check then finds the condition true.
+// If the notifier reads zero sleepers, its increment of the epoch precedes the waiter's
+// announcement in the single total order of the seq_cst operations. So it also precedes the
+// waiter's read of the epoch. That read sees this increment or a later one, and acquires what the
+// notifier published. The waiter's second check then finds the condition true.
 //
-// If the notifier reads a sleeper, it wakes. A waiter that is not asleep yet finds the epoch
-// changed and does not sleep.
+// If the notifier reads a sleeper, it calls the wake. A waiter that is not asleep yet finds the
+// epoch changed and does not sleep.
 //
 // The waiter must read the epoch before its second check. If it read the epoch later, the value
 // could already count the notification that should end the wait.
@@ -52,11 +52,11 @@ public:
     /// then call exactly one of wait() and cancel().
     /// Returns: the epoch to pass to wait().
     [[nodiscard]] epoch prepare() noexcept {
-        // Order: seq_cst [event_count.epoch]; announced before the caller checks its condition
-        // again.
+        // Order: seq_cst [event_count.epoch]; the announcement precedes the caller's second check
+        // of the condition.
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
-        // Order: seq_cst [event_count.epoch]; sees the increment of each notifier that missed the
-        // announcement.
+        // Order: seq_cst [event_count.epoch]; this read sees the increment of each notifier that
+        // missed the announcement.
         return epoch_.load(std::memory_order_seq_cst);
     }
 
@@ -77,7 +77,7 @@ public:
         return in_time;
     }
 
-    /// Wakes one waiter. The caller has made the condition true before.
+    /// Wakes one waiter. The caller has made the condition true before this call.
     /// Memory order: the caller makes the condition true by a release operation at least.
     void notify_one() noexcept { notify(1); }
     /// Wakes all waiters; otherwise the same as notify_one().
@@ -85,8 +85,8 @@ public:
 
 private:
     void notify(int count) noexcept {
-        // Order: seq_cst [event_count.epoch]; comes after the change of the condition, and before
-        // the check for sleepers.
+        // Order: seq_cst [event_count.epoch]; the increment follows the change of the condition,
+        // and precedes the check for sleepers.
         epoch_.fetch_add(1, std::memory_order_seq_cst);
         // Order: seq_cst [event_count.epoch]; a sleeper that is not seen here sees the increment.
         if (sleepers_.load(std::memory_order_seq_cst) != 0) {

@@ -55,8 +55,8 @@ template <class Platform, class Word> struct lock_bits {
         // Order: relaxed; the CAS decides.
         Word seen = word.load(std::memory_order_relaxed);
         if ((seen & held) == 0) {
-            // Order: acquire [lock_bits.release]; sees what the last holder wrote. Failure:
-            // relaxed, the slow path reads again.
+            // Order: acquire [lock_bits.release]; the caller sees what the last holder wrote.
+            // Failure: relaxed, the slow path reads again.
             if (word.compare_exchange_weak(seen, seen | held, std::memory_order_acquire,
                                            std::memory_order_relaxed)) {
                 return seen | held;
@@ -121,8 +121,8 @@ private:
             // Order: relaxed; the CAS decides.
             Word seen = word.load(std::memory_order_relaxed);
             if ((seen & held) == 0) {
-                // Order: acquire [lock_bits.release]; sees what the last holder wrote. Failure:
-                // relaxed, the loop reads again.
+                // Order: acquire [lock_bits.release]; the caller sees what the last holder wrote.
+                // Failure: relaxed, the loop reads again.
                 if (word.compare_exchange_weak(seen, seen | mark, std::memory_order_acquire,
                                                std::memory_order_relaxed)) {
                     return seen | mark;
@@ -140,8 +140,8 @@ private:
                                             std::memory_order_relaxed)) {
                 continue;
             }
-            // Sleeps by the platform and not by core/futex.hpp, because a short sleep needs no
-            // replacement worker.
+            // The sleep is short, so no other thread takes over the work of this one: calls the
+            // platform's futex_wait() and not that of core/futex.hpp.
             Platform::futex_wait(word, static_cast<Word>(seen | parked),
                                  (std::numeric_limits<std::int64_t>::max)());
             mark = both;

@@ -10,7 +10,7 @@
 //   empty      There is no token. The owner is awake or about to sleep.
 //   parked     There is no token. The owner sleeps, or has announced that it is about to.
 //   notified   There is a token for the owner.
-//   (else)     Never.
+//   (other)    Never.
 //
 // Both sides decide by the value that their read-modify-write returned:
 //

@@ -3,20 +3,20 @@
 #define BIDE_CORE_PLATFORM_HPP
 
 /// \file
-/// Gives the library its machine: atomics, fences, spinning, sleeping, the clock and thread-local
-/// state. If the correctness of a class depends on interleaving, the class is a template on a
-/// platform. Such a class uses the names below and no other. So a model checker can run the same
-/// headers on its own platform.
+/// Provides what the library needs of the machine: atomics, fences, spinning, sleeping, the clock
+/// and thread-local state. If the correctness of a class depends on interleaving, the class is a
+/// template on a platform, and uses these things only by the names below. So a model checker can
+/// run the same headers on its own platform.
 ///
 /// \code
 /// A platform P has
-///   P::model                    true: executions are explored and not run. Loops that only spend
+///   P::model                    true: the model checker explores executions. Loops that only spend
 ///                               time are left out. P::timer_service() replaces the service of
 ///                               core/timer.hpp; it returns nullptr if there is none.
 ///   P::lock_looks               How often a waiter reads a held lock_bits before it sleeps.
 ///   P::atomic<T>, P::fence      std::atomic and its fence.
-///   P::var<T>                   A T that the model checker checks for data races. Here: T.
-///   P::stop_source, P::stop_token, P::stop_callback<F>   Those of std.
+///   P::var<T>                   In a model, a T that is checked for data races. Otherwise a T.
+///   P::stop_source, P::stop_token, P::stop_callback<F>   As std::stop_source and so on.
 ///   P::light_fence()            A seq_cst fence towards a thread that runs a heavy fence.
 ///   P::heavy_fence()            Optional. A seq_cst fence, also towards light fences. If P has none,
 ///                               the fence of the system is used (detail/process_fence.hpp).
@@ -76,8 +76,8 @@ using futex_word = std::uint32_t;
 
 namespace detail {
 
-// Replaces the clock, random numbers and sleeping on a thread that simulates (test/scheduler.hpp),
-// so that a run can be repeated.
+// Replaces the clock, random numbers and sleeping on a thread that runs a simulation
+// (test/scheduler.hpp), so that a run can be repeated.
 class BIDE_SHARED simulated_machine {
 public:
     // Returns the steady time in nanoseconds.
@@ -100,8 +100,8 @@ public:
         return threads_.load(std::memory_order_relaxed) != 0 ? of_thread() : nullptr;
     }
 
-    // Replaces the machine of the calling thread. nullptr: the thread does not simulate.
-    // Returns: the previous one.
+    // Sets the machine of the calling thread. nullptr means that the thread runs no simulation.
+    // Returns the previous one.
     static simulated_machine* exchange(simulated_machine* next) noexcept {
         simulated_machine* const old = std::exchange(of_thread(), next);
         // Order: relaxed; as in here(). The count wraps around to 0.
@@ -216,8 +216,8 @@ template <class Futex> struct BIDE_SHARED basic_native_platform {
     }
 
     /// Returns the T of this thread.
-    // Never inlined: the compiler could keep the address over a suspension point, after which the
-    // coroutine runs on another thread.
+    // Never inlined: otherwise the compiler could keep the address over a suspension point, after
+    // which the coroutine runs on another thread.
     template <class T> BIDE_NOINLINE static T& local() noexcept {
         static constinit thread_local T value{};
         return value;

@@ -11,10 +11,10 @@
 //   sleeping    No runnable is posted. The owner sleeps or is about to.
 //   a pointer   The newest posted runnable. Its `next` leads to the older ones.
 //
-// A poster puts its runnable on top by CAS, release [ready_queue.post]. The value that it replaced
-// tells whether to wake the owner. The owner announces its sleep by a CAS from 0 to `sleeping`: a
-// runnable that came first makes the CAS fail, and the poster of a later one finds `sleeping` and
-// wakes the owner.
+// A poster puts its runnable on top by CAS, release [ready_queue.post]. The value that the CAS
+// replaced tells whether to wake the owner. The owner announces its sleep by a CAS from 0 to
+// `sleeping`. If a runnable came first, this CAS fails. If a runnable comes later, its poster finds
+// `sleeping` and wakes the owner.
 //
 // The CAS is the poster's last access to the queue, and the wake uses the address only. So a posted
 // runnable may make the owner destroy the queue.

@@ -61,9 +61,9 @@ struct nothing {
 };
 template <class T> using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
 
-// True if Other, a result type, converts to a result<T, E>. The conversion passes the value of
-// Other as a U and its error as a G. If a T can be made of the Other object itself, that T is the
-// value.
+// True if Other, another result type, converts to a result<T, E>: a T is made of the value of
+// Other, which is passed as a U, and an E is made of its error, which is passed as a G. False if a
+// T other than bool can be made of the Other object itself: then that T becomes the value.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<std::remove_cvref_t<Other>, result<T, E>> && std::is_constructible_v<E, G> &&

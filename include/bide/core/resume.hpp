@@ -91,9 +91,9 @@ std::coroutine_handle<> transfer(std::coroutine_handle<> to, detail::transfer_no
     }
 }
 
-/// Returns the executor of a coroutine's promise. promise.get_scheduler() returns an executor by
-/// reference, a pointer to an executor (nullptr: none), or an executor_ref. If the promise has no
-/// such member, the result refers to none.
+/// Returns the executor of a coroutine's promise. promise.get_scheduler() returns a reference to an
+/// executor, a pointer to one, or an executor_ref. If that pointer is nullptr, or if the promise
+/// has no such member, the result refers to no executor.
 template <class Promise> executor_ref executor_of(Promise& promise) noexcept {
     if constexpr (requires { promise.get_scheduler(); }) {
         using named = decltype(promise.get_scheduler());

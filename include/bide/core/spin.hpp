@@ -7,12 +7,13 @@
 /// thread that is between two steps (basic_backoff).
 //
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. If two threads
-// hand work to each other, the longest step is the wake of the partner that sleeps. The wake
-// consists of the call, and of the time until the partner runs, which is 1.5 to 2 times as long as
-// the call. A waiter that spins for a shorter time falls asleep just before its partner hands back.
-// The partner must then wake it, and falls asleep itself in the same way. So two threads that have
-// fallen asleep once would sleep in each round. The budget is therefore 5/2 of the cost of the wake
-// call. That cost is measured where wakes are made, and the budget stays within [2, 20] us.
+// hand work to each other, the longest step is to wake a sleeping partner. That step consists of
+// the wake call, and of the time until the partner runs, which is 1.5 to 2 times as long as the
+// call. A waiter that spins for a shorter time than this step falls asleep just before its partner
+// hands back. The partner must then wake it, and falls asleep itself in the same way. So two
+// threads that have fallen asleep once would sleep in each round. The budget is therefore 5/2 of
+// the cost of the wake call. That cost is measured where wakes are made, and the budget stays
+// within [2, 20] us.
 //
 // With a single processor no change can come during a spin, so no thread spins. If several spins of
 // a thread failed in a row, the thread skips some of the next spins.
@@ -176,8 +177,8 @@ private:
         }
     };
 
-    // In a simulation, there is no other thread and the clock stands still, so spinning is of no
-    // use.
+    // Returns true in a simulation: there is no other thread and the clock stands still, so a spin
+    // would change nothing.
     static bool is_of_no_use() noexcept { return detail::simulated_machine::here() != nullptr; }
 
     // Pauses First times, then twice as often, and so on up to Last, and calls `done()` after each.
@@ -225,10 +226,10 @@ private:
 };
 
 /// Waits for another thread that is between two steps, which are a few instructions apart. That
-/// thread may be preempted between these steps. Each call waits longer: the first 6 calls pause,
-/// the next 194 calls yield, and later calls sleep for 50 us. Without the sleep, a waiter of higher
-/// priority could keep the other thread from running. The caller checks its condition between the
-/// calls.
+/// thread may be preempted between these steps. Each call of this object waits longer: the first 6
+/// calls pause, the next 194 calls yield, and later calls sleep for 50 us. Without the sleep, a
+/// waiter of higher priority could keep the other thread from running. The caller checks its
+/// condition between the calls.
 template <class Platform> class basic_backoff {
 public:
     /// Pauses, yields or sleeps once.
@@ -245,8 +246,8 @@ public:
             ++count_;
         } else {
             const typename Platform::template atomic<futex_word> never_changed{0};
-            // Sleeps by the platform and not by core/futex.hpp, because a short sleep needs no
-            // replacement worker.
+            // The sleep is short, so no other thread takes over the work of this one: calls the
+            // platform's futex_wait() and not that of core/futex.hpp.
             Platform::futex_wait(never_changed, futex_word{0}, Platform::now() + sleep_ns);
         }
     }

@@ -12,9 +12,9 @@
 /// \endcode
 ///
 /// If enqueue() has queued the waiter, it returns waiting. Otherwise it returns the outcome.
-/// cancel() returns true if it took the waiter out. It returns false if the wait is decided, or if
-/// the waiter is not queued yet; then enqueue() refuses the waiter. await() is optional and
-/// replaces waiter::park().
+/// cancel() returns true if it took the waiter out. It returns false if the wait is decided
+/// already, or if the waiter is not queued yet; in the second case a later enqueue() refuses the
+/// waiter. await() is optional and replaces waiter::park().
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -32,7 +32,7 @@ template <class Q, class Platform> struct thread_wait {
     /// A node in the queue.
     using waiter = basic_waiter<Platform>;
 
-    /// Waits for `amount` until the deadline. The caller has tried before without waiting.
+    /// Waits for `amount` until the deadline. The caller has already tried without waiting.
     /// Blocks: until the wait is decided. If the deadline is deadline::poll(), does not block.
     /// Returns: the outcome; timed_out if the deadline is deadline::poll().
     BIDE_NOINLINE static wait_status until(Q& queue, std::ptrdiff_t amount, deadline end) noexcept {
@@ -45,9 +45,10 @@ template <class Q, class Platform> struct thread_wait {
     BIDE_NOINLINE static wait_status stoppable(Q& queue, std::ptrdiff_t amount,
                                                const typename Platform::stop_token& token,
                                                deadline end = deadline::never()) noexcept {
-        // Runs on the thread that requests the stop; immediately if the stop was requested already.
-        // The primitive exists until the wait has returned, because the destructor of the callback
-        // waits for it.
+        // The callback runs on the thread that requests the stop. If the stop was requested
+        // already, it runs here at once. It may access the primitive, because the primitive exists
+        // until this wait has returned, and the destructor of the callback waits for a running
+        // callback.
         return wait(queue, amount, end, token.stop_possible(), [&](waiter& w) noexcept {
             const auto stop = [&queue, &w]() noexcept {
                 const wake_scope<Platform> away(detail::post_all{});
@@ -62,7 +63,7 @@ template <class Q, class Platform> struct thread_wait {
 
 private:
     // The node lies on two cache lines. The releaser reads and writes the first one. The second one
-    // has the word that the owner polls.
+    // contains the word that the owner polls.
     struct alignas(64) placed {
         explicit placed(std::ptrdiff_t amount) noexcept : w(amount) {}
         std::byte before[64 - waiter::offset_of_outcome];

@@ -3,9 +3,10 @@
 #define BIDE_CORE_TIMER_HPP
 
 /// \file
-/// Serves the process outside of schedulers. The service fires the time-outs of coroutines, and it
-/// resumes coroutines without an executor after a stop or a time-out. The first use starts it. It
-/// never ends. A child of fork() starts its own. It consists of two parts:
+/// The timer service. It fires the time-outs of coroutines that no scheduler fires. It also resumes
+/// coroutines that have no executor, after a stop or a time-out. A process has one service. The
+/// first use starts it, and it never ends. A child of fork() starts its own. The service consists
+/// of two parts:
 ///
 /// \code
 ///   timer thread   Decides time-outs and runs no coroutine.
@@ -17,14 +18,14 @@
 /// milliseconds, until another resumer starts. If many coroutines block at once outside of bide,
 /// the number of resumers doubles about every 5 ms, up to 256.
 ///
-/// If a time-out ends the wait of a foreign waker, that waker runs on the timer thread. All
-/// time-outs of the service wait until it returns, so it should only make its waiter runnable
-/// (core/waker.hpp).
+/// A program may wait by a waker of its own. If a time-out ends such a wait, the waker runs on the
+/// timer thread. All time-outs of the service wait until the waker returns, so it should only make
+/// its waiter runnable (core/waker.hpp).
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
-/// std::system_error. Operations that cannot throw report it and terminate: a stop that resumes
-/// coroutines; a wait with a time-out whose operation was constructed on a worker and begins on
-/// another thread; a post to a scheduler that has ended.
+/// std::system_error. Three operations cannot throw; they report the error and terminate: a stop
+/// that resumes coroutines; a wait with a time-out whose operation was constructed on a worker and
+/// begins on another thread; a post to a scheduler that has ended.
 //
 // The timer thread sleeps in its ready queue until the earliest time-out. A thread posts a wake-up
 // to that queue if its new timer is the earliest, or if its runnable needs another resumer. So the
@@ -57,7 +58,7 @@ namespace detail {
 
 // ---- Resumers
 //
-// The threads that resume coroutines without an executor. A resumer runs user code, which may
+// The threads that resume coroutines if these have no executor. A resumer runs user code, which may
 // block. So a blocked resumer is replaced: while a runnable is queued, some resumer is about to
 // take it.
 //
@@ -69,11 +70,11 @@ namespace detail {
 // One lock guards all decisions. `active_` counts the resumers that run or are about to run,
 // including those that are being woken or started. While a runnable is queued, no resumer is idle:
 // a resumer becomes idle only if the queue is empty, and a post takes a resumer out of the idle
-// list. So a queued runnable has an active resumer. Either that resumer takes the runnable, or it
-// blocks, or the runnable becomes late. If a step leaves the runnable without an active resumer,
-// that step calls `attention`. The timer thread answers that call with
-// start_needed(). Only start_needed() starts resumers after the first. If no resumer can be
-// started, start_needed() asks to be called again after `late_ns`.
+// list. So a queued runnable has an active resumer. Then one of three things happens: that resumer
+// takes the runnable, the resumer blocks, or the runnable becomes late. If a step leaves the
+// runnable without an active resumer, that step calls `attention`. The timer thread answers that
+// call with start_needed(). Only start_needed() starts resumers after the first. If no resumer can
+// be started, start_needed() asks to be called again after `late_ns`.
 
 // Starts a thread that is never joined, by Platform::start_thread() if the platform has it.
 template <class Platform>
@@ -85,8 +86,8 @@ std::error_code start_service_thread(os_thread::function body, void* argument) n
     }
 }
 
-// Owns the resumers, and is their host while they run user code.
-// Requires: it is not destroyed while it has threads.
+// Owns the resumers, and is their host (detail/worker_host.hpp) while they run user code.
+// Requires: this object is not destroyed while it has threads.
 template <class Platform> class basic_resumers final : public basic_worker_host<Platform> {
 public:
     static constexpr unsigned most_threads = Platform::model ? 2 : 256;
@@ -466,8 +467,8 @@ basic_timer_service<Platform>* started_service(std::error_code& error) noexcept 
     }
 }
 
-// As timer_service(), for callers that cannot throw. Terminates with a message if the service
-// cannot be started.
+// Starts the service of the process and returns it, for callers that cannot throw. Terminates with
+// a message if the service cannot be started.
 template <class Platform> basic_timer_service<Platform>& required_service() noexcept {
     std::error_code error;
     auto* const service = started_service<Platform>(error);
@@ -494,15 +495,15 @@ template <class Platform> basic_timer_service<Platform>& timer_service() {
 
 namespace detail {
 
-// Returns the executor for coroutines without one that must not resume on this thread. Terminates
-// if there is no other thread and none can be started.
+// Returns the executor for a coroutine that has no executor of its own and must not resume on this
+// thread. If there is no other thread and none can be started, terminates.
 template <class Platform> executor_ref service_executor() noexcept {
     const executor_ref worker = current_worker<Platform>();
     return worker ? worker : executor_ref(required_service<Platform>());
 }
 
-// Returns the executor for coroutines without one that may also resume on this thread. Refers to
-// none if no thread can be started.
+// Returns the executor for a coroutine that has no executor of its own and may also resume on this
+// thread. If no thread can be started, the result refers to no executor.
 template <class Platform> executor_ref spare_executor() noexcept {
     const executor_ref worker = current_worker<Platform>();
     if (worker) {
@@ -531,9 +532,9 @@ template <class Platform> void add_service_timer(timer& t) noexcept {
     }
 }
 
-// Arms the time-out of a wait. If the running task is about to begin that wait, and will resume on
-// this scheduler, the scheduler takes the timer. That is safe, because the task ends before its
-// scheduler does. The service takes all other timers.
+// Arms the time-out of a wait. The timer goes to the scheduler of this worker if the running task
+// is about to begin that wait, and will resume on this scheduler. That is safe, because the task
+// ends before its scheduler does. Every other timer goes to the service.
 template <class Platform> void add_timer(timer& t) noexcept {
     const auto& here = worker_local<Platform>::get();
     if (here.host != nullptr && here.running != nullptr &&

@@ -7,7 +7,8 @@
 /// and fires timers, several threads at once.
 //
 // A sleeper that serves the queue sleeps until next_ns(), and the queue wakes it for an earlier
-// timer, pair [timer_queue.next]:
+// timer. Let `t` be the time of the new timer, and `u` the time until which the sleeper is about to
+// sleep. The pair [timer_queue.next]:
 //
 //   add():   next := t (seq_cst)                sleeper:   until := u (seq_cst)
 //            `earlier` reads `until`                       read next_ns() (seq_cst)
@@ -15,13 +16,14 @@
 //
 // At least one of the two threads sees the write of the other. If both do, the sleeper stays awake
 // and is woken needlessly. next_ns() may be earlier than the earliest timer, but never later by
-// more than one tick of the wheel. So next_ns() does not change when the earliest timer is
-// cancelled. If a timer with a later time is added, no wake is needed: the sleeper wakes at
-// next_ns() and reads it again.
+// more than one tick of the wheel. So next_ns() need not change when the earliest timer is
+// cancelled. A timer that is added with a later time than next_ns() needs no wake: the sleeper
+// wakes at next_ns() and reads it again.
 //
-// The timers are in a wheel, which is guarded by a lock of two bits. A timer fires outside the lock
-// and is listed in `calls_` meanwhile. cancel() of a firing timer waits until the firing ends,
-// except on the thread that fires it. After cancel() has returned, no thread accesses the timer.
+// The timers are in a wheel. A lock of two bits (core/lock_bits.hpp) guards the wheel. A timer
+// fires outside the lock and is listed in `calls_` meanwhile. If a timer is firing, cancel() waits
+// until the firing ends. Exception: on the thread that fires the timer, cancel() does not wait.
+// After cancel() has returned, no thread accesses the timer.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -43,14 +45,15 @@ namespace detail {
 // next occupied slot.
 //
 // A time is a number of ticks of 1024 ns, written in nine digits of six bits. `reached_` is the
-// tick that the wheel has reached, never later than the present. A node is at the level of the
-// highest digit in which its tick differs from `reached_`, in the slot of that digit. So all nodes
-// at a level come before all nodes at higher levels, and the first occupied slot of the lowest
-// occupied level holds the next node. When the time of a slot above level 0 has come, its nodes
-// move down: a few nodes move to their final level at once, many nodes move by one level at a time.
+// tick that the wheel has reached, never later than the present. To find the level of a node,
+// compare its tick with `reached_`: the level is that of the highest digit in which the two differ.
+// The slot is the value of that digit. So all nodes at a level come before all nodes at higher
+// levels, and the first occupied slot of the lowest occupied level holds the next node. When the
+// time of a slot above level 0 has come, its nodes move down: a few nodes move to their final level
+// at once, many nodes move by one level at a time.
 //
-// Nodes of one tick stay in the order of their times if few of them arrive out of order. If many
-// do, a node may wait for another node of its tick, for less than 1024 ns. No node is returned
+// If few nodes of one tick arrive out of order, these nodes stay in the order of their times. If
+// many do, a node may wait for another node of its tick, for less than 1024 ns. No node is returned
 // early.
 
 struct wheel_link {
@@ -100,11 +103,12 @@ public:
         }
     }
 
-    // Removes and returns a node that is due at `now`: the first one, after it has passed over up
-    // to `skipped` nodes of the same tick. It passes over a node only if the node behind it is due,
-    // too. Makes at most `moves` moves of nodes between levels, and decrements `moves` for each.
-    // Returns nullptr if no node is due. Also returns nullptr if the moves are spent; then
-    // is_moving() is true, and the caller calls again.
+    // Removes and returns a node that is due at `now`. That is the first such node, unless
+    // `skipped` is not zero: then take() passes over up to `skipped` nodes of the same tick. It
+    // passes over a node only if the node behind it is due, too. Moves nodes between levels at most
+    // `moves` times, and decrements `moves` for each. Returns nullptr if no node is due. Also
+    // returns nullptr if `moves` has reached zero; then is_moving() is true, and the caller calls
+    // again.
     wheel_node* take(std::int64_t now, unsigned& moves, unsigned skipped = 0) noexcept;
 
     // Returns true if the nodes of a slot still have to move down.
@@ -248,13 +252,13 @@ inline std::int64_t timer_wheel::next_ns() const noexcept {
 
 } // namespace detail
 
-/// Is a time-out in the frame of its owner. A thread that fires the queue's timers runs `fire`
-/// once, not before `when`. `fire` may add the timer again or destroy it.
+/// A time-out, which its owner stores in its own frame. A thread that fires the queue's timers runs
+/// `fire` once, not before `when`. `fire` may add the timer again or destroy it.
 struct timer : detail::wheel_node {
     waker fire;                        ///< Runs when the timer is due.
     deadline when = deadline::never(); ///< States when the timer is due.
-    /// The queue that the timer was added to. A timer that moves to another queue must not be
-    /// cancelled at the same time.
+    /// The queue to which the timer was added. While a timer moves to another queue, it must not be
+    /// cancelled.
     void* queue = nullptr;
 };
 
@@ -282,10 +286,9 @@ public:
 
     /// Fires at most `most` of the timers that are due at `now`, in the order of their times. If
     /// more timers are due, next_ns() is not later than `now`. Coroutines that become runnable on
-    /// this thread run at the end of the call. Wakes `each` before each timer fires. If `skipped`
+    /// this thread run at the end of the call. Before each timer fires, wakes `each`. If `skipped`
     /// is not zero, timers of about the same time fire in another order: each firing passes over up
     /// to `skipped` due timers, which fire later.
-    /// Returns: the number of timers that fired.
     unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0,
                       waker each = {}) noexcept;
 
@@ -384,8 +387,8 @@ template <class Platform> void basic_timer_queue<Platform>::add(timer& t) noexce
     }
 }
 
-// Called with the lock. Returns true if the caller must wake `earlier` after it has released the
-// lock.
+// Puts the timer into the wheel. The caller holds the lock. Returns true if the caller must wake
+// `earlier` after it has released the lock.
 template <class Platform>
 bool basic_timer_queue<Platform>::insert(timer& t, std::int64_t at) noexcept {
     t.at = at;
@@ -414,8 +417,8 @@ template <class Platform> bool basic_timer_queue<Platform>::cancel(timer& t) noe
         // Order: relaxed; written and read under the lock.
         const word seen = ended_.load(std::memory_order_relaxed);
         unlock();
-        // Sleeps by the platform and not by core/futex.hpp, because a short sleep needs no
-        // replacement worker.
+        // The sleep is short, so no other thread takes over the work of this one: calls the
+        // platform's futex_wait() and not that of core/futex.hpp.
         Platform::futex_wait(ended_, seen, deadline::never().steady_ns());
         lock();
         cancelling_ = cancelling_ - 1;
@@ -434,9 +437,9 @@ bool basic_timer_queue<Platform>::fires_elsewhere(const timer& t) const noexcept
     return false;
 }
 
-// Called with the lock, and returns with it. Fires the timer. The clock of the timer may have been
-// set back, so that its time has not come yet. In this case, puts the timer into the queue again
-// and returns false.
+// Fires the timer. The caller holds the lock, which is released meanwhile. The clock of the timer
+// may have been set back, so that the time of the timer has not come yet. In this case, puts the
+// timer into the queue again and returns false.
 template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, timer& t) noexcept {
     mine.firing = &t;
     unlock();
@@ -461,8 +464,8 @@ template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, tim
 template <class Platform> void basic_timer_queue<Platform>::end_firing(call& mine) noexcept {
     mine.firing = nullptr;
     if (cancelling_ != 0) {
-        // Order: relaxed; under the lock. If a canceller has read the old count, it is woken below.
-        // If it reads the count later, it finds the new count and does not sleep.
+        // Order: relaxed; written under the lock. A canceller that has read the old count is woken
+        // below. A canceller that reads the count later finds the new count and does not sleep.
         ended_.fetch_add(1, std::memory_order_relaxed);
         unlock();
         futex_wake<Platform>(&ended_, 0x7fffffff);
@@ -483,11 +486,11 @@ template <class Platform> void basic_timer_queue<Platform>::unlink(call& mine) n
     }
 }
 
-// Called with the lock. Changes next_ns() only to a later time. A sleeper may rely on the present
-// value: it is woken only for a timer that is earlier than this value.
+// Changes next_ns(), but only to a later time. The caller holds the lock. A sleeper may rely on the
+// present value: it is woken only for a timer that is earlier than this value.
 template <class Platform> void basic_timer_queue<Platform>::raise_next() noexcept {
     const std::int64_t next = wheel_.next_ns();
-    // Order: both relaxed; written under the lock. A sleeper that misses the later time wakes
+    // Order: both relaxed; written under the lock. A sleeper that misses the later time only wakes
     // early.
     if (next > next_.load(std::memory_order_relaxed)) {
         next_.store(next, std::memory_order_relaxed);

@@ -4,8 +4,8 @@
 
 /// \file
 /// An operation: the struct by which a coroutine (core/async_op.hpp) or a select
-/// (channel/select.hpp) waits on a primitive. The primitive defines the struct. It names what is
-/// waited for, and has the steps of the wait:
+/// (channel/select.hpp) waits on a primitive. The primitive defines the struct. The struct has the
+/// arguments of the wait and its steps:
 ///
 /// \code
 /// struct acquiring {
@@ -14,7 +14,8 @@
 ///
 ///     // Tries to complete the wait. Returns waiting if it would have to wait.
 ///     wait_status try_now() const noexcept;
-///     // Queues the waiter and returns waiting, or settles it and returns its status.
+///     // Queues the waiter and returns waiting. Or settles the waiter, that is, stores its
+///     // outcome, and returns that outcome.
 ///     wait_status enqueue(basic_waiter<Platform>&) const noexcept;
 ///     // Cancels the wait. Returns true if this call decided it. If `why` is destroyed, the waiter
 ///     // must be in no queue afterwards, or be granted.
@@ -23,27 +24,28 @@
 ///     result<basic_permit<Platform>> collect(wait_status what) const;
 ///
 ///     // The rest is optional.
-///     // What is waited for, for dumps, reports and probes: the primitive, or a part of it.
+///     // Names what is waited for, in dumps, reports and probes: the primitive, or a part of it.
 ///     const basic_semaphore& primitive() const noexcept;
 ///     // Undoes an outcome that no caller collects. Without it, the outcome is collected and its
 ///     // result is destroyed.
 ///     void give_back(wait_status what) const noexcept;
-///     // What happens if the waiting task is cancelled: makes the wait end soon. The wait goes on
-///     // until then, and its outcome is `stopped`. Without it, the wait ends with `stopped`.
+///     // Called if the waiting task is cancelled. Makes the wait end soon; its outcome then is
+///     // `stopped`. Without this function, the wait ends at once with `stopped`.
 ///     void on_cancel() const noexcept;
-///     // Calls again(), which tries once more, a few times, because another thread may be about to
-///     // complete the wait. Is called before the waiter is queued if nothing else is queued for
-///     // the thread to run.
+///     // Called before the waiter is queued, if this thread has nothing else to run. Calls
+///     // again(), which tries once more, a few times, because another thread may be about to
+///     // complete the wait.
 ///     template <class Again> void yield_before_wait(Again&& again) const noexcept;
-///     // The runnable that completes the wait, if it has not run yet. If it is the next one of the
-///     // worker, it runs inside of the coroutine's job, before the waiter is queued.
+///     // Returns the runnable that completes the wait, if it has not run yet. If it is the next
+///     // one of the worker, it runs inside of the coroutine's job, before the waiter is queued.
 ///     runnable& awaited_job() const noexcept;
-///     // When the waiter is granted, try_now() is called once more, where the coroutine is about to
-///     // resume. If it returns waiting, the wait begins anew. The runnable lies in the payload.
+///     // Returns a runnable in the payload. When the waiter is granted, the runnable calls
+///     // try_now() once more, in place of the coroutine. If that returns waiting, the wait begins
+///     // anew.
 ///     detail::retry_on_grant<Platform>& retry_on_grant(payload&) const noexcept;
-///     // try_now() completes the wait, and other tasks run before the coroutine resumes.
+///     // True: try_now() completes the wait, but other tasks run before the coroutine goes on.
 ///     static constexpr bool yields_first = true;
-///     // The wait cannot be a case of a select: its decision claims no choice.
+///     // True: the wait cannot be a case of a select, because its decision claims no choice.
 ///     static constexpr bool stands_alone = true;
 /// };
 /// \endcode
@@ -98,9 +100,9 @@ struct no_payload {};
 
 } // namespace detail
 
-/// What a wait for an R carries until it is over: the item to send, or the place for the item to
-/// receive. A specialisation names the type of the payload. Without a specialisation, the wait
-/// carries nothing.
+/// Names the payload of a wait for an R, which the wait holds until it is over: the item to send,
+/// or the place for the item to receive. A specialisation names the type of the payload. Without a
+/// specialisation, the wait has no payload.
 /// Requires: until the wait begins, a move of the payload does not throw.
 template <class R> struct wait_payload {
     /// The type of the payload.

@@ -9,8 +9,8 @@
 // A wait ends in two steps. The *decision* is made once, under the lock of the primitive: the
 // decider moves `phase_` from queued to decided and owns the outcome from there on. The
 // *publication* follows after that lock is released. It is one step on the node's own word
-// `state_`, and the last access to the node: when the owner sees the outcome, it may return and
-// free the node and the primitive.
+// `state_`, and it is the decider's last access to the node: when the owner sees the outcome, it
+// may return and free the node and the primitive.
 //
 //   state_        meaning
 //   waiting       Not published. The owner is awake, or it is a coroutine or has a foreign waker.
@@ -33,10 +33,12 @@
 //   waker_, contested_       Written by the owner before it queues the node. Read by the holder of
 //                            the lock and by the decider.
 //
-// When the node is announced, `missing` is set to a number that identifies the releaser's thread,
-// thread_mark(). A wait may be a case of a select, which completes exactly one of its waits. Then a
-// decider claims the choice that these waits share, under the primitive's lock, before it decides
-// (basic_choice).
+// When a node is announced, the releaser stores its thread_mark() in `missing`, a number that
+// identifies its thread.
+//
+// A wait may be a case of a select, which completes exactly one of its waits. These waits share a
+// choice (basic_choice). A decider claims the choice, under the primitive's lock, before it decides
+// such a wait.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -93,9 +95,9 @@ template <class Platform> struct waiter_link {
 //   decided    One case has happened. This bit never changes again.
 //
 // A releaser that could grant a case claims the choice under the lock of its primitive, before it
-// moves any item. Then it commits, or it abandons the claim if there was no item to move. A
-// releaser that meets the claim of another waits until that claim ends. It must not skip the case:
-// if the claim were abandoned, the case would sleep although its item is there.
+// moves any item. Then it commits, or it abandons the claim if there was no item to move. If
+// another releaser holds the claim, the releaser waits until that claim ends. It must not skip the
+// case: if the other claim were abandoned, the case would sleep although its item is there.
 //
 // There is no deadlock. A releaser that holds a claim waits for nothing, with one exception: if a
 // sender and a receiver both have a choice, it waits for the second claim. It claims the two
@@ -103,8 +105,8 @@ template <class Platform> struct waiter_link {
 template <class Platform> class basic_choice {
 public:
     /// Returns the waiter of the thread or coroutine that owns all cases; nullptr if that owner
-    /// does not wait yet. The releaser calls it after it has published the outcome of the chosen
-    /// case, and then grants that waiter.
+    /// does not wait yet. The releaser calls this function after it has published the outcome of
+    /// the chosen case. Then it grants the waiter that the function has returned.
     using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
 
     /// Makes an undecided choice. Without `found_by`, each case has a waker of its own.
@@ -135,7 +137,7 @@ public:
     void abandon() noexcept { lock::release(word_); }
 
     /// Returns whether the choice is decided.
-    // Order: relaxed; the decision carries no data. The publication of the outcome does
+    // Order: relaxed; the decision carries no data. The publication of the outcome carries it
     // [waiter.outcome].
     bool is_decided() const noexcept {
         return (word_.load(std::memory_order_relaxed) & decided) != 0;
@@ -186,7 +188,8 @@ public:
         contest(grant, with);
     }
 
-    /// Returns the published outcome; `waiting` or `parked` if there is none or if it is announced.
+    /// Returns the published outcome. Returns `waiting` or `parked` if no outcome is published, and
+    /// `waiting` if it is only announced.
     // Order: acquire [waiter.outcome]; the reader sees what the publisher did before.
     wait_status outcome() const noexcept {
         const wait_status seen = state_.load(std::memory_order_acquire);
@@ -234,11 +237,11 @@ public:
     /// Returns: false if the deadline has passed.
     BIDE_COLD bool sleep(deadline until) noexcept;
 
-    /// Waits for the outcome of a wait that a releaser has decided. If this thread is that
-    /// releaser, and is running the wakers of its release, takes the node out of the release: the
-    /// waker of the node does not run.
-    /// Blocks: until the releaser has published the outcome, on another thread. That thread runs
-    /// the wakers of earlier waits of its release first.
+    /// Waits for the outcome of a wait that a releaser has decided. This thread may be that
+    /// releaser, while it runs the wakers of its release. Then the call takes the node out of the
+    /// release, and the waker of the node does not run.
+    /// Blocks: if another thread is the releaser, until that thread has published the outcome.
+    /// Before that, it runs the wakers of earlier waits of its release.
     wait_status await_outcome() noexcept;
 
     /// Sets an outcome that no other thread reads: the owner decided it or needed no wait.
@@ -249,7 +252,7 @@ public:
 
     // --- a wait in no queue: it is decided by one step on the node's own word
 
-    /// Begins a wait that end_alone() ends. Called by the owner.
+    /// Begins a wait that stands in no queue, and that end_alone() ends. Called by the owner.
     /// Returns: false if the wait was ended already; then outcome() returns its outcome.
     bool begin_alone() noexcept {
         wait_status seen = wait_status::waiting;
@@ -342,7 +345,7 @@ public:
         return contested_ ? static_cast<basic_choice<Platform>*>(waker_.context()) : nullptr;
     }
 
-    /// Ends one sleep() of the owner without an outcome.
+    /// Wakes the owner from one sleep() although there is no outcome.
     /// Returns: true if the owner sleeps; the caller then calls rouse_by(where()) after it has
     /// released the lock.
     bool rouse() noexcept {
@@ -392,9 +395,9 @@ public:
         // Order: release [waiter.outcome]; the reader sees what came before the outcome.
         state_.store(detail::announced_as(what), std::memory_order_release);
     }
-    /// Publishes the announced outcome, after the node was taken out of the list. The last access
-    /// to the node.
-    /// Returns: the waker that the caller runs.
+    /// Publishes the announced outcome, after the node was taken out of the list. This is the last
+    /// access to the node.
+    /// Returns: the waker that the caller has to run.
     waker publish_announced() noexcept {
         const waker wake = waker_;
         // Order: relaxed; the publisher reads what it wrote.

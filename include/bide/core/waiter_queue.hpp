@@ -3,11 +3,11 @@
 #define BIDE_CORE_WAITER_QUEUE_HPP
 
 /// \file
-/// Queues the waiters of a primitive, first in, first out, and wakes those that a release let
+/// Queues the waiters of a primitive, first in, first out, and wakes those that a release lets
 /// through.
 //
-// The queue is an intrusive circular list behind one pointer: it leads to the last node, and the
-// `next_` of that node is the first. The primitive calls the queue under its lock.
+// The queue is an intrusive circular list. One pointer leads to its last node, and the `next_` of
+// the last node is the first node. The primitive calls the queue under its own lock.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -27,7 +27,8 @@ template <class Platform> class wakers_later;
 /// the later wakers run before it sleeps.
 ///
 /// All outcomes are visible before the first waker runs (core/waiter.hpp). A waker may cancel later
-/// waiters of the list, or destroy their coroutines. Either takes these waiters out of the list.
+/// waiters of the list, or destroy their coroutines. In both cases, these waiters leave the list
+/// and their wakers do not run.
 /// Requires: the caller of publish() holds no lock.
 template <class Platform> class BIDE_SHARED basic_wake_list {
 public:
@@ -94,8 +95,8 @@ private:
 
     static resume_state& state() noexcept { return Platform::template local<resume_state>(); }
 
-    // Returns the list that takes the wakers of this thread's releases. If it returns nullptr, the
-    // wakers run now. A scope that posts its list does not leave wakers to the list of an outer
+    // Returns the list to which this thread's releases give their wakers. If it returns nullptr,
+    // the wakers run now. A scope that posts its list does not leave wakers to the list of an outer
     // scope.
     static basic_wake_list* taker(const resume_state& mine) noexcept {
         const detail::waker_redirect* const to = mine.wakers;
@@ -143,9 +144,9 @@ private:
         first_thread_ = last_thread_ = nullptr;
     }
 
-    // Publishes to all waiters. A waiter that is the only one, and whose waker runs now, is not
-    // announced before.
-    // Requires: a waiter has a waker.
+    // Publishes the outcome to all waiters. If there is only one waiter, and its waker runs now, it
+    // is published without an announcement.
+    // Requires: at least one waiter has a waker.
     BIDE_NOINLINE void publish_wakers(wait_status what) noexcept {
         resume_state& mine = state();
         if (last_thread_ == nullptr && wakers_.next_ == wakers_.prev_ && taker(mine) == nullptr) {
@@ -155,8 +156,9 @@ private:
         run_wakers(mine);
     }
 
-    // Publishes the waiters of threads, and announces the waiters that have wakers. Replaces a
-    // selected case by the waiter of the owner of its choice.
+    // Publishes the waiters of threads, and announces the waiters that have wakers. A waiter may be
+    // the selected case of a select. Then the waiter of the select itself takes its place in the
+    // list.
     void announce(wait_status what) noexcept {
         if (!has_no_waker()) {
             for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
@@ -197,8 +199,8 @@ private:
         }
         run_wakers_now(mine, wait_status::waiting);
     }
-    // Runs the wakers. If `single` is an outcome, first publishes it to the one waiter of the list,
-    // which is not announced.
+    // Runs the wakers. If `single` is an outcome, the list has one waiter, which is not announced;
+    // then first publishes `single` to it.
     BIDE_NOINLINE void run_wakers_now(resume_state& mine, wait_status single) noexcept {
         const wake_scope<Platform> scope(mine);
         const detail::waker_redirect here(mine, this, &run_all);
@@ -271,8 +273,8 @@ public:
     }
 
     /// Appends `w`, unless a stop or a time-out came first. Called by the owner of `w`.
-    /// Returns: waiting. If a stop or a time-out came first, returns that outcome, and `w` is in no
-    /// queue.
+    /// Returns: waiting if `w` was appended. Otherwise the outcome, stopped or timed_out; then `w`
+    /// is in no queue.
     wait_status push_unless_forbidden(waiter& w) noexcept {
         push(w);
         const wait_status forbidden = w.forbidden();
@@ -335,8 +337,8 @@ public:
     }
 
     /// Withdraws the wait of `w`, which belongs to this queue.
-    /// Returns: false if the wait is decided already, or is not queued yet. A later attempt to
-    /// queue the wait is then refused with `why`.
+    /// Returns: true if `w` was taken out of the queue. False if the wait is decided already, or is
+    /// not queued yet; in the second case, a later attempt to queue it is refused with `why`.
     bool withdraw(waiter& w, wait_status why) noexcept {
         const bool was_queued = w.is_queued();
         if (was_queued) {
@@ -356,8 +358,8 @@ public:
         return w;
     }
 
-    /// Moves all waiters to `list`, in order. Drops a waiter if its choice is decided for another
-    /// wait.
+    /// Moves all waiters to `list`, in order. If a waiter is a case of a select that has selected
+    /// another case, drops the waiter.
     void pop_all(wake_list& list) noexcept {
         while (!empty()) {
             if (waiter& w = pop(); w.claim()) {

@@ -9,15 +9,15 @@
 ///
 /// A resumed coroutine may block its thread. If it blocks in bide (core/futex.hpp), the coroutines
 /// that were to resume after it are handed over to another worker. If the thread is not a worker,
-/// they are handed over to the resumers (core/timer.hpp). If it blocks outside of bide (read(),
-/// std::mutex) or computes, those coroutines wait for it. After a hand-over, another thread may
-/// resume those coroutines at any time. So a coroutine that has blocked must not destroy the
-/// coroutines that were released with it.
+/// they are handed over to the resumers (core/timer.hpp). If the resumed coroutine blocks outside
+/// of bide (read(), std::mutex) or computes, those coroutines have to wait. After a hand-over,
+/// another thread may resume those coroutines at any time. So a coroutine that has blocked must not
+/// destroy the coroutines that were released with it.
 //
-// A release that has wakers to run opens a wake_scope. Coroutines that become runnable in it are
-// kept in a list of the thread. When the outermost scope closes, it runs the list, first in, first
-// out. A release by a resumed coroutine opens an inner scope, and the outer scope runs the list of
-// the inner one. So the stack does not grow with the chain.
+// A release that has wakers to run opens a wake_scope. Coroutines that become runnable in the scope
+// are kept in a list of the thread. When the outermost scope closes, it runs the list, first in,
+// first out. If a resumed coroutine makes a release, that release opens an inner scope, and the
+// outer scope runs the list of the inner one. So the stack does not grow with a chain of releases.
 //
 // A scope may also post its list to an executor. request_stop() uses such a scope, so it resumes no
 // coroutine on its thread.
@@ -28,7 +28,7 @@
 // which they make runnable are posted too. Before a thread blocks, it runs the wakers that its
 // releases have collected.
 //
-// The coroutines and the wakers of an outer scope are not handed over. If an executor resumes a
+// The runnables and the wakers of an outer scope are not handed over. If an executor resumes a
 // coroutine inside post(), and that coroutine blocks, the outer scope is delayed.
 
 #include <bide/core/config.hpp>
@@ -152,7 +152,7 @@ public:
     void end() noexcept { mine_.wakers = outer_; }
 
     // Returns the list that takes wakers. Returns nullptr if the scope that is open now posts its
-    // runnables, and the scope that was open when this object was made does not.
+    // runnables, but the scope that was open when this object was made did not.
     void* list() const noexcept { return is_away_ || !mine_.is_away ? list_ : nullptr; }
     // Runs the wakers of the list, if the list is not only for collecting.
     void run() const noexcept {
@@ -213,9 +213,9 @@ public:
         }
     }
 
-    /// Runs `r` at the end of the scope that is open on this thread, or now if none is open. If the
-    /// thread blocks before that, posts `r` to the executor that `if_blocked()` returns. If it
-    /// returns no executor, `r` stays in the scope.
+    /// Runs `r` at the end of the scope that is open on this thread. If no scope is open, runs `r`
+    /// now. If the thread blocks before `r` has run, posts `r` to the executor that `if_blocked()`
+    /// returns. If that result refers to no executor, `r` stays in the scope.
     static void run(runnable& r, destination if_blocked = nullptr) noexcept {
         wake_scope scope;
         scope.mine_.list->push(r);
@@ -235,8 +235,8 @@ public:
         return open;
     }
 
-    /// Called when this thread is about to block. Runs the wakers that wait for the running one to
-    /// return, and hands the runnables of the open scope over.
+    /// Called when this thread is about to block. Runs the wakers that would run after the current
+    /// one, and hands the runnables of the open scope over.
     static void hand_over_pending() noexcept {
         detail::resume_state& mine = state();
         if (mine.wakers != nullptr) {
@@ -280,8 +280,9 @@ private:
     detail::resume_state& mine_;
     detail::resumption_list* const outer_;
     const destination elsewhere_ = nullptr;
-    // Posts the runnables of the scope; nullptr: the scope runs them. It is a pointer, so that a
-    // program without posting scopes does not contain the function.
+    // Points to the function that posts the runnables of the scope. If it is nullptr, the scope
+    // runs them. It is a pointer, so that a program without posting scopes does not contain the
+    // function.
     void (*const post_)(wake_scope&) noexcept = nullptr;
     const bool was_away_ = false;
     detail::resumption_list collected_;

@@ -28,12 +28,12 @@ namespace detail {
 // The protocol of adaptive_mutex: bounded barging.
 //
 // If an unlock hands the mutex to a sleeper, the mutex stays unused until the sleeper runs. So an
-// unlock wakes the head of the queue and leaves the mutex free (the mutex "floats"): a running
-// thread may overtake the head. Each such unlock decrements `left`. If `left` is zero, the next
-// unlock hands the mutex over. A head that has woken and has failed to take the mutex reads the
-// clock. If max_overtake_time has passed since the head was first woken, the next unlock also hands
-// the mutex over. Coroutines, foreign wakers, cases of a select and waiters of a condition_variable
-// are always handed the mutex. They are never woken just to try to take it.
+// unlock wakes the head of the queue and leaves the mutex free, that is, the mutex floats: a
+// running thread may overtake the head. Each such unlock decrements `left`. If `left` is zero, the
+// next unlock hands the mutex over. If the head has woken and has failed to take the mutex, it
+// reads the clock. If max_overtake_time has passed since the head was first woken, the next unlock
+// also hands the mutex over. Coroutines, foreign wakers, cases of a select and waiters of a
+// condition_variable are always handed the mutex. They are never woken just to try to take it.
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -53,9 +53,9 @@ namespace detail {
 //
 // Why the head is not forgotten: the mutex floats only while `notified` is set. Only the head
 // clears `notified`, before it sleeps again, under the queue's lock, by a CAS that fails if the
-// mutex is free. So either the head takes the mutex, or the unlock comes later, finds `notified`
-// clear, and wakes the head again. A waiter that gives up while the mutex floats grants it to the
-// next waiter.
+// mutex is free. So there are two cases. Either the head takes the mutex. Or the mutex is unlocked
+// after that CAS, and the unlock finds `notified` clear and wakes the head again. A waiter that
+// gives up while the mutex floats grants the mutex to the next waiter.
 //
 // A case of a select is granted the mutex only after its choice was claimed. If another case was
 // selected, the unlock takes the waiter out of the queue. If there are no other waiters, the mutex
@@ -100,8 +100,9 @@ public:
     bool cancel(node& w, wait_status why) noexcept;
     bool await(node& w, deadline until) noexcept;
 
-    // As enqueue(), but leaves the outcome to the caller, which publishes it. If the owner of `w`
-    // does not call await(), `w` asks for `handed`, and is always handed the mutex.
+    // Does the same as enqueue(), but leaves the outcome to the caller, which publishes it. If the
+    // owner of `w` does not call await(), the amount of `w` is `handed`: then an unlock always
+    // hands it the mutex.
     wait_status link(node& w) noexcept;
     static constexpr std::ptrdiff_t handed = 0;
 
@@ -133,8 +134,8 @@ private:
     static constexpr word handoff = 32;
     static constexpr word one_left = 256;
 
-    // The word of a mutex that is taken again. If there are waiters, the head was not overtaken
-    // yet.
+    // Returns the word that is stored when the mutex is taken by a new owner. If there are waiters,
+    // `left` begins again at its maximum.
     word taken_anew() const noexcept {
         return queue_.empty() ? taken : taken | queued | max_overtakes * one_left;
     }
@@ -200,16 +201,16 @@ void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
             }
             next -= one_left; // the head is awake and retries without a grant
         }
-        // Order: release [adaptive_mutex.unlock]; as in unlock(). This step ignores the queue's
-        // lock, because the holder of that lock decides by a CAS that sees this step. Failure: look
-        // again.
+        // Order: release [adaptive_mutex.unlock]; the next owner sees what this one did. This step
+        // ignores the queue's lock, because the holder of that lock decides by a CAS that sees this
+        // step. Failure: look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             return;
         }
     }
-    // From here on, only this thread changes the word, except for the bit that asks for the queue's
-    // lock.
+    // From here on, only this thread changes the word. Exception: a thread that waits for the
+    // queue's lock sets the lock's `parked` bit.
     seen = lock_word::acquire(word_) & ~lock_word::both;
     if ((seen & queued) == 0) {
         lock_word::release_as(word_, 0);
@@ -303,8 +304,8 @@ bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
     return true;
 }
 
-// Called when the head is awake: it tries to take the mutex for a bounded time. Returns true if it
-// has the mutex or was granted it.
+// Called when the head is awake. Tries to take the mutex for a bounded time. Returns true if the
+// head has taken the mutex or was granted it.
 template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& w) noexcept {
     bool mine = false;
     const bool over = basic_spin<Platform>::until([&]() noexcept {
@@ -318,8 +319,8 @@ template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& 
     return over;
 }
 
-// Called before the head sleeps again. The head does not sleep if the mutex is free at this moment
-// or the wait was decided.
+// Called before the head sleeps again. If the mutex is free at this moment or the wait was decided,
+// the head does not sleep.
 template <class Platform>
 void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool overdue) noexcept {
     word seen = lock_word::acquire(word_);

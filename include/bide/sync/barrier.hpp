@@ -27,7 +27,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The wait of a barrier: a gate that opens for one phase after another. Its state is one word:
+// The wait of a barrier. It is a gate (detail/gate.hpp) that opens for one phase after another. Its
+// state is one word:
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -49,12 +50,13 @@ namespace detail {
 //   phase ends, then the waiter's CAS    the CAS fails, and the waiter is let through
 //   the waiter's CAS, then phase ends    the last arrival finds `queued`, and the waiter
 //
-// While the lock is held, arrivals go on. So the holder of the lock releases it by a step that does
-// not change the count. The last arrival may store the whole word, because no other arrival is
-// allowed then.
+// While the lock is held, arrivals still change the count. So the holder of the lock releases it by
+// a step that does not change the count. The last arrival may store the whole word, because no
+// other arrival is allowed then.
 //
-// Last access. The step that begins the next phase is the last access of the last arrival; each
-// other arrival ends with its fetch_sub. Only after that step are the queued waiters published.
+// Last access. The step that begins the next phase is the last access of the last arrival to the
+// barrier. Each other arrival ends with its fetch_sub. The queued waiters are published only after
+// the next phase has begun.
 
 template <class Platform> class basic_phase_gate {
     using node = basic_waiter<Platform>; // its amount: the phase that it waits for
@@ -153,8 +155,9 @@ private:
 
     static phase phase_of(word seen) noexcept { return static_cast<phase>(seen & phases); }
 
-    // Spins on the word, so that the last arrival need not wake this thread. It yields in between,
-    // because the thread of a missing arrival may be on the same processor.
+    // Spins on the word, so that the last arrival need not wake this thread. If the spin fails, the
+    // thread yields a few times, because the thread of a missing arrival may be on the same
+    // processor.
     bool spin(phase p) noexcept {
         const auto passed = [this, p]() noexcept { return has_passed(p); };
         return basic_spin<Platform>::until(passed) ||
@@ -184,7 +187,7 @@ template <class Platform> void basic_phase_gate<Platform>::advance() noexcept {
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & queued) == 0) {
         // Order: release [barrier.phase]; a waiter that sees the next phase sees what was done
-        // before each arrival of this one. This step ignores the lock, because the holder of the
+        // before each arrival of this phase. This step ignores the lock, because the holder of the
         // lock has not decided to wait yet. Failure: look again.
         if (word_.compare_exchange_weak(seen, next_phase(seen) | (seen & lock::both),
                                         std::memory_order_release, std::memory_order_relaxed)) {
@@ -227,15 +230,15 @@ struct no_completion {
 /// of the phase through. No arrival is possible between the last arrival and the next phase.
 ///
 /// An arrival counts, even if the wait after it ends by a stop or a time-out. The caller may then
-/// wait again with its token.
+/// wait again with the token of that arrival.
 ///
 /// Memory order: what happens before each arrival of a phase happens before the completion
 /// function, and that happens before the return of each wait for the phase.
 ///
 /// Destroys: a waiter that was let through may destroy the barrier at once, even if the arrive()
-/// that let it through has not returned. The following calls must have returned: a wait of another
-/// thread that has begun and has not queued its waiter yet, and a stop or a time-out that ends a
-/// wait at that moment.
+/// that let it through has not returned. The following calls must have returned before: a wait of
+/// another thread that has begun and has not queued its waiter yet, and a stop or a time-out that
+/// is just ending a wait.
 template <class Completion, class Platform> class barrier {
     using gate = detail::basic_phase_gate<Platform>;
     static_assert(std::is_nothrow_invocable_v<Completion&>,

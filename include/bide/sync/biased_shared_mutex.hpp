@@ -29,16 +29,17 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// A loan of a permit queue: permits that the bias holds for readers that do not access the queue. A
-// loan begins only if there are no waiters. It ends before the first waiter that needs its permits
-// is queued. Both steps are made under the lock of the queue:
+// A loan is a number of permits that the mutex takes from the permit queue while it is biased. It
+// holds them for readers that do not access the queue. A loan begins only if there are no waiters.
+// It ends before the first waiter that needs its permits is queued. It begins and ends under the
+// lock of the queue:
 //
 //   loan, then a waiter    the waiter acquires the lock after the loan began, and ends it
 //   a waiter, then loan    the loan finds `queued`, and does not begin
 //
-// A waiter must not release the lock between the end of the loan and its own place in the queue.
-// Otherwise another loan could begin in between, and the waiter would wait for permits that no
-// caller gives back.
+// A waiter that ends the loan must not release the lock before it is queued itself. Otherwise
+// another loan could begin in between, and the waiter would wait for permits that no caller gives
+// back.
 
 template <class Platform>
 template <class Wanted, class Open>
@@ -65,8 +66,9 @@ auto basic_permit_queue<Platform>::recalled(Recall& recall) noexcept -> word {
     const word back = recall() * one;
     // Order: release [permit.release]; the caller that takes these permits sees what was done
     // before they came back. If there is a loan, there are no waiters, so these permits are free.
-    // Also release [lock_bits.release]: recall() accessed data under the lock, and the last step of
-    // link() is no release. So this step is made for zero permits, too.
+    // Also release [lock_bits.release]: recall() accessed data under the lock, and the step of
+    // link() that releases the lock is no release operation. So this step is made even if `back` is
+    // zero.
     return word_.fetch_add(back, std::memory_order_release) + back;
 }
 
@@ -95,7 +97,7 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 // shared_mutex does, until these readers have unlocked.
 //
 // (The bias and its revocation are from Dice and Kogan, "BRAVO - Biased Locking for Reader-Writer
-// Locks", USENIX ATC 2019. A slot for each reader of one lock is the big-reader lock of Linux 2.4.
+// Locks", USENIX ATC 2019. A lock with a slot for each reader is the big-reader lock of Linux 2.4.
 // In BRAVO, a reader writes its slot and then reads the bias. A writer writes the bias and then
 // reads the slots, and both need a fence. Here the bias is a bit of each slot. The permits that
 // readers took move from the slot to the queue, so that no writer polls.)
@@ -107,9 +109,9 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 //     0     0    not biased; readers go to the queue
 //     0     n    never: one step closes the slot and takes its count
 //
-// Enter: a CAS that adds one if the slot is open. Leave: a CAS that subtracts one if the slot is
-// open and its count is not zero; otherwise the reader gives a permit to the queue. Recall: an
-// exchange of each slot for zero. One word decides each race [biased.slot]:
+// To enter, a reader adds one by a CAS, if the slot is open. To leave, it subtracts one by a CAS,
+// if the slot is open and its count is not zero; otherwise it gives a permit to the queue. To
+// recall the loan, a writer exchanges each slot for zero. One word decides each race [biased.slot]:
 //
 //   enter, then recall    the recall counts the reader, whose permit stays taken
 //   recall, then enter    the CAS fails, and the reader goes to the queue, behind the writer
@@ -118,23 +120,23 @@ wait_status basic_permit_queue<Platform>::recall_and_enqueue(node& w, Recall&& r
 //
 // A reader may leave by another slot than it entered by, if a coroutine resumes on another thread,
 // or if another thread destroys the std::shared_lock. All permits are alike. So this reader gives
-// back the permit of another reader, and that reader gives back the permit of this one, or gives
-// one to the queue. At each instant
+// back the permit of another reader. That reader later gives back the permit of this one, or gives
+// one to the queue. Whichever slot a reader leaves by, this equation holds at each instant:
 //
 //   free in the queue + readers inside = all - loan + sum of the counts      (loan: zero or `lent`)
 //
-// holds, by whatever slot a reader leaves. A recall adds to the queue the loan less that sum. So
-// all permits are free after a recall if and only if no reader is inside. (Without writers a count
-// may grow, by one for each reader that leaves by another slot. A count has 63 bits, and the loan
-// has 2^58 permits.)
+// A recall adds to the queue the loan less the sum of the counts. So all permits are free after a
+// recall if and only if no reader is inside. (Without writers a count may grow, by one for each
+// reader that leaves by another slot. A count has 63 bits, and the loan has 2^58 permits.)
 //
 // The loan begins and ends under the lock of the queue, and never while there are waiters. After a
 // recall, readers go to the queue. A recall and the next loan write every slot. So the mutex does
-// not become biased again at once, but after a number of reads without a wait. This number is the
-// number of slots. (BRAVO waits for a time in proportion to the cost of the last revocation.)
+// not become biased again at once, but after a number of reads that needed no wait. This number is
+// the number of slots. (BRAVO waits for a time in proportion to the cost of the last revocation.)
 
 // The number of the calling thread. Threads are numbered from 1 on, in the order of their first
-// reads. A coroutine uses the reference only before its next suspension point.
+// reads. A coroutine that has a reference to this object does not use it after its next suspension
+// point.
 struct BIDE_SHARED reader_number {
     std::uint32_t value = 0; // 0: not assigned
 };
@@ -255,8 +257,8 @@ private:
     static bool enter(slot& at) noexcept {
         word seen = open; // the usual value: this saves a load
         do {
-            // Order: acquire [biased.slot]; sees what was done before the slot was opened. Failure:
-            // look again.
+            // Order: acquire [biased.slot]; the reader sees what was done before the slot was
+            // opened. Failure: look again.
             if (at.readers.compare_exchange_strong(seen, seen + one, std::memory_order_acquire,
                                                    std::memory_order_relaxed)) {
                 return true;
@@ -341,15 +343,16 @@ private:
 /// A shared_mutex that is biased to readers. SharedTimedLockable. While it is biased, readers on
 /// different threads share no cache line. A writer ends the bias. Then writers and readers wait in
 /// one queue, first come, first served, so neither side starves. The mutex is biased at first.
-/// After the bias has ended, it begins again when as many reads as there are slots needed no wait.
+/// After the bias has ended, it begins again when as many reads as there are slots have needed no
+/// wait.
 ///
 /// The price: a writer that ends the bias writes all slots. The mutex takes a pair of cache lines
 /// for each slot and one more pair: 2,176 bytes with 16 slots.
 ///
 /// Not recursive, not even for readers: if a reader locks again behind a waiting writer, both wait
-/// for ever. Any thread may unlock it, so a coroutine may hold it across a suspension. If another
-/// thread unlocks it than the one that locked it, that thread may have to write the cache line that
-/// all threads share. A condition_variable cannot wait with this mutex.
+/// for ever. Any thread may unlock it, so a coroutine may hold it across a suspension. If the
+/// thread that unlocks it is not the thread that locked it, it may have to write the cache line
+/// that all threads share. A condition_variable cannot wait with this mutex.
 ///
 /// `Slots` is a power of two: the number of threads that can read without sharing a cache line.
 /// Threads are assigned to the slots round-robin, in the order of their first reads.
@@ -403,9 +406,9 @@ public:
         }
     }
 
-    /// Unlocks a shared lock, and hands the mutex to the first waiters if it was the last one.
-    /// Requires: the mutex is locked shared; terminates if it can tell that it is not. While it is
-    /// biased, it cannot tell; then a later unlock() terminates.
+    /// Unlocks a shared lock. If that was the last one, hands the mutex to the first waiters.
+    /// Requires: the mutex is locked shared; terminates if it can tell that it is not. While the
+    /// mutex is biased, it cannot tell; then a later unlock() terminates.
     void unlock_shared() noexcept {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_, detail::wait_notes::mode::shared);)
         if (!permits_.give_one()) {

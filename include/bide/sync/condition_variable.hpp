@@ -86,9 +86,9 @@ public:
         };
     }
 
-    // Moves `w`, which the condition_variable has decided, to the queue of the lock. If the lock is
-    // free, grants it to `w` and appends `w` to `granted`. From then on only a holder of the lock
-    // decides the wait.
+    // Moves `w` to the queue of the lock, after the condition_variable has decided that `w` waits
+    // for no notification any more. If the lock is free, grants it to `w` and appends `w` to
+    // `granted`. From then on only a holder of the lock decides the wait.
     void queue(node& w, wake_list& granted) const noexcept {
         auto* const link = link_;
         void* const to = queue_;
@@ -117,31 +117,31 @@ private:
     bool (*cancel_)(void* queue, node& w) noexcept;
 };
 
-// The queue of a condition_variable. A notified waiter is not woken: its node moves to the queue of
-// its mutex, and the unlock that reaches it there wakes it as the owner. A stop and a time-out also
-// move the node, because every wait returns with the lock held. (Linux's requeue does this for
-// futexes: Drepper, "Futexes Are Tricky", section 8.)
+// The queue of a condition_variable. A notification does not wake the waiter: it moves the node of
+// the waiter to the queue of the mutex. The unlock that reaches the node there wakes the waiter as
+// the owner of the mutex. A stop and a time-out also move the node, because every wait returns with
+// the lock held. (Linux's requeue does this for futexes: Drepper, "Futexes Are Tricky", section 8.)
 //
 //   stage of a wait                        the node stands in
 //   waits                                  this queue, or none yet
-//   notified, stopped or timed_out         the queue of the mutex, or a list on its way there
+//   notified, stopped or timed_out         the queue of the mutex, or a list on the way to it
 //
 // The stage changes once in a wait, under the lock of this queue. A coroutine may be destroyed
-// while it waits, but not while another thread moves its node (core/async_op.hpp). So when it is
-// destroyed, its node stands in one of the two queues.
+// while it waits, but not while another thread moves its node (core/async_op.hpp). So when a
+// coroutine is destroyed, its node stands in one of the two queues.
 //
 // Why no notification is lost: a waiter queues its node while it holds its mutex, and unlocks the
-// mutex afterwards. A notifier makes the condition true while it holds the mutex. If it held the
-// mutex before the waiter, the waiter has seen the condition. If it locks the mutex after the
-// waiter has unlocked, it finds the node. If it notifies before the waiter sleeps, the node moves
-// to the queue of the mutex. The sleep ends when the outcome is published, even if it is published
-// before the sleep.
+// mutex afterwards. A notifier makes the condition true while it holds the mutex. If the notifier
+// held the mutex before the waiter, the waiter has seen the condition. If the notifier locks the
+// mutex after the waiter has unlocked it, the notifier finds the node. If the notifier comes before
+// the waiter sleeps, the node moves to the queue of the mutex. The sleep ends when the outcome is
+// published, even if it is published before the sleep.
 //
 // Last access. The last access of a notifier to this queue is the release of the lock. Afterwards
 // the notifier accesses only nodes, and the mutex, which outlives its waiters. The
 // condition_variable may be destroyed when all its waiters are notified, even if they have not
-// locked the mutex yet. For a stop and a time-out read the stage first, and do not access this
-// queue if the wait has left it.
+// locked the mutex yet. A stop and a time-out therefore read the stage first. If the stage says
+// that the wait has left this queue, they do not access the queue.
 
 template <class Platform> class basic_condition_queue {
 public:
@@ -194,16 +194,17 @@ public:
     void require_no_waiters() noexcept;
 
     // Queues `w` and returns waiting. The owner of `w` holds the mutex, and unlocks it afterwards.
-    // If the wait was cancelled before, settles it and returns its outcome; the owner then keeps
-    // the mutex.
+    // If the wait was cancelled before, stores that outcome in `w` and returns it; the owner then
+    // keeps the mutex.
     wait_status enqueue(node& w, place& of) noexcept;
 
     void notify_one() noexcept;
     void notify_all() noexcept;
 
-    // Ends the wait of `w` if it has not ended: moves `w` to the queue of its mutex. If `w` is not
-    // queued yet, a later enqueue() refuses it with `why`. If `why` is destroyed, takes `w` out of
-    // its queue, which is this one or that of the mutex, and returns true if `w` was in a queue.
+    // Ends the wait of `w` for a notification, if it has not ended: moves `w` to the queue of its
+    // mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If `why` is
+    // destroyed, takes `w` out of its queue instead, this one or that of the mutex, and returns
+    // true if `w` was in a queue.
     bool cancel(node& w, place& of, wait_status why) noexcept;
 
 private:
@@ -253,8 +254,8 @@ wait_status basic_condition_queue<Platform>::enqueue(node& w, place& of) noexcep
 }
 
 template <class Platform> void basic_condition_queue<Platform>::notify_one() noexcept {
-    // Order: relaxed; if this notification is for a waiter, the waiter has queued its node and then
-    // unlocked the mutex, and this thread has locked the mutex since.
+    // Order: relaxed; if this notification is for a waiter, that waiter has queued its node and
+    // then unlocked the mutex. This thread has locked the mutex since then, so it sees the node.
     if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
         return;
     }
@@ -379,11 +380,11 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 /// reason, but the condition may have changed again before the waiter gets the mutex, so use a
 /// predicate. The predicates run in the waiters, with the mutex locked.
 ///
-/// Cancellation: a stop or a time-out ends the wait for a notification. The wait for the mutex that
-/// follows, after any outcome, is not cancelled. If a coroutine is destroyed after it was notified
+/// Cancellation: a stop or a time-out ends the wait for a notification. After any outcome, the wait
+/// for the mutex follows; it is not cancelled. If a coroutine is destroyed after it was notified
 /// and before it resumes, the notification is lost: no other waiter gets it. If the deadline has
-/// passed or the stop was requested when a wait begins, it ends at once, and does not unlock the
-/// mutex.
+/// passed or the stop was requested when a wait begins, the wait ends at once, and does not unlock
+/// the mutex.
 ///
 /// Requires: all waiters that wait at the same time use the same mutex, and hold it when they begin
 /// to wait; terminates otherwise.
@@ -394,8 +395,8 @@ template <class Platform> struct wait_payload<result<basic_notified<Platform>>> 
 ///
 /// Destroys: when all waiters were notified, the condition_variable may be destroyed, even if
 /// waiters still wait for the mutex, and even if the notification of the last waiter has not
-/// returned. Every other notification, and a stop or a time-out that ends a wait at that moment,
-/// must have returned.
+/// returned. Every other notification, and a stop or a time-out that is just ending a wait, must
+/// have returned before.
 template <class Platform> class basic_condition_variable {
     using queue = detail::basic_condition_queue<Platform>;
     using node = basic_waiter<Platform>;
@@ -422,7 +423,7 @@ public:
     // ---- Threads
 
     /// Unlocks the mutex, waits for a notification, and locks the mutex again.
-    /// Blocks: until a notification, and until the mutex is free.
+    /// Blocks: until a notification, and then until the caller has the mutex.
     template <class Lock> void wait(Lock& lock) { wait_once(lock, deadline::never()); }
     /// Waits until `predicate()` is true. It is called with the mutex locked, first at once.
     template <class Lock, std::predicate Predicate> void wait(Lock& lock, Predicate predicate) {

@@ -22,11 +22,11 @@ namespace bide { inline namespace BIDE_ABI {
 ///
 /// Destroys: a waiter that was let through, or saw the event set, may destroy it at once, even if
 /// the set() that changed it from unset to set has not returned. Before the destruction, every
-/// other set() and every reset() must have returned: a set() that finds the event set accesses it
-/// until it returns. If there are several setters, a waiter cannot tell which of them let it
-/// through. These calls must have returned, too: each wait() that has begun and has not queued its
-/// waiter yet, and each stop or time-out that ends a wait at that moment. A waiter that was taken
-/// out of the queue no longer accesses the event.
+/// other set() and every reset() must have returned, because a set() that finds the event set
+/// accesses the event until it returns. If there are several setters, a waiter cannot tell which of
+/// them let it through. These calls must have returned, too: each wait() that has begun and has not
+/// queued its waiter yet, and each stop or time-out that is just ending a wait. A waiter that was
+/// taken out of the queue no longer accesses the event.
 template <class Platform> class basic_event {
 public:
     /// Constructs an event that is not set.
@@ -57,9 +57,9 @@ public:
     void reset() noexcept { gate_.shut(); }
 
     /// Returns true if the event is set.
-    /// Memory order: if the result is true, it reads the event as an earlier set() has set it, and
-    /// what happens before that set() happens before the return. That set() may not be the last
-    /// one: a later set() finds the event set already.
+    /// Memory order: if the result is true, an earlier set() has set the event, and what happens
+    /// before that set() happens before the return. That set() may not be the last one: a later
+    /// set() finds the event set already.
     bool is_set() const noexcept { return gate_.is_open(); }
 
     /// Waits for the event to be set.

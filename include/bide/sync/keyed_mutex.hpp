@@ -29,10 +29,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The table of the keys that are in use. Each key has a queue. It is a hash table in shards. Each
-// shard has its own lock (core/lock_bits.hpp), which is held during the search of one bucket, and
-// while the number of buckets doubles or halves. A key is in the table as long as a key_use of it
-// exists. A waiter has one, and so has a holder.
+// The table of the keys that are in use: a hash table in shards. Each key has a queue. Each shard
+// has its own lock (core/lock_bits.hpp). The lock is held during the search of one bucket, and
+// while the number of buckets doubles or halves. A key is in the table as long as a key_use of the
+// key exists. Each waiter for the key has a key_use, and so has its holder.
 
 template <class Key, class Platform> class key_shard;
 
@@ -305,7 +305,7 @@ public:
     keyed_mutex& operator=(const keyed_mutex&) = delete;
 
     /// Locks a key.
-    /// Blocks: until the key is free and every earlier waiter for it has had it.
+    /// Blocks: until the key is free and every earlier waiter for the key has had its lock.
     /// Throws: std::bad_alloc, and what Hash, Equal and the copy of the key throw; nothing is
     /// locked then.
     key_lock lock(const Key& key) { return until(key, deadline::never()); }
@@ -373,8 +373,8 @@ private:
         return shards_[hash & (count_ - 1)].find_or_add(key, hash / count_, equal_);
     }
 
-    // std::hash of a number is often the number: spreads its bits over the shards and the buckets.
-    // (The finalizer of MurmurHash3, by Austin Appleby.)
+    // Spreads the bits of a hash over the shards and the buckets, because std::hash of a number is
+    // often the number itself. (This is the finalizer of MurmurHash3, by Austin Appleby.)
     static std::size_t mixed(std::size_t hash) noexcept {
         std::uint64_t bits = hash;
         bits = (bits ^ (bits >> 33)) * 0xff51'afd7'ed55'8ccd;

@@ -3,7 +3,7 @@
 #define BIDE_SYNC_LATCH_HPP
 
 /// \file
-/// A count that goes down to zero once. Threads and coroutines wait for that.
+/// A count that goes down to zero once. Threads and coroutines wait until it is zero.
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
@@ -22,8 +22,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// once, even if a count_down() that lowered the count has not returned. The following calls must
 /// have returned before: each count_down(0), and each count_down() that throws; each wait() or
 /// arrive_and_wait() that has begun and has not queued its waiter yet; each stop or time-out that
-/// ends a wait at that moment. A waiter that was taken out of the queue no longer accesses the
-/// latch.
+/// is just ending a wait. A waiter that was taken out of the queue no longer accesses the latch.
 template <class Platform> class basic_latch {
     using gate = detail::basic_gate<Platform>;
 

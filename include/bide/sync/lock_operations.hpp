@@ -3,8 +3,8 @@
 #define BIDE_SYNC_LOCK_OPERATIONS_HPP
 
 /// \file
-/// The functions that lock a mutex of bide: those of TimedLockable and SharedTimedLockable, and one
-/// with a stop token and one for coroutines.
+/// The functions that lock a mutex of bide. They are the functions of TimedLockable and
+/// SharedTimedLockable, one that takes a stop token, and one for coroutines.
 //
 // A mutex derives from lock_operations, or from shared_lock_operations. Its private function
 // exclusive(), and shared() for readers, returns an object with these functions:
@@ -12,10 +12,10 @@
 //   bool take_free() noexcept;                      locks by a CAS that expects the usual free
 //                                                   state
 //   bool try_take() noexcept;                       locks if that needs no wait
-//   wait_status wait(deadline) noexcept;            waits; the caller has tried before
-//   wait_status wait(const stop_token&) noexcept;   as above, until a stop
-//   auto steps() noexcept;                          the wait of a coroutine (core/wait_ops.hpp),
-//                                                   without its result
+//   wait_status wait(deadline) noexcept;            waits; the caller has already tried to lock
+//   wait_status wait(const stop_token&) noexcept;   waits likewise, until a stop is requested
+//   auto steps() noexcept;                          returns the wait of a coroutine
+//                                                   (core/wait_ops.hpp), without its result type
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -65,8 +65,8 @@ basic_async_op<lock_made_by<Lock>, Platform> lock_operation(Steps steps, Lock lo
     return {lock_wait<Steps, Lock>{steps, lock}};
 }
 
-// How callers of one kind, for example readers, take permits. Each takes `amount` permits. If no
-// caller has a permit, `all` permits are free.
+// Describes how callers of one kind, for example readers, take permits from a queue. Each caller
+// takes `amount` permits. If no caller has a permit, `all` permits are free.
 template <class Platform> struct permit_mode {
     using queue = basic_permit_queue<Platform>;
     using waits = thread_wait<queue, Platform>;
@@ -97,7 +97,8 @@ template <class Mutex, class Platform> class lock_operations {
 public:
     /// Locks the mutex.
     /// Blocks: until the caller has the mutex.
-    /// Memory order: what happens before the unlocks that freed it happens before the return.
+    /// Memory order: what happens before the unlocks that freed the mutex happens before the
+    /// return.
     void lock() {
         auto&& how = self().exclusive();
         if (!how.take_free()) {

@@ -38,22 +38,23 @@ namespace detail {
 // same word, or writes it back unchanged [notify.notify]. Consider a waiter that queues and then
 // checks a condition, and a thread that makes the condition true and then notifies:
 //
-//   notify, then queue    the check sees what was done before the notification
+//   notify, then queue    the waiter's check sees what was done before the notification
 //   queue, then notify    the notification finds the waiter
 //
 // A listener that is enabled before it waits has a node of another kind in the queue, which is
 // called a seat. A notification that takes a seat out of the queue marks the seat as notified, and
 // wakes no thread. When the owner of the seat waits, the node of the wait takes the place of the
-// seat in the queue. If the seat is marked, the wait ends at once and removes the mark. If the wait
-// ends without a notification, the seat returns to its place in the queue. So only a notification
-// uses a seat up. The states of a seat:
+// seat in the queue. If the seat is already marked, the wait ends at once and removes the mark. If
+// the wait ends without a notification, the seat returns to its place in the queue. So only a
+// notification uses a seat up. The states of a seat:
 //
 //   free   not enabled, or used up
-//   held   the seat stands in the queue, or is marked
-//   lent   a wait stands in its place, or was notified there. `missing` of the wait is the seat
+//   held   the seat stands in the queue, or is marked as notified
+//   lent   the node of a wait stands in the place of the seat, or was notified there. `missing` of
+//          that node is the address of the seat
 //
-// A wait in the place of a seat may be a case of a select that has selected another case already. A
-// notification of such a wait marks the seat.
+// A wait that stands in the place of a seat may be a case of a select. If the select has already
+// selected another case, a notification of this wait marks the seat instead.
 //
 // Last access. A notification ends with its CAS, or with the release of the lock. A waiter that was
 // let through may destroy the notify at once.
@@ -64,8 +65,8 @@ public:
 
     static constexpr const char* waited_for = "notify";
 
-    // A wait that is enabled and has not begun. The functions that take a seat are called by its
-    // owner.
+    // A wait that is enabled and has not begun. Functions that take a seat as an argument are
+    // called by the owner of that seat.
     class seat : private node {
     public:
         seat() noexcept : node(for_seats) {}
@@ -92,7 +93,7 @@ public:
     void notify_all() noexcept;
 
     // Enqueues `w` and returns waiting. If there is a permit, or if `w` was cancelled before,
-    // settles `w` instead and returns its status.
+    // stores the outcome in `w` instead and returns it.
     wait_status enqueue(node& w) noexcept;
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
@@ -104,10 +105,11 @@ public:
     void disable(seat& s) noexcept;
     // If the seat is marked, frees the seat and returns the mark. Otherwise returns waiting.
     wait_status take(seat& s) noexcept;
-    // As enqueue(w), for the wait for which the seat was enabled. If the seat is queued, `w` takes
-    // its place in the queue. If the seat is marked, `w` gets the mark.
+    // Enqueues `w`, the wait of the listener that owns the seat. If the seat is queued, `w` takes
+    // its place in the queue. If the seat is marked, the mark becomes the outcome of `w`, and `w`
+    // is not queued. Otherwise, does the same as enqueue(w).
     wait_status enqueue(node& w, seat& s) noexcept;
-    // As cancel(w). The seat returns to its place in the queue.
+    // Does the same as cancel(w), and puts the seat back into its place in the queue.
     bool cancel(node& w, wait_status why, seat& s) noexcept;
 
 private:
@@ -135,9 +137,9 @@ template <class Platform> bool basic_notify_queue<Platform>::try_take() noexcept
     // Order: relaxed; the CAS decides.
     word seen = word_.load(std::memory_order_relaxed);
     while ((seen & stored) != 0) {
-        // Order: acquire [notify.notify]; sees what was done before the permit was stored. This
-        // step ignores the lock, because the holder of the lock decides by a CAS that sees this
-        // step. Failure: look again.
+        // Order: acquire [notify.notify]; the caller sees what was done before the permit was
+        // stored. This step ignores the lock, because the holder of the lock decides by a CAS that
+        // sees this step. Failure: look again.
         if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             return true;
@@ -173,8 +175,8 @@ template <class Platform> bool basic_notify_queue<Platform>::notify_none(word ne
 }
 
 // Takes the first node out of the queue and notifies its waiter. If the node is a seat, marks the
-// seat. If its choice has selected another wait, marks the seat of the node; if it has no seat,
-// returns false.
+// seat. If the node is a case of a select that has selected another case, marks the seat in whose
+// place the node stands. If there is no such seat, returns false.
 template <class Platform>
 bool basic_notify_queue<Platform>::let_go(wait_status what, wake_list& woken) noexcept {
     node& w = queue_.pop();
@@ -350,8 +352,8 @@ template <class Platform> void basic_notify_queue<Platform>::require_no_waiters(
 /// dropped in this case. core/async_op.hpp says when a coroutine may be destroyed.
 ///
 /// Destroys: a waiter that was let through may destroy the notify at once, even if the notification
-/// has not returned. Every other notification, and a stop or time-out that ends a wait at that
-/// moment, must have returned. A notification that finds no waiter accesses the notify until it
+/// has not returned. Every other notification, and a stop or time-out that is just ending a wait,
+/// must have returned before. A notification that finds no waiter accesses the notify until it
 /// returns.
 template <class Platform> class basic_notify {
     using queue = detail::basic_notify_queue<Platform>;
@@ -381,7 +383,7 @@ public:
     bool try_wait() noexcept { return queue_.try_take(); }
 
     /// Takes the permit, or waits for a notification.
-    /// Blocks: until there is one.
+    /// Blocks: until there is a permit or a notification.
     void wait() { wait_until(deadline::never()); }
 
     /// Waits as wait() does, but at most `rest`.
@@ -435,11 +437,11 @@ private:
     queue queue_;
 };
 
-/// A wait that is enabled before it begins. Its place in the queue is that of the moment when it
-/// was enabled, and each notification after that moment counts for the wait. If a wait of the
-/// listener is notified, the listener is used up: the next wait begins like a wait of the notify,
-/// unless enable() is called before. If a wait ends in another way, the listener stays enabled and
-/// keeps its place in the queue. Other ways are a time-out, a stop, another case of its select, and
+/// A wait that is enabled before it begins. It has its place in the queue from the moment when it
+/// was enabled, and each notification after that moment counts for it. If a wait of the listener is
+/// notified, the listener is used up: the next wait begins like a wait of the notify, unless
+/// enable() is called before. If a wait ends in another way, the listener stays enabled and keeps
+/// its place in the queue. Other ways are a time-out, a stop, another case of the same select, and
 /// a try_select() that finds nothing. While the listener is enabled, notify_one() may notify it
 /// like a waiter. A listener is for one thread or coroutine.
 template <class Platform> class basic_notify<Platform>::listener {
@@ -455,8 +457,8 @@ public:
     /// Enables the listener again if it is used up; otherwise does nothing.
     void enable() noexcept { of_.enable(seat_); }
 
-    /// Waits for a notification since the listener was enabled.
-    /// Blocks: until there is one.
+    /// Waits for a notification that came after the listener was enabled.
+    /// Blocks: until there is such a notification.
     void wait() { wait_until(deadline::never()); }
 
     /// Waits as wait() does, but at most `rest`.

@@ -5,9 +5,9 @@
 /// \file
 /// A bounded pool of objects that are expensive to make, such as connections. Callers borrow them.
 //
-// The right to have an object is a permit (detail/permit_queue.hpp). The callers wait in the queue
-// of the permits, so this header adds no wait of its own. The proof that there are never more
-// objects than the limit stands below.
+// A caller that has a permit (detail/permit_queue.hpp) has the right to an object. The callers wait
+// in the queue of the permits, so this header adds no wait of its own. The proof that there are
+// never more objects than the limit stands below.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -37,12 +37,13 @@ namespace detail {
 // their return. It has its own lock (core/lock_bits.hpp). No user code runs under that lock.
 //
 // Why there are never more than `limit` objects. A caller needs a permit of the pool to have an
-// object, and also to destroy an idle one. Let `busy` be the number of callers with a permit that
-// have an object, make one or destroy one. A caller begins to make an object only if it finds the
-// list empty. That caller has a permit and does not count in `busy` yet, so at that moment busy + 1
-// <= permits <= limit. A caller that takes an object from the list or returns it there changes
-// neither idle + busy nor the number of objects. So idle + busy <= limit always. A close empties
-// the list, and from then on no caller begins to make an object.
+// object, and also to destroy an idle one. Let `idle` be the number of idle objects. Let `busy` be
+// the number of callers with a permit that have an object, make one or destroy one. A caller begins
+// to make an object only if it finds the list empty. That caller has a permit and does not count in
+// `busy` yet, so at that moment busy + 1 <= permits <= limit. A caller that takes an object from
+// the list or returns it there changes neither idle + busy nor the number of objects. So idle +
+// busy <= limit always. A close empties the list, and from then on no caller begins to make an
+// object.
 
 // An object, and its place in the list. The links and the time belong to the holder of the lock.
 template <class T, class Platform> struct pooled_object {
@@ -82,8 +83,9 @@ public:
     // Returns the time for the calls below. If no object expires, does not read the clock.
     std::int64_t now() const noexcept { return idle_ns_ == never_expires ? 0 : Platform::now(); }
 
-    // Decides the next step. If the step is to lend or to destroy an object, stores that object in
-    // `found`. If the object that was returned last has expired, all idle objects have expired.
+    // Decides the next step of the caller. If the step is to lend or to destroy an object, stores
+    // that object in `found`. The object that was returned last is checked first: if it has
+    // expired, all idle objects have expired.
     pool_step take(std::int64_t now, object*& found) noexcept {
         const typename lock::guard inside(word_);
         if (closed_) {
@@ -172,8 +174,8 @@ private:
         idle_ = idle_ - 1;
     }
 
-    // Returns true if the object has expired and the pool need not keep it. If the result is true,
-    // size_ no longer counts the object.
+    // Returns true if the object has expired and the pool has more objects than it has to keep. If
+    // the result is true, size_ no longer counts the object.
     bool is_spare(const object& o, std::int64_t now) noexcept {
         if (idle_ns_ == never_expires || size_ <= keep_ || now - o.since < idle_ns_) {
             return false;
@@ -244,8 +246,8 @@ public:
         }
     }
 
-    // Decides the next step. Returns closed; lend, if this object has an idle object that is good;
-    // or make, if the caller has to call fill().
+    // Decides the next step. Returns `closed` if the pool is closed. Returns `lend` if this object
+    // has found an idle object that is good. Returns `make` if the caller has to call fill().
     // Throws: what the check throws; the object that was checked is destroyed.
     pool_step find() {
         for (;;) {
@@ -348,8 +350,8 @@ public:
             of_->take_back(*mine);
         }
     }
-    /// Destroys the object, for an object that is broken; the lease is empty afterwards. The pool
-    /// makes another object when it needs one.
+    /// Destroys the object instead of returning it, for example because it is broken. The lease is
+    /// empty afterwards. The pool makes another object when it needs one.
     void discard() noexcept {
         if (object* const mine = std::exchange(mine_, nullptr)) {
             of_->destroy(*mine);
@@ -434,10 +436,10 @@ public:
     /// Throws: closed_error if the pool is closed; what the callables throw.
     lease acquire() { return std::move(lend(wait_until(deadline::never())).value()); }
 
-    /// Borrows an object as acquire() does, if the call need not wait for another caller.
+    /// Borrows an object as acquire() does, if that needs no wait for another caller.
     /// Throws: what the callables throw.
-    /// Returns: the object. Nothing if the callers that have, make or destroy an object are as many
-    /// as the limit, if callers wait, or if the pool is closed.
+    /// Returns: the object, or nothing. It returns nothing if the pool is closed, if callers wait,
+    /// or if the number of callers that have, make or destroy an object has reached the limit.
     lease try_acquire() { return or_nothing(lend(wait_until(deadline::poll()))); }
 
     /// Borrows an object as acquire() does, but waits for other callers at most `rest`.

@@ -39,8 +39,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The wait of once_flag and once_cell. It is a permit queue with one permit, the turn to
-// initialise:
+// The wait of once_flag and once_cell. It is a permit queue with one permit. The permit is the
+// turn, that is, the right to initialise the object:
 //
 //   free       no caller initialises
 //   taken      the holder of the permit initialises; the other callers wait in the queue
@@ -48,8 +48,8 @@ namespace detail {
 //
 // A holder that fails gives the permit back, so the first waiter gets it and is the next one to
 // initialise. A holder that succeeds closes the queue: that lets every waiter through at once, and
-// fails every later acquire. So "closed" is the good outcome here. What was done before the close
-// is seen by each caller that finds it closed [permit.release].
+// fails every later acquire. So "closed" is the good outcome here. Each caller that finds the queue
+// closed sees what was done before the close [permit.release].
 
 template <class Platform> class basic_once {
     using queue = basic_permit_queue<Platform>;
@@ -127,8 +127,8 @@ template <class T, class Platform> struct once_value<once_cell<T, Platform>> {
 
 } // namespace detail
 
-/// Holds the turn, that is the right to initialise Of, a once_flag or once_cell; or is empty. If it
-/// is destroyed without set(), the next caller gets the turn.
+/// Holds the turn, or is empty. The turn is the right to initialise an Of, that is, a once_flag or
+/// a once_cell. If this object is destroyed without set(), the next caller gets the turn.
 template <class Of> class [[nodiscard]] once_turn {
     using T = typename detail::once_value<Of>::type;
     static constexpr bool is_of_flag = std::is_void_v<T>;
@@ -172,7 +172,8 @@ public:
         end();
         return made;
     }
-    /// Constructs the value from f(), even if T cannot be moved. Otherwise as set().
+    /// Constructs the value from the result of f(), even if T cannot be moved. In all other
+    /// respects it does the same as set().
     /// Throws: what f or the constructor of T throws. This object then still holds the turn.
     template <class F>
         requires(!is_of_flag)

@@ -18,10 +18,10 @@ namespace bide { inline namespace BIDE_ABI {
 template <class Platform> class basic_semaphore;
 
 /// Owns n permits of a semaphore and releases them when it is destroyed. The constructors are those
-/// of std::unique_lock. If other callers release more permits than they acquired, the release of
-/// all n could exceed max(). Then the excess is dropped, and max() permits are free. There is no
-/// release(), because the name is ambiguous: std::unique_lock::release() forgets its lock, and
-/// semaphore::release() returns permits. Use reset() or forget().
+/// of std::unique_lock. If other callers have released more permits than they acquired, the count
+/// after the release of all n could exceed max(). Then max() permits are free, and the excess is
+/// dropped. There is no release(), because the name is ambiguous: std::unique_lock::release()
+/// forgets its lock, and semaphore::release() returns permits. Use reset() or forget().
 template <class Platform> class [[nodiscard("name it")]] basic_permit {
     using semaphore = basic_semaphore<Platform>;
 
@@ -101,8 +101,8 @@ public:
         return part;
     }
 
-    /// Takes over all permits of `other`. If either of the two belongs to no semaphore, any merge
-    /// is allowed.
+    /// Takes over all permits of `other`. If one of the two objects belongs to no semaphore, the
+    /// merge is allowed.
     /// Throws: std::invalid_argument if they belong to different semaphores, std::overflow_error if
     /// the permits of both are more than max(). Nothing changes then.
     void merge(basic_permit&& other) {

@@ -89,8 +89,8 @@ public:
     void add_next() noexcept { ++locked_; }
     void adopt_all() noexcept { locked_ = size; }
 
-    // Locks one mutex after the other by take(mutex). If that returns false or throws, unlocks
-    // them.
+    // Calls take(mutex) for one mutex after the other, which locks it. If a call returns false or
+    // throws, unlocks the mutexes that are locked.
     template <class Take> bool lock(Take take) {
         while (locked_ != size) {
             if (!with_next(take)) {
@@ -132,8 +132,9 @@ private:
 /// the order of their addresses.
 ///
 /// Requires: every other thread that waits for one of the mutexes while it holds another one locks
-/// them in the order of their addresses, too. All functions and classes of this header do. This
-/// lock cannot be a case of a select, because it waits for several mutexes one after the other.
+/// them in the order of their addresses, too. All functions and classes of this header do so. A
+/// scoped_lock cannot be a case of a select, because it waits for several mutexes one after the
+/// other.
 template <detail::lockable... M> class [[nodiscard("name it")]] scoped_lock {
     using set = detail::lock_set<M...>;
 
@@ -149,7 +150,7 @@ public:
         });
     }
 
-    /// Locks the mutexes if each of them is free, or none of them. Never blocks.
+    /// If every mutex is free, locks all of them; otherwise locks none. Never blocks.
     /// Throws: as the constructor above.
     [[nodiscard("name it")]] explicit scoped_lock(std::try_to_lock_t, M&... mutexes)
         : set_(mutexes...) {

@@ -9,8 +9,8 @@
 // Why no wakeup is lost, in short: one word contains the number of free permits, the flag "there
 // are waiters" and the lock of the queue. A waiter that finds too few permits takes the free ones
 // and sets the flag in one CAS. A release changes the same word. If the release comes first, the
-// CAS sees its permits. If the release comes second, it sees the flag and hands the permits to the
-// waiter. sync/detail/permit_queue.hpp has the word, the code and the proof.
+// CAS sees its permits. If the CAS comes first, the release sees the flag and hands the permits to
+// the waiter. sync/detail/permit_queue.hpp has the word, the code and the proof.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -134,9 +134,9 @@ public:
     /// Returns the number of waiters. It may be outdated when the caller reads it.
     std::size_t waiters() const noexcept { return permits_.waiters(); }
 
-    /// A wait of code that neither blocks nor is a coroutine, for example an event loop. The owner
-    /// keeps the waiter alive until it is complete or cancel_acquire() has returned. Then the owner
-    /// may use the waiter again.
+    /// A wait for a caller that neither blocks nor is a coroutine, for example an event loop. The
+    /// owner keeps the waiter alive until it is complete or cancel_acquire() has returned. Then the
+    /// owner may use the waiter again.
     class waiter {
     public:
         /// Constructs a waiter for n permits. If the waiter is queued, `wake` runs once when it
@@ -159,10 +159,11 @@ public:
         waiter& operator=(const waiter&) = delete;
 
         /// Returns true if the wait is over. From then on, no other thread accesses the waiter.
-        /// Memory order: a true result is an acquire, as the return of acquire() is.
+        /// Memory order: if the result is true, this call is an acquire operation, as the return of
+        /// acquire() is.
         bool is_complete() const noexcept { return node_.is_complete(); }
 
-        /// Returns nothing if the permits were granted, or errc::closed.
+        /// Returns the outcome: success if the permits were granted, otherwise errc::closed.
         /// Requires: is_complete().
         result<void> outcome() const noexcept { return result_of(node_.outcome()); }
 
@@ -178,9 +179,9 @@ public:
     bool acquire_wait(waiter& w) noexcept;
 
     /// Cancels the wait of `w`.
-    /// Returns: true if this call has ended the wait, or if `w` did not wait. Then its waker does
-    /// not run. If `w` was granted a part of its permits, that part goes to the waiters behind it.
-    /// False if `w` is complete; if it was granted, the caller owns the permits.
+    /// Returns: true if this call has ended the wait, or if `w` did not wait. Then the waker of `w`
+    /// does not run. If `w` was granted a part of its permits, that part goes to the waiters behind
+    /// it. False if `w` is complete already; if `w` was granted, the caller owns the permits.
     /// Blocks: if a release on another thread has granted `w` and still runs the wakers of earlier
     /// waiters. The call then blocks until these wakers have run. Inside a waker of that release,
     /// the call does not block, and the waker of `w` does not run. So the wakers of two releases on

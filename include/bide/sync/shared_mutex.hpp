@@ -6,8 +6,8 @@
 /// A reader-writer mutex for threads and coroutines, first come, first served.
 //
 // It is a semaphore: a reader takes one permit, and a writer takes all permits. A reader that may
-// upgrade takes more than half of them, so there is one such reader at a time. All wait in one
-// queue. An upgrade goes to its front.
+// upgrade takes more than half of them, so there is one such reader at a time. Readers and writers
+// wait in one queue. An upgrade goes to the front of that queue.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -26,16 +26,16 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The upgrade of a reader to the writer is a wait that overtakes all other waiters in the permit
-// queue. The reader keeps its permits while it waits for the other permits. A writer in front of it
-// could have some of these other permits already, and would wait for the permits of the reader: a
-// deadlock. So the upgrade goes to the front of the queue, and gets the permits that the first
-// waiter was granted so far. If the upgrade gives up, these permits go back to the first waiter, as
-// the permits of every waiter that leaves the queue do.
+// A reader that upgrades to a writer waits in front of all other waiters of the permit queue. The
+// reader keeps its permits while it waits for the other permits. If a writer were in front of it,
+// the writer could have some of these other permits already, and would wait for the permits of the
+// reader: a deadlock. So the upgrade goes to the front of the queue, and gets the permits that the
+// first waiter was granted so far. If the upgrade gives up, these permits go back to the first
+// waiter, as the permits of every waiter that leaves the queue do.
 
-// Grants `w` its permits if there are enough free ones; otherwise enqueues `w` before all other
-// waiters. Returns the status of `w`.
-// Requires: `w` is not the case of a choice.
+// Grants `w` its permits if there are enough free ones; otherwise enqueues `w` in front of all
+// other waiters. Returns the status of `w`.
+// Requires: `w` is not a case of a select.
 template <class Platform>
 wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
     const word need = static_cast<word>(w.amount());
@@ -56,8 +56,9 @@ wait_status basic_permit_queue<Platform>::enqueue_first(node& w) noexcept {
         free = seen / one;
         next =
             free >= need ? (seen - need * one) & ~lock::both : queued | one | (seen & lock::both);
-        // Order: acquire [permit.release]; sees what was done before the permits were released. If
-        // the step releases the lock, nothing was read or written under it. Failure: look again.
+        // Order: acquire [permit.release]; the caller sees what was done before the permits were
+        // released. If the step releases the lock, nothing was read or written under it. Failure:
+        // look again.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                         std::memory_order_relaxed)) {
             if (free >= need) {
@@ -200,7 +201,7 @@ public:
         }
     }
 
-    /// Unlocks a shared lock, and hands the mutex to the first waiters if it was the last one.
+    /// Unlocks a shared lock. If that was the last one, hands the mutex to the first waiters.
     /// Requires: the mutex is locked shared; terminates if it can tell that it is not.
     void unlock_shared() noexcept {
         BIDE_CHECKED(detail::note_unlocked<Platform>(&permits_, detail::wait_notes::mode::shared);)
@@ -212,7 +213,8 @@ public:
     // ---- Shared, with the right to become exclusive
 
     /// Locks the mutex shared, with the right to upgrade. There is one such reader at a time; other
-    /// readers may have the mutex, too. Later writers and later upgradable readers wait for it.
+    /// readers may have the mutex, too. Later writers and later upgradable readers wait until this
+    /// reader unlocks.
     /// Blocks: until no writer and no other upgradable reader has the mutex, and every earlier
     /// waiter has had it.
     void lock_upgradable() {
@@ -250,10 +252,10 @@ public:
         }
     }
 
-    /// Turns the caller's upgradable lock into an exclusive lock. It overtakes every waiter. No other
-    /// writer locks the mutex in between. The exclusive lock ends by unlock(),
+    /// Turns the caller's upgradable lock into an exclusive lock. The caller overtakes every
+    /// waiter. No other writer locks the mutex in between. The exclusive lock ends by unlock(),
     /// unlock_and_lock_shared() or downgrade().
-    /// Blocks: until the other readers have left. New readers wait behind it.
+    /// Blocks: until the other readers have left. New readers wait behind the caller.
     /// Requires: the caller has an upgradable lock.
     void upgrade() {
         if (!try_upgrade()) {
@@ -261,7 +263,7 @@ public:
         }
     }
     /// Upgrades as upgrade() does if there is no other reader. Never blocks.
-    /// Returns: true if the lock is exclusive; if not, it is upgradable as before.
+    /// Returns: true if the lock is exclusive now; false if it is still upgradable.
     [[nodiscard]] bool try_upgrade() noexcept {
         if (permits_.try_take(to_upgrade)) {
             return true;
@@ -281,7 +283,7 @@ public:
         return try_upgrade() || upgrade_until(deadline::at(when));
     }
     /// Upgrades as upgrade() does, unless a stop is requested first.
-    /// Returns: errc::stopped if the lock is upgradable as before.
+    /// Returns: errc::stopped if the lock is still upgradable.
     result_on<void, Platform> upgrade(typename Platform::stop_token token) {
         front at{permits_};
         return detail::stopped_or<Platform>(
@@ -306,8 +308,8 @@ public:
         return detail::lock_operation<Platform>(
             upgradable().steps(), [this]() noexcept { return upgradable_lock(*this); });
     }
-    /// Upgrades as upgrade() does, for a coroutine that has an upgradable_lock. It cannot be a case
-    /// of a select.
+    /// Upgrades as upgrade() does, for a coroutine that has an upgradable_lock. An upgrade cannot
+    /// be a case of a select.
     /// Returns: an operation for co_await; its value is an exclusive lock whose destructor calls
     /// downgrade(). The upgradable_lock must outlive that lock.
     basic_async_op<upgraded_lock, Platform> async_upgrade() {

@@ -64,7 +64,7 @@ public:
         explicit operator bool() const noexcept { return value_ != nullptr; }
 
         /// Returns the lock, for a condition_variable: changed.wait(value.as_lock(), predicate).
-        /// Requires: the caller returns it in the same state, locked or empty.
+        /// Requires: the caller leaves the lock as it was, locked or empty.
         std::unique_lock<Mutex>& as_lock() noexcept { return held_; }
 
         /// Unlocks the mutex. After that, this object is empty.

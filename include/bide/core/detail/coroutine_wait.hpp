@@ -36,8 +36,8 @@ template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept
 }
 
 // The runnable of a wait that may begin again after a grant. When such a wait is granted, this
-// runnable runs first, where the coroutine would resume: it tries the operation, and resumes the
-// coroutine or queues the wait again. It lies in the payload of the wait.
+// runnable runs in place of the coroutine: it tries the operation, and resumes the coroutine or
+// queues the wait again. It lies in the payload of the wait.
 template <class Platform> class retry_on_grant {
 public:
     // Sets what runs on `where` when the returned waker is called.
@@ -64,12 +64,13 @@ private:
     executor_ref where_;
 };
 
-// Holds the node of a coroutine's wait, and resumes the coroutine after it.
+// Holds the node of a coroutine's wait, and resumes the coroutine after the wait.
 //
-// A coroutine is part of a task or stands alone. Each kind needs other data to be resumed, and the
-// data of the two kinds share their memory. If the budget is spent, other tasks run before the wait
-// begins: yield() queues the runnable of the coroutine behind the jobs that are queued already.
-// This runnable is the task's, or the member of a coroutine that stands alone.
+// A coroutine is part of a task or stands alone. The two kinds need different data to be resumed,
+// and these data share their memory. yield() lets other tasks run before the wait begins, if the
+// budget is spent: it queues a runnable of the coroutine behind the jobs that are queued already.
+// If the coroutine is part of a task, that is the runnable of the task. If it stands alone, that is
+// a member of this object.
 template <class Platform> class coroutine_wait {
     using context = basic_task_context<Platform>;
 
@@ -77,8 +78,9 @@ public:
     using waiter = basic_waiter<Platform>;
 
     // `where` is the executor that resumes the coroutine. If `where` is empty, it is set to the
-    // coroutine's own executor. If it is another executor, and the wait is not posted there at
-    // once, that executor counts the wait as a user.
+    // coroutine's own executor, or to the current worker if the coroutine has none. If `where` is
+    // not the coroutine's own executor, and the wait is not posted there at once, `where` counts
+    // the wait as a user (executor_users.hpp).
     // Requires: `where` outlives this object.
     template <class Promise>
     coroutine_wait(std::coroutine_handle<Promise> coroutine, executor_ref& where,
@@ -111,10 +113,10 @@ public:
         }
     }
 
-    // Tries the operation a few times before the wait begins, as a thread does before it blocks.
-    // Does so only in sync_wait(), if no other job is queued for this thread. So another thread
-    // that is about to complete the wait need not wake this thread. Returns true if the operation
-    // is complete.
+    // Tries the operation a few times before the wait begins, as a thread does before it blocks. If
+    // another thread is about to complete the wait, that thread then need not wake this one. Makes
+    // no attempt outside of sync_wait(), or if another job is queued for this thread. Returns true
+    // if the operation is complete.
     bool completes_alone(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         auto& here = worker_local<Platform>::get();
         if (here.alone == nullptr || how.try_longer == nullptr || !here.alone->empty() ||
@@ -143,8 +145,8 @@ public:
 
     bool is_cancelled() noexcept { return !is_alone_ && task_.of->is_cancelled(); }
 
-    // When the wait is granted, `then` runs where the coroutine would resume. `then` calls
-    // begin_retry().
+    // Sets the function that runs in place of the coroutine when the wait is granted: `then`, which
+    // calls begin_retry().
     void retry_by(const wait_steps<Platform>& how, const wait_target& what, waker then) noexcept {
         if (how.retry_on_grant != nullptr) {
             node.set_waker(how.retry_on_grant(what).by(where(), then));
@@ -177,12 +179,12 @@ public:
     }
 
     // Resumes the coroutine without a wait, after the runnables that are queued already. Returns
-    // false if there is no queue for it; the coroutine then continues. If it returns true, the call
-    // was the last access to *this.
+    // false if this thread has no queue for it; the coroutine then continues. If it returns true,
+    // this call was the last access to *this.
     bool yield() noexcept { return post_last(resumption(), &basic_worker_host<Platform>::yield); }
 
-    // Called when the budget is spent. As yield(), but runs `then` instead of the coroutine.
-    // `then` calls end_yield().
+    // Called when the budget is spent. Does the same as yield(), but `then` runs in place of the
+    // coroutine. `then` calls end_yield().
     bool yield(waker then) noexcept {
         runnable& r = resumption();
         const waker was = std::exchange(r.run, then);
@@ -211,8 +213,9 @@ public:
     // Resumes the coroutine on this thread. This is the last access to *this.
     void resume_here() noexcept { resumption().run.wake(); }
 
-    // Takes the coroutine out of the runnables of this thread, because it is about to be destroyed.
-    // The owner of a task does that for the task.
+    // Takes the runnables of this wait out of the lists of this thread, because the coroutine is
+    // about to be destroyed. If the coroutine is part of a task, the owner of the task takes out
+    // the runnable of the task.
     void forget(const wait_steps<Platform>& how, const wait_target& what) noexcept {
         if (is_alone_) {
             wake_scope<Platform>::forget(alone_.resumes);

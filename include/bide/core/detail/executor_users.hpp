@@ -3,13 +3,13 @@
 #define BIDE_CORE_DETAIL_EXECUTOR_USERS_HPP
 
 // Counts the users of an executor: the tasks that resume there, and the waits that name it by
-// resume_on(). A user that waits is in no queue of the executor, but is posted to it when its wait
-// ends. An executor that derives from executor_users counts its users, and terminates the program
-// if it is destroyed before them.
+// resume_on(). While a user waits, it is in no queue of the executor; it is posted to the executor
+// when its wait ends. An executor that derives from executor_users counts its users. If it is
+// destroyed while it has a user, it terminates the program.
 //
-// A user ends while the executor runs it, or it is never posted. So if an executor has run
-// everything that was posted, and still has a user, that user would be posted after the executor's
-// end.
+// A user leaves the count while the executor runs it, or if it will never be posted. So if the
+// executor has run everything that was posted and still has a user, that user would be posted to an
+// executor that is destroyed.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>

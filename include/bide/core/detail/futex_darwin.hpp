@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_FUTEX_DARWIN_HPP
 #define BIDE_CORE_DETAIL_FUTEX_DARWIN_HPP
 
-// os_sync_wait_on_address (macOS 14.4, iOS 17.4): a public interface, words of 4 and 8 bytes,
-// relative time-outs. errno of the caller stays unchanged.
+// Sleeps and wakes by os_sync_wait_on_address (macOS 14.4, iOS 17.4). It is a public interface,
+// takes words of 4 and 8 bytes, and its time-outs are relative. The caller's errno stays unchanged.
 
 #include <bide/core/config.hpp>
 

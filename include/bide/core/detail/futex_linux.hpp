@@ -2,8 +2,9 @@
 #ifndef BIDE_CORE_DETAIL_FUTEX_LINUX_HPP
 #define BIDE_CORE_DETAIL_FUTEX_LINUX_HPP
 
-// Private futex(2) with absolute CLOCK_MONOTONIC deadlines. FUTEX_WAIT_BITSET is used because
-// FUTEX_WAIT takes no absolute deadline. errno of the caller stays unchanged.
+// Sleeps and wakes by private futex(2), with absolute CLOCK_MONOTONIC deadlines. It uses
+// FUTEX_WAIT_BITSET, because FUTEX_WAIT takes no absolute deadline. The caller's errno stays
+// unchanged.
 
 #include <bide/core/config.hpp>
 

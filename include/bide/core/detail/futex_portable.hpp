@@ -2,10 +2,11 @@
 #ifndef BIDE_CORE_DETAIL_FUTEX_PORTABLE_HPP
 #define BIDE_CORE_DETAIL_FUTEX_PORTABLE_HPP
 
-// A table of mutexes and condition variables, hashed by address, for systems without a wait on an
-// address. The waiter compares the word under the mutex of its bucket. The waker changes the word
-// first and then locks and unlocks that mutex. So the waiter sees the change, or the waker comes
-// after the waiter has begun to sleep.
+// Sleeps and wakes on systems that have no wait on an address. It uses a table of mutexes and
+// condition variables, hashed by address. The waiter compares the word under the mutex of its
+// bucket. The waker changes the word first and then locks and unlocks that mutex. So either the
+// waiter sees the change, or the waker locks the mutex after the waiter has begun to sleep, and
+// wakes it.
 
 #include <bide/core/config.hpp>
 
@@ -39,7 +40,7 @@ struct BIDE_SHARED portable_futex {
     }
 
     // Wakes all waiters of the bucket, because words that share a bucket cannot be told apart. A
-    // needless wake is allowed, a lost wake is not. Uses the address only.
+    // needless wake is allowed, a lost wake is not. This function does not read the word.
     template <class Word> static void wake(const void* word, int) noexcept {
         bucket& b = bucket_of(word);
         {

@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_FUTEX_WINDOWS_HPP
 #define BIDE_CORE_DETAIL_FUTEX_WINDOWS_HPP
 
-// WaitOnAddress (Windows 8). Its time-outs are relative, in milliseconds. So each call waits for
-// the time that is left, rounded up, and a long wait may take several calls.
+// Sleeps and wakes by WaitOnAddress (Windows 8). Its time-outs are relative, in milliseconds. So
+// each call waits for the time that is left, rounded up, and a long wait may take several calls.
 
 #include <bide/core/config.hpp>
 

@@ -2,8 +2,9 @@
 #ifndef BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 #define BIDE_CORE_DETAIL_ITEM_PAYLOAD_HPP
 
-// The payloads of waits for an item, by a coroutine or a select. A header that names a basic_async_op
-// of any type includes this one: wait_payload, which is specialised here, decides its layout.
+// The payloads of waits for an item, by a coroutine or a select. This header specialises
+// wait_payload, which decides the layout of a basic_async_op. So a header that names a
+// basic_async_op of any type includes this one.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -64,9 +65,10 @@ private:
     release how_ = nullptr;
 };
 
-// What the operations need of a channel or handle: its core, which is a Source of item_wait.hpp with
-// send_n(), recv_n() and size(), and what keeps the core alive for an operation that waits. The owner
-// of a channel keeps it; a handle has keep().
+// Gives the operations access to a channel or to a handle of one. core() returns the shared part,
+// which is a Source of item_wait.hpp with send_n(), recv_n() and size(). keep() returns an object
+// that keeps the core alive while an operation waits. For a channel it is empty, because the owner
+// of the channel keeps the core alive.
 struct channel_access {
     template <class Self> static auto& core(Self& of) noexcept { return of.core(); }
     template <class Self> static keep_alive keep(Self& of) noexcept {

@@ -9,7 +9,7 @@
 //   BIDE_CHECKED(code)                code for BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp)
 //   BIDE_PROBE(name, arguments...)    a static probe, if BIDE_USDT is 1 (probe.hpp)
 //   BIDE_PROBE_IF(when, name, ...)    a probe, reached if `when` is true
-//   BIDE_PROBE_WAIT(queue, node)      wait_begin, and wait_end at the end of the scope
+//   BIDE_PROBE_WAIT(queue, node)      the probe wait_begin, and at the end of the scope wait_end
 
 #include <bide/core/config.hpp>
 

@@ -31,8 +31,8 @@ public:
     // Runs body(argument) on a new thread, which handles no signals. Returns an error if no thread
     // was started. The thread has a stack of `stack_size` bytes, rounded up to whole pages; 0
     // stands for the default of the system. On Windows, the size has no effect.
-    // Requires: this object runs no thread: it was never started, or was joined. It is not moved
-    // until it is joined.
+    // Requires: this object runs no thread: it was never started, or was joined. This object is not
+    // moved until the thread is joined.
     std::error_code start(function body, void* argument, std::size_t stack_size = 0) noexcept;
     // Returns false if no thread can have a stack of that size.
     static bool may_have_stack(std::size_t stack_size) noexcept;

@@ -2,13 +2,14 @@
 #ifndef BIDE_CORE_DETAIL_PRIMITIVE_OF_HPP
 #define BIDE_CORE_DETAIL_PRIMITIVE_OF_HPP
 
-// What a wait waits for, for probes (probe.hpp) and for the notes of BIDE_DEADLOCK_CHECK
-// (wait_notes.hpp). An operation (core/wait_ops.hpp), or the queue of a thread_wait, names it by
-// these members:
+// Finds out what a wait waits for. Probes (probe.hpp) and the notes of BIDE_DEADLOCK_CHECK
+// (wait_notes.hpp) record it. An operation (core/wait_ops.hpp), or the queue of a thread_wait,
+// names it by these members:
 //
 //   const auto& primitive() const noexcept;   the primitive, or a part of it
 //   const auto& relock() const noexcept;      the lock that is held after each outcome of the wait
-//   static constexpr const char* waited_for;  the kind of the primitive, which may have this, too
+//   static constexpr const char* waited_for;  the kind of the primitive, which may have
+//                                             this member instead
 //
 // An operation may declare the two functions with a parameter for its payload.
 
@@ -67,7 +68,8 @@ wait_subject subject_of(const Wait& wait, const Payload&... carried) noexcept {
     return what;
 }
 
-// As subject_of(), for the queue of a thread_wait. The queue is a part of its primitive.
+// Does the same as subject_of() for the queue of a thread_wait. The queue is a part of its
+// primitive.
 template <class Queue>
 wait_subject subject_of_queue(const Queue& queue, std::ptrdiff_t amount) noexcept {
     wait_subject what = subject_of(queue);

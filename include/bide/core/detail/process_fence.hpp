@@ -2,8 +2,9 @@
 #ifndef BIDE_CORE_DETAIL_PROCESS_FENCE_HPP
 #define BIDE_CORE_DETAIL_PROCESS_FENCE_HPP
 
-// A seq_cst fence that acts on all threads of the process. One thread calls it: membarrier(2) on
-// Linux, FlushProcessWriteBuffers() on Windows. In the other threads, a compiler fence suffices.
+// A seq_cst fence that acts on all threads of the process. One thread makes the system call:
+// membarrier(2) on Linux, FlushProcessWriteBuffers() on Windows. The other threads then need only a
+// compiler fence.
 
 #include <bide/core/config.hpp>
 
@@ -21,8 +22,8 @@ extern "C" __declspec(dllimport) void __stdcall FlushProcessWriteBuffers();
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct process_fence {
-    // Returns false if the system has no such fence. The first call of a process that has several
-    // threads may take 20 ms.
+    // Prepares the fence. Returns false if the system has none. In a process that has several
+    // threads, the first call may take 20 ms.
     static bool prepare() noexcept {
 #if defined(BIDE_HAS_MEMBARRIER)
         return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);

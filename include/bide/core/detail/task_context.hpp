@@ -66,8 +66,8 @@ void note_end_of(const basic_task_context<Platform>& task) noexcept; // noted.hp
 
 namespace detail {
 
-// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The owner
-// sets `begin_wait`; the host sets the other fields.
+// A job that runs inside of the job that awaits it (basic_worker_host::run_inside()). The awaiting
+// coroutine sets `begin_wait`; the host sets the other fields.
 struct inner_job {
     waker begin_wait;
     bool has_begun_wait = false; // `begin_wait` was called
@@ -84,30 +84,30 @@ struct inner_job {
 // describes.
 template <class Platform> class basic_task_context {
 public:
-    // Begins a wait of the chain. `at` stays in its place until the chain resumes. After this call,
-    // a canceller may run at.interrupt once. That ends the wait, and wake() follows. Returns false
-    // if the chain is cancelled; then the chain must not wait.
+    // Begins a wait of the chain. `at` must not be moved or destroyed until the chain resumes.
+    // After this call, a canceller may run at.interrupt once. That ends the wait, and wake()
+    // follows. Returns false if the chain is cancelled; then the chain must not wait.
     [[nodiscard]] virtual bool begin_wait(std::coroutine_handle<> leaf,
                                           suspension& at) noexcept = 0;
 
     // Ends a wait that is not needed. When it returns, no thread runs at.interrupt.
     virtual void end_wait() noexcept = 0;
 
-    // Resumes the chain after its wait. The decider of the wait calls it once for each begin_wait()
-    // that no end_wait() follows. The decider does not access the chain afterwards.
+    // Resumes the chain after its wait. The thread that decides the wait calls it, once for each
+    // begin_wait() that no end_wait() follows. Afterwards that thread does not access the chain.
     virtual void wake() noexcept = 0;
 
     // Returns the executor on which the chain will resume. If the chain has not called
-    // begin_wait(), the result refers to none. Called on the thread that runs the chain.
+    // begin_wait(), the result refers to no executor. Called on the thread that runs the chain.
     virtual executor_ref goes_on_at() const noexcept = 0;
 
     // Returns true if the chain is cancelled or its scheduler shuts down. If the chain is shielded,
     // returns false.
     virtual bool is_cancelled() noexcept = 0;
 
-    // Called by an await of children (task/compose.hpp) if begin_wait() has refused its wait: the
-    // children may begin nevertheless. Returns true if the cancelled chain has awaited children so
-    // often that this await must be stopped. Each call counts one await.
+    // Called if the chain is cancelled, so that begin_wait() has refused its wait, and the chain
+    // awaits children (task/compose.hpp). The children may begin nevertheless. Each call counts one
+    // such await. Returns true if there were so many that this await must be stopped.
     virtual bool has_begun_enough() noexcept { return false; }
 
     // Returns the time at which the chain is cancelled.
@@ -116,22 +116,22 @@ public:
     // Returns the binding of the innermost scope of the chain, or nullptr.
     virtual const task_binding<Platform>* values() const noexcept { return nullptr; }
 
-    // name() returns the name for reports, or nullptr. set_name() sets it. Any thread may read it
-    // meanwhile.
+    // name() returns the name for reports, or nullptr. set_name() sets it. Any thread may call
+    // name() meanwhile.
     virtual const char* name() const noexcept { return nullptr; }
     virtual void set_name(const char*) noexcept {}
 
     // tag() returns the number of the tag for reports (task/task_tag.hpp); 0 means no tag.
-    // set_tag() sets it. Any thread may read it meanwhile.
+    // set_tag() sets it. Any thread may call tag() meanwhile.
     virtual std::uint8_t tag() const noexcept { return 0; }
     virtual void set_tag(std::uint8_t) noexcept {}
 
     // Returns the runnable that resumes the chain without a wait. The caller posts the runnable.
     virtual runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept = 0;
 
-    // Runs when the first coroutine of the chain has ended. That coroutine is suspended, and its
+    // Called when the first coroutine of the chain has ended. That coroutine is suspended, and its
     // promise holds the outcome.
-    // Returns the coroutine that continues on this thread, or a no-op.
+    // Returns the coroutine that continues on this thread, or a no-op coroutine.
     [[nodiscard]] virtual std::coroutine_handle<> ended() noexcept = 0;
 
 protected:
@@ -170,8 +170,8 @@ basic_task_context<Platform>* task_context_of(Promise& promise) noexcept {
     }
 }
 
-// Gives a budget to the task that this thread runs next; if `spent` is true, the budget is spent
-// already. The destructor restores the budget of the outer task.
+// Gives a budget of operations to the task that this thread runs next. If `spent` is true, that
+// budget is spent from the start. The destructor restores the budget of the outer task.
 template <class Platform> class task_budget {
 public:
     explicit task_budget(worker_local<Platform>& here, bool spent = false) noexcept

@@ -10,20 +10,22 @@
 //   a wait    is noted before it can block, and its note is removed after it has ended
 //   a holder  is noted after it has got the lock, and its note is removed before the lock is released
 //
-// So if a note says that A holds a lock, A holds it. Assume a cycle of notes: each of its members
-// waits for a lock that the next member holds. Could one of these waits be granted already,
-// although its note is still there? No: the lock would have been released before, and its holder
-// would no longer be noted. Thus no wait of the cycle has ended, and no member can release the lock
-// that the previous member waits for. The last wait of the cycle finds the cycle when this wait is
-// noted. A reader that waits for a lock which readers hold waits for a writer before it. That
-// writer may give up, so such a wait is no step of a cycle.
+// Why no report is wrong: if a note says that A holds a lock, A holds it. Assume a cycle of notes:
+// each of its members waits for a lock that the next member holds. Could one of these waits be
+// granted already, although its note is still there? No: the lock would have been released before,
+// and its holder would no longer be noted. Thus no wait of the cycle has ended, and no member can
+// release the lock that the previous member waits for. The cycle is found when its last wait is
+// noted.
+//
+// If readers hold a lock, another reader waits for it only because a writer waits in front. That
+// writer may give up, so the wait of this reader is no step of a cycle.
 //
 // A wait for a condition_variable always ends with the lock that the waiter has released, and the
 // wait for that lock does not end early. So from its beginning on, such a wait is noted as a wait
 // for that lock, even if it has a time-out. While the wait begins, the waiter itself still holds
 // that lock. That is no step of a cycle.
 //
-// core/deadlock_check.hpp lists the holders that are not known, and not noted.
+// core/deadlock_check.hpp lists the holders that are not known and therefore not noted.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -53,8 +55,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// A thread or a task. A thread has an odd number, and no other thread ever has it. A task has its
-// address, and its notes are removed when it ends.
+// Identifies a thread or a task. A thread has an odd number, which is never used for another
+// thread. A task has its address, and its notes are removed when the task ends.
 class BIDE_SHARED actor {
 public:
     actor() noexcept = default; // a coroutine that is part of no task
@@ -203,8 +205,8 @@ public:
             fatal(destroyed_while_woken);
         }
     }
-    // Called after the waker has run. The wait may be over then, and another wait may have the same
-    // node address.
+    // Called after the waker has run. The wait that was woken may be over then, and another wait
+    // may have its node at the same address.
     void wakes_no_more(const void* node, const void* thread) noexcept {
         write([&] {
             const auto found = waits_.find(node);

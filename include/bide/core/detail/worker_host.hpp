@@ -2,11 +2,12 @@
 #ifndef BIDE_CORE_DETAIL_WORKER_HOST_HPP
 #define BIDE_CORE_DETAIL_WORKER_HOST_HPP
 
-// The host of a task: the interface of a scheduler that operations call on its workers, and the
-// thread-local state that leads to it. The resumers (core/timer.hpp) are hosts too, but their
-// executor() refers to none. Other threads have no host.
+// The host of a task is the worker that runs it. Operations call their scheduler by the interface
+// basic_worker_host, and find the host of their thread in worker_local. The resumers
+// (core/timer.hpp) are hosts too, but their executor() refers to no executor. Other threads have no
+// host.
 //
-// A task that never has to wait yields after `whole_budget` operations, on any thread. When it
+// If a task never has to wait, it yields after `whole_budget` operations, on any thread. When it
 // yields, it also checks whether it was cancelled.
 
 #include <bide/core/config.hpp>
@@ -23,9 +24,9 @@ struct timer;
 
 namespace detail {
 
-// A chain of coroutines that has paused, and the runnables that it has forked and that are on no
-// worker. `pauses` counts the consecutive pauses before this one. It begins again at 0 when a pause
-// has queued the forked runnables.
+// A chain of coroutines that has paused. `forked` has the runnables that the chain has forked and
+// that no worker has. `pauses` counts the consecutive pauses before this one. It begins again at 0
+// after a pause that has queued the forked runnables.
 struct paused_chain : runnable {
     run_list forked;
     unsigned pauses = 0;
@@ -40,22 +41,22 @@ public:
     // Runs `r` on this worker or another one, after the runnables that are queued already.
     virtual void yield(runnable& r) noexcept = 0;
 
-    // As yield(), for a task that yields because its budget is spent.
+    // Does the same as yield(), for a task that yields because its budget is spent.
     virtual void yield_spent(runnable& r) noexcept { yield(r); }
 
-    // Posts `r` to executor(). Runnables that were posted by earlier calls run first, unless
+    // Posts `r` to executor(). Runnables that this function has posted earlier run first, unless
     // another worker takes them.
     virtual void post_in_order(runnable& r) noexcept { executor().post(r); }
 
     // Runs `chain` on this worker or another one, after the runnables that are queued already. If
-    // another job runs first, moves the runnables that were forked here to `chain`, which forks
-    // them again. After several pauses, queues the forked runnables before the chain, and sets
-    // chain.pauses to 0.
+    // another job runs before the chain, this function moves the runnables that were forked here to
+    // `chain`, and the chain forks them again. After several pauses, it queues the forked runnables
+    // before the chain instead, and sets chain.pauses to 0.
     virtual void pause(detail::paused_chain& chain) noexcept { yield(chain); }
 
-    // Takes runnables out of the list, from the front, and puts them where take_back() and other
+    // Takes runnables out of the list, from the front, and stores them where take_back() and other
     // workers find them. When the chain that runs here waits or yields, these runnables are queued
-    // as posted ones are. If the host has no place for a runnable, the runnable stays in the list.
+    // like posted ones. If the host has no place for a runnable, the runnable stays in the list.
     virtual void fork(detail::run_list&) noexcept {}
 
     // Takes `r` back. Returns false if `r` is not the runnable that was forked last here, or if
@@ -107,8 +108,8 @@ template <class Platform> struct BIDE_SHARED worker_local {
     const char* name = nullptr;                      // of the last task, if `traced`
     bool traced = false;                             // the scheduler is traced
     std::uint8_t tag = 0;                            // of the last task, if `traced`
-    // In sync_wait(): the queue of the other runnables of this thread. If the tries of a wait have
-    // failed, it is nullptr until the next runnable runs.
+    // In sync_wait(), the queue of the other runnables of this thread. After a wait has tried its
+    // operation in vain, nullptr until the next runnable runs.
     const basic_ready_queue<Platform>* alone = nullptr;
     unsigned budget = 0;                 // 0: no limit; 1: spent; n: n - 1 operations are left
     unsigned next_budget = whole_budget; // the budget of each task_budget that begins here

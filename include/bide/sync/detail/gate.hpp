@@ -15,17 +15,17 @@
 //     1      n    closed, waiters; they are linked whenever the lock is free
 //     1      0    never: one step sets both to zero
 //
-// The decision to wait is one CAS (pass_or_queue). It sets `queued` under the lock while the
-// count is not zero; if the gate opened meanwhile, the CAS fails. An arrival changes the same word:
-// by a CAS if there are no waiters, under the lock otherwise. In both cases the step that makes the
-// count zero is the last access to the gate. So a waiter that was let through may destroy the gate,
-// if no other thread is about to enter the queue.
+// The decision to wait is one CAS (pass_or_queue). It sets `queued` under the lock while the count
+// is not zero; if the gate opened meanwhile, the CAS fails. An arrival changes the same word. If
+// there are no waiters, it does so by a CAS, otherwise under the lock. In both cases the step that
+// makes the count zero is the last access of the arrival to the gate. So a waiter that was let
+// through may destroy the gate, if no other thread is about to enter the queue.
 //
 // An arrival at an open gate changes no bit, but it is still a read-modify-write of the word
 // [gate.arrive]. Consider a thread that shuts the gate, then looks for the data that the arrival
 // announces, and waits if it finds none:
 //
-//   arrive, then shut    the look finds what was done before the arrival
+//   arrive, then shut    the thread finds what was done before the arrival
 //   shut, then arrive    the arrival finds the gate shut and opens it
 
 #include <bide/core/config.hpp>
@@ -46,13 +46,14 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The steps of a wait that gates, barriers and the notify queue share. Their words have the lock of
-// the queue in bits 0 and 1, `queued` in bit 2, and above it the state that a waiter waits for.
+// The steps that waits on gates, on barriers and in the notify queue have in common. In their
+// words, bits 0 and 1 are the lock of the queue, bit 2 is `queued`, and the bits above are the
+// state that a waiter waits for.
 //
-// The decision is one CAS under the lock. If the word lets the waiter pass, the CAS releases the
-// lock and the waiter is never queued. Otherwise the CAS sets `queued`. The CAS fails if the word
-// has changed. So a step that lets waiters pass without the lock either comes first, or finds
-// `queued`.
+// The decision to wait is one CAS under the lock. If the word lets the waiter pass, the CAS
+// releases the lock and the waiter is never queued. Otherwise the CAS sets `queued`. The CAS fails
+// if the word has changed. Another thread may let waiters pass by a step without the lock. That
+// step either comes before the CAS, which then fails, or finds `queued`.
 template <class Platform, class Word> struct pass_or_queue {
     using lock = lock_bits<Platform, Word>;
     using atomic = typename lock::atomic;
@@ -61,9 +62,9 @@ template <class Platform, class Word> struct pass_or_queue {
     static constexpr Word queued = 4; // there are waiters
 
     // Enqueues `w` and returns waiting. If `w` may pass, or was cancelled before, settles `w`
-    // instead and returns its status. passes(seen) returns true if the word `seen` lets `w` pass. A
-    // waiter that passes clears the bits of `taken`. If `w` does not pass, unlock(next) releases
-    // the lock; `next` is the word that the CAS stored.
+    // instead, that is, stores its outcome, and returns the outcome. passes(seen) returns true if
+    // the word `seen` lets `w` pass. A waiter that passes clears the bits of `taken` in the word.
+    // If `w` does not pass, unlock(next) releases the lock; `next` is the word that the CAS stored.
     template <class Passes, class Unlock>
     static wait_status enqueue(node& w, atomic& at, basic_waiter_queue<Platform>& queue,
                                Passes passes, Word taken, Unlock unlock) noexcept {
@@ -97,9 +98,9 @@ template <class Platform, class Word> struct pass_or_queue {
         }
     }
 
-    // Takes `w` out of the queue. Returns false if the wait is decided, or is not queued yet. If it
-    // is not queued yet, a later enqueue() refuses it with `why`. If `w` was queued, unlock(seen)
-    // releases the lock; `seen` is the word that the acquisition of the lock returned.
+    // Takes `w` out of the queue. If `w` was queued, unlock(seen) then releases the lock; `seen` is
+    // the word that the acquisition of the lock returned. Returns false if the wait is decided, or
+    // if `w` is not queued yet; in the second case, a later enqueue() refuses it with `why`.
     template <class Unlock>
     static bool cancel(node& w, wait_status why, atomic& at, basic_waiter_queue<Platform>& queue,
                        Unlock unlock) noexcept {
@@ -146,8 +147,8 @@ public:
     // Order: acquire [gate.arrive]; if true, the caller sees what was done before the gate opened.
     bool is_open() const noexcept { return word_.load(std::memory_order_acquire) / one == 0; }
 
-    // Lowers the count by n. If the count is less than n, leaves it unchanged and returns false.
-    // Even then the arrival happens before the next shut(), as every arrival does.
+    // Lowers the count by n. If the count is less than n, leaves it unchanged and returns false. In
+    // both cases the arrival happens before the next shut().
     bool arrive(word n) noexcept;
 
     // Sets the count to one if the gate is open. Otherwise nothing changes.
@@ -210,8 +211,8 @@ template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
         const bool enough = seen / one >= n;
         // Order: release [gate.arrive]; each waiter that is let through, and each thread that shuts
         // the gate, sees what was done before. For the threads that shut the gate, this step is
-        // made even if it changes no bit. It ignores the lock, because the holder of the lock has
-        // not decided to wait yet. Failure: look again.
+        // made even if it changes no bit. This step ignores the lock, because the holder of the
+        // lock has not decided to wait yet. Failure: look again.
         if (word_.compare_exchange_weak(seen, enough ? seen - n * one : seen,
                                         std::memory_order_release, std::memory_order_relaxed)) {
             return enough;

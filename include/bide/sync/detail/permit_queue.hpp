@@ -2,12 +2,13 @@
 #ifndef BIDE_SYNC_DETAIL_PERMIT_QUEUE_HPP
 #define BIDE_SYNC_DETAIL_PERMIT_QUEUE_HPP
 
-// A count of permits and the queue of their waiters. A semaphore consists of it, and so do a mutex
-// (one permit) and a shared mutex (a reader takes one permit, a writer takes all). If there are
-// waiters, released permits go to the head of the queue and never appear in the count. (It is the
-// batch semaphore of blitz-io and Tokio, with the decision to wait moved into one word.)
+// A count of permits and the queue of their waiters. A semaphore, a mutex and a shared_mutex are
+// made of it. A mutex has one permit. A reader of a shared_mutex takes one permit, and a writer
+// takes all. If there are waiters, released permits go to the head of the queue and never appear in
+// the count. (It is the batch semaphore of blitz-io and Tokio, with the decision to wait moved into
+// one word.)
 //
-// That word:
+// The word:
 //
 //   bit 0, 1   the lock of the queue (core/lock_bits.hpp)
 //   queued     there are waiters
@@ -20,26 +21,27 @@
 //     0      1      n    closed; n permits were given back, no waiter
 //     1      1           never: close() fails every waiter, and nothing queues afterwards
 //
-// The word has no state "a permit is free and there are waiters". That is why no wakeup is lost.
-// The danger is the time between the moment when a waiter finds too few permits and the moment when
-// it is in the queue. In that time, a release would see no waiter and would add its permits to the
-// count, which the waiter has read already. Here the waiter makes one CAS. The CAS takes the free
-// permits. If these are too few, the same CAS sets `queued`; the lock of the queue is taken by that
-// CAS or held before. A release changes the same word:
+// The word has no state "a permit is free and there are waiters". That is why no wakeup is lost. A
+// waiter first finds too few permits and is in the queue only later. In between, a release would
+// see no waiter and would add its permits to the count, which the waiter has read already. Here the
+// waiter does both by one CAS: it takes the free permits, and if these are too few, the same CAS
+// sets `queued`. The lock of the queue is acquired by that CAS, or is held before. A release
+// changes the same word:
 //
 //   release, then the waiter's CAS    the CAS takes the permits, or fails and is retried
-//   the waiter's CAS, then release    the release finds `queued` and acquires the lock; the waiter
-//                                     held the lock until it was linked, so the release finds it
+//   the waiter's CAS, then release    the release finds `queued` and acquires the lock. Then it
+//                                     finds the waiter, which held the lock until it was linked
 //
 // There is no second variable that could be read too early. So acquire and release on one word are
 // enough, and no seq_cst is needed. An uncontended acquire or release is one CAS that takes no
 // lock.
 //
-// Last access. A release without waiters ends with its CAS. A release with waiters releases the
-// lock and stores the surplus permits by one step. Then it publishes the grants, each by one
-// exchange on the waiter's own word (core/waiter.hpp), and wakes sleepers by address. So a caller
-// whose acquire succeeds may destroy the semaphore, even if releasers have not returned. (With a
-// fetch_add another thread could take the permits before the releaser had finished.)
+// Last access. If there are no waiters, a release ends with its CAS. If there are waiters, it
+// releases the lock and stores the surplus permits by one step. Then it publishes the grants, each
+// by one exchange on the waiter's own word (core/waiter.hpp), and wakes sleepers by address. So a
+// caller whose acquire succeeds may destroy the semaphore, even if releasers have not returned. (If
+// a release used a fetch_add, another thread could take the permits before the releaser had
+// finished.)
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -96,8 +98,8 @@ public:
     // Gives n permits, or as many of them as fit below max().
     void give_fitting(word n) noexcept;
 
-    // As try_take() and give(), but by a CAS that expects `free` permits and no waiters, which
-    // saves a load. If the word differs, they do nothing and return false.
+    // They do the same as try_take() and give(), by a CAS that expects `free` permits and no
+    // waiters. This saves a load. If the word differs, they do nothing and return false.
     bool take_known(word free, word n) noexcept;
     bool give_known(word free, word n) noexcept;
 
@@ -107,9 +109,9 @@ public:
     // Enqueues `w` and returns waiting, or returns its outcome, which the caller publishes.
     wait_status link(node& w) noexcept { return link(w, snapshot(), false); }
 
-    // Enqueues `w` before all waiters. The caller holds permits that these waiters wait for. `w`
-    // gets the permits that the first waiter was granted in part. shared_mutex.hpp defines this
-    // function.
+    // Enqueues `w` in front of all waiters. The caller holds permits for which these waiters wait.
+    // If the first waiter was granted a part of its permits, `w` gets that part. shared_mutex.hpp
+    // defines this function.
     wait_status enqueue_first(node& w) noexcept;
 
     // The functions of a loan. A loan is a number of permits that a biased_shared_mutex holds while
@@ -120,14 +122,14 @@ public:
     // are no waiters and wanted() is true. Requires: the caller has a permit.
     template <class Wanted, class Open> void lend(word n, Wanted&& wanted, Open&& open) noexcept;
     // Calls recall() under the lock of the queue. recall() returns the number of permits that come
-    // back, zero if there is no loan. These permits become free.
+    // back; zero means that there was no loan. These permits become free.
     template <class Recall> void recall(Recall&& recall) noexcept;
     // Does recall() and then enqueue(), without releasing the lock in between.
     template <class Recall> wait_status recall_and_enqueue(node& w, Recall&& recall) noexcept;
 
     // Cancels the wait of `w`. If `w` was granted a part of its permits, that part goes to the
-    // waiters behind it. Returns false if the wait is decided, or if `w` is not queued yet. If `w`
-    // is not queued yet, a later enqueue() refuses it with `why`.
+    // waiters behind it. Returns false if the wait is decided, or if `w` is not queued yet; in the
+    // second case, a later enqueue() refuses it with `why`.
     bool cancel(node& w, wait_status why) noexcept;
 
     // Fails every present and later waiter. Returns true if this call closed it.
@@ -217,8 +219,8 @@ inline bool basic_permit_queue<Platform>::give(word n, word limit) noexcept {
             return false;
         }
         // Order: release [permit.release]; the caller that takes the permits sees what was done
-        // before. This step ignores the lock: a waiter that holds the lock has not decided yet, and
-        // its CAS sees this step.
+        // before. This step ignores the lock: a waiter that holds the lock has not decided to wait
+        // yet, and its CAS sees this step.
         if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             return true;
@@ -314,8 +316,8 @@ bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
     while ((seen & queued) == 0) {
         const bool overflow = seen / one > limit - n;
         const word next = (overflow ? seen : seen + n * one) & ~lock::both;
-        // Order: release [permit.release] and [lock_bits.release]; as in give, and the step
-        // releases the lock.
+        // Order: release [permit.release] and [lock_bits.release]; the caller that takes the
+        // permits sees what was done before, and the step releases the lock.
         if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
                                         std::memory_order_relaxed)) {
             lock::wake_after(&word_, seen);
