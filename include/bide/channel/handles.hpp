@@ -9,9 +9,9 @@
 // freed when both have none.
 //
 // Three counts lie beside the channel, in one allocation: senders, receivers, and users of the
-// memory. Each side is one user while it has handles, and each operation that waits is one. So one
-// step on the count of its side copies or drops a handle. The last handle of a side closes the
-// channel before it releases the memory.
+// memory. Each side counts as one user while it has handles. Each operation that waits counts as
+// one user, too. So to copy or drop a handle takes one step, on the count of its side. The last
+// handle of a side closes the channel before it releases the memory.
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -65,8 +65,8 @@ private:
         c.fetch_add(1, std::memory_order_relaxed);
     }
     void let_go() noexcept {
-        // Order: release [handles.memory]; the last user destroys after all that the other users
-        // did. Acquire [handles.memory]: this may be the last user.
+        // Order: release [handles.memory]; the last user destroys after the accesses of all other
+        // users. Acquire [handles.memory]: this may be the last user.
         if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete this;
         }

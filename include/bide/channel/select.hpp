@@ -188,8 +188,8 @@ private:
     std::optional<made> made_;
 };
 
-// Makes a case by make(of). Of a pointer, makes the case of what it points to; a null pointer makes
-// a case that never happens. Of a temporary handle, makes a case that owns it.
+// Makes a case by make(of). If `of` is a pointer, makes the case by make(*of); a null pointer makes
+// a case that never happens. If `of` is a temporary handle, the case owns the handle.
 template <class Object, class Make> auto case_from(Object&& of, Make make) {
     if constexpr (std::is_pointer_v<std::remove_cvref_t<Object>>) {
         return of != nullptr ? make(*of) : decltype(make(*of))();

@@ -21,8 +21,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The items of a sliding channel: Items of locked_core.hpp. The latest `capacity` items, in an array
-// whose end is followed by its begin.
+// The items of a sliding channel: the Items of locked_core.hpp. A circular array has the latest
+// `capacity` items.
 template <class T, class Platform> class basic_item_window {
     static_assert(is_element<T>);
 
@@ -98,8 +98,8 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// coroutine may be destroyed.
 ///
 /// T is moved into the channel and out of it under the lock of the channel, also by other threads
-/// than those that send or receive it. Neither its moves nor the destructor of a moved-from T may
-/// use the channel; the destructor of an item may.
+/// than those that send or receive it. The move constructor of T and the destructor of a moved-from
+/// T must not use the channel; the destructor of an item may.
 ///
 /// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
 /// channel, even if the send or close() has not returned. This does not hold for a send of several

@@ -38,9 +38,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The value with its readers and writers. Writers exclude each other by a write lock, which modify()
-// holds while its function runs. Other writers queue for it, first in, first out. A send() that finds
-// the write lock free acquires only the lock of the state. Readers do not use the write lock.
+// The value with its readers and writers. Writers exclude each other by a write lock, which
+// modify() holds while its function runs. Other writers queue for the write lock, first in, first
+// out. If a send() finds the write lock free, it acquires only the lock of the state. Readers do
+// not use the write lock.
 //
 //   writer_        writers_     under the lock
 //   nullptr        empty        the write lock is free
@@ -213,7 +214,7 @@ bool watch_state<T, Platform>::end_write(shared_value* next) noexcept {
 /// Reads the value of a watch and waits for changes. A change is a version that is newer than the
 /// last version that this receiver has seen. One thread or coroutine uses a receiver at a time, but
 /// any number may call get(). A copy starts with the same version as seen. A receiver may outlive
-/// the watch, but not its own waits. It must not be moved while it waits.
+/// the watch. It must not be moved or destroyed while it waits.
 template <class T, class Platform> class basic_watch_receiver {
     using state = detail::watch_state<T, Platform>;
 

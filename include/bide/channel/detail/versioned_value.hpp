@@ -2,12 +2,12 @@
 #ifndef BIDE_CHANNEL_DETAIL_VERSIONED_VALUE_HPP
 #define BIDE_CHANNEL_DETAIL_VERSIONED_VALUE_HPP
 
-// The common part of a broadcast and a watch: numbered versions, and readers that wait for the
-// next. Each reader counts the versions that it has seen, and waits while it has seen all versions.
-// The owner decides what a version is and how many are kept.
+// The common part of a broadcast and a watch: numbered versions, and readers that wait for the next
+// version. Each reader counts the versions that it has seen. If a reader has seen all versions, it
+// waits. The owner of this object decides what a version is and how many versions are kept.
 //
-// A grant says only that there is a new version. The reader looks at it when it resumes, and only
-// then counts it as seen. So a grant that no reader collects has no effect.
+// A grant only says that there is a new version. The reader reads the version when it resumes, and
+// only then counts the version as seen. So a grant to a wait that is then destroyed has no effect.
 
 #include <bide/channel/detail/shared_state.hpp>
 #include <bide/core/config.hpp>
@@ -73,8 +73,8 @@ public:
         dequeue_all(out);
     }
 
-    // Closes, and moves the waiters to `out`. The caller publishes them as closed after unlock().
-    // Returns true if this call closed it.
+    // Marks this object as closed, and moves the waiters to `out`. The caller publishes them as
+    // closed after unlock(). Returns true if this call closed the object.
     bool end(wake_list& out) noexcept {
         const bool first = !closed_;
         closed_ = true;
@@ -286,8 +286,9 @@ public:
         return *this;
     }
     ~basic_shared_value() {
-        // Order: acq_rel; release [shared_value.reference]: this user has read the value; acquire
-        // [shared_value.reference]: so have all users before the value is destroyed.
+        // Order: acq_rel; release [shared_value.reference]: what this user read comes before the
+        // destruction. acquire [shared_value.reference]: the last user destroys after all other
+        // users.
         if (cell_ != nullptr && cell_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete cell_;
         }
