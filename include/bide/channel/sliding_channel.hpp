@@ -82,9 +82,9 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 } // namespace detail
 
 /// A first-in-first-out channel for threads and coroutines that keeps the latest `capacity` items.
-/// A send never waits: if the channel is full, the oldest item makes room. With a capacity of 1, the
-/// channel conflates: a receiver gets the latest item that no receiver has received. A send never
-/// returns errc::full, errc::timeout or errc::stopped. replace() returns the item that made room;
+/// A send never waits: if the channel is full, the send removes the oldest item. With a capacity of
+/// 1, the channel conflates: a receiver gets the latest item that no receiver has received. A send
+/// never returns errc::full, errc::timeout or errc::stopped. replace() returns the removed item;
 /// the other forms of send destroy it, without a lock.
 ///
 /// Each item is received at most once, by one of the receivers, so T need not be copyable. In a

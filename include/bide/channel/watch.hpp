@@ -151,8 +151,8 @@ private:
     void lock_to_write() noexcept;
     wait_status enqueue(node& w) noexcept;
 
-    // Sends `next`, unless it is nullptr or the watch is closed. Then releases the lock of the state,
-    // and the write lock if the caller holds it. Returns true if `next` was sent.
+    // Sends `next`, unless it is nullptr or the watch is closed. Then releases the lock of the
+    // state, and the write lock if the caller holds it. Returns true if `next` was sent.
     // Requires: the caller has called lock_to_write(), or holds both locks.
     bool end_write(shared_value* next) noexcept;
 

@@ -69,8 +69,8 @@ public:
         }
     }
 
-    // Returns the outcome of the child. The timer may still fire: it only cancels a child that has
-    // ended.
+    // Returns the outcome of the child. The timer may still fire; that has no effect, because the
+    // child has ended.
     // Throws: the exception of the child, if it was not ended by its deadline.
     // Requires: the child has ended.
     template <class R> R result() {

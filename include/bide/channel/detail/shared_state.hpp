@@ -78,7 +78,7 @@ protected:
 
     // Without the lock the result may be outdated, but a flag stays set.
     bool has(word flags) const noexcept {
-        // Order: acquire [shared_state.flag]; what was done before the flag was set.
+        // Order: acquire [shared_state.flag]; sees what was done before the flag was set.
         return (word_.load(std::memory_order_acquire) & flags) != 0;
     }
 

@@ -4,14 +4,14 @@
 
 // The parts that control a task, for every type of outcome:
 //
-//   basic_task_state    one word: whether the task runs, waits or has ended, is cancelled;
-//                       references
+//   basic_task_state    one word: whether the task runs, waits, has ended or is cancelled, and the
+//                       number of its references
 //   basic_task_control  a chain of coroutines that can be cancelled: its state, the runnable that
 //                       resumes it, and the waker that interrupts its wait. Each child of when_all
 //                       and when_any is one (when_state.hpp).
-//   basic_task_header   a spawned task: a chain with a home (basic_task_home), a list in which it
-//                       stands, and a gate that opens at its end. A cell (task_cell.hpp) adds what
-//                       the task runs, and its outcome.
+//   basic_task_header   a spawned task: a chain, its home (basic_task_home), the links of a list,
+//                       and a gate that opens when the task ends; joiners wait at the gate. A cell
+//                       (task_cell.hpp) adds the code that the task runs, and the outcome.
 //
 // A spawned task is one allocation. It is destroyed with its last reference. The scheduler has a
 // reference until the task has ended. A join handle has another one.
@@ -65,20 +65,20 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //     1       0       0        1      ended
 //   (all other rows are illegal)
 //
-// The decider of a wait is the thread that grants it, times it out or stops it.
-//
-// Each suspension has one wake, by the decider of its wait. So a wake never finds the task queued.
-// A wake may come while the task is still entering its wait, because the bit `active` is cleared
+// The decider of a wait is the thread that grants it, times it out or stops it. Each suspension has
+// exactly one wake, by the decider of its wait. So a task that is woken is never queued already. A
+// wake may come while the task is still entering its wait, because the bit `active` is cleared
 // before the node is queued. Then the task is posted as usual, and another worker may run it before
 // the old worker has left it.
 //
 // A cancellation must end a wait without a race for the node of that wait [task.claim]. If the
-// canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. A claimed task
-// is not resumed: a wake only sets `notified`. So the node outlives the interruption. When the
-// interruption is over, the canceller posts the task if its wait was decided meanwhile, by the
-// canceller or by another thread. The node of a claimed task may be refused or granted at once.
-// Then the task needs no wake, but it waits until the claim has ended. A task that is cancelled
-// while it is active or shielded learns of the cancellation when it begins its next wait.
+// canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. While a task is
+// claimed, it is not resumed: a wake only sets `notified`. So the node outlives the interruption.
+// After the interruption, the canceller posts the task if its wait was decided meanwhile, by the
+// canceller or by another thread. It may also happen that the task is claimed, and its node is then
+// refused or granted at once, so that the task stays on its thread. Such a task needs no wake, but
+// waits until the claim has ended. A task that is cancelled while it is active or shielded learns
+// of the cancellation when it begins its next wait.
 
 template <class Platform> class basic_task_state {
 public:
@@ -94,7 +94,7 @@ public:
     // Marks the task as waiting. If the task is cancelled and not shielded, leaves it active and
     // returns false.
     bool begin_wait() noexcept {
-        // Order: acquire [task.claim]; the writes before the cancellation, if there is one.
+        // Order: acquire [task.claim]; sees the writes before the cancellation, if there is one.
         word seen = word_.load(std::memory_order_acquire);
         do {
             if (is_cancelled(seen)) {
@@ -107,7 +107,8 @@ public:
         return true;
     }
 
-    // Marks the task as active again, without a wake. Waits until no canceller claims it.
+    // Marks the task as active again, without a wake. If a canceller claims the task, waits until
+    // the claim has ended.
     void end_wait() noexcept {
         basic_backoff<Platform> backoff;
         // Order: relaxed; the CAS acquires.
@@ -176,7 +177,7 @@ public:
     // calls end_claim().
     // Requires: `why` is not none.
     cancelling cancel(cancel_reason why = cancel_reason::requested) noexcept {
-        // Order: acquire [task.outcome]; the outcome, if `complete` is set.
+        // Order: acquire [task.outcome]; sees the outcome, if `complete` is set.
         word seen = word_.load(std::memory_order_acquire);
         word next;
         do {
@@ -324,7 +325,7 @@ template <class Platform> struct BIDE_SHARED cancel_round {
     // code, it is nullptr, because that code may cancel a group and wait for it.
     static cancel_round*& here() noexcept { return Platform::template local<current>().now; }
 
-    // Sets the round of the calling thread, and restores the outer one in its destructor.
+    // Sets the round of the calling thread. The destructor restores the previous round.
     class scope {
     public:
         explicit scope(cancel_round* round) noexcept : outer_(std::exchange(here(), round)) {}
@@ -774,8 +775,8 @@ public:
         BIDE_PROBE(task_spawn, this);
     }
 
-    // Ends the task without running it, because the scheduler has shut down. Called in the place of
-    // the first post().
+    // Ends the task without running it, because the scheduler has shut down. Called instead of the
+    // first post().
     void refuse() noexcept {
         this->never_start();
         end();
@@ -817,7 +818,7 @@ protected:
     ~basic_task_header() = default;
 #endif
 
-    // Called at the end. Takes over the outcome, and destroys the coroutine or function that
+    // Called when the task ends. Stores the outcome, and destroys the coroutine or function that
     // computed it.
     virtual void settle() noexcept = 0;
     // Called when no handle can ask for the outcome.
