@@ -435,12 +435,12 @@ private:
 /// T that needs more, give its promise type an operator new that aligns, or send a
 /// std::unique_ptr<T>. bide::task has no such operator.
 ///
-/// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
-/// channel, even if the send or close() has not returned. A sender that knows that its item was
-/// received may destroy it, even if that receive has not returned. Neither holds if the other side
-/// does one of the following: it sends or receives several items in one call; it has several cases
-/// of this channel in one select; its wait is ended at that moment by a time-out or a stop; it is a
-/// coroutine that is destroyed before it resumes.
+/// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
+/// the channel, even if the send or close() has not returned. A sender that knows that its item was
+/// received may destroy the channel, even if that receive has not returned. Both are forbidden if
+/// the other side does one of the following: it sends or receives several items in one call; it has
+/// several cases of this channel in one select; a time-out or a stop ends its wait at that moment;
+/// it is a coroutine that is destroyed before it resumes.
 template <class T, class Platform, class Stamp>
 class basic_channel : public channel_operations<basic_channel<T, Platform, Stamp>, T, Platform,
                                                 detail::basic_channel_core<T, Platform, Stamp>> {

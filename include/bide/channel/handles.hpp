@@ -5,8 +5,8 @@
 /// \file
 /// A channel owned by its senders and receivers.
 //
-// Senders and receivers are counted. The channel is closed when one side has no handle left, and is
-// freed when both have none.
+// Senders and receivers are counted. The channel is closed when one side has no more handles, and
+// is freed when neither side has handles.
 //
 // Three counts lie beside the channel, in one allocation: senders, receivers, and users of the
 // memory. Each side counts as one user while it has handles. Each operation that waits counts as
@@ -193,7 +193,7 @@ private:
     using handle::handle;
 };
 
-/// A handle that receives from a channel. It has the rules of a sender, with one difference. If the
+/// A handle that receives from a channel. The rules of a sender apply to it, except one: if the
 /// last receiver is dropped, the channel is closed and its items are destroyed; waiting senders get
 /// their items back.
 template <class T, class Platform, class Core>

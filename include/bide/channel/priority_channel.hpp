@@ -181,12 +181,12 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// Compare, the move constructor of T and the destructor of a moved-from T must not use the
 /// channel; the destructor of an item may.
 ///
-/// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
-/// channel, even if the send or close() has not returned. A sender that knows that its item was
-/// received may destroy it, even if that receive has not returned. Neither holds if the other side
-/// does one of the following: it sends or receives several items in one call; it has several cases
-/// of this channel in one select; its wait is ended at that moment by a time-out or a stop; it is a
-/// coroutine that is destroyed before it resumes.
+/// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
+/// the channel, even if the send or close() has not returned. A sender that knows that its item was
+/// received may destroy the channel, even if that receive has not returned. Both are forbidden if
+/// the other side does one of the following: it sends or receives several items in one call; it has
+/// several cases of this channel in one select; a time-out or a stop ends its wait at that moment;
+/// it is a coroutine that is destroyed before it resumes.
 template <class T, class Compare, class Platform>
 class basic_priority_channel
     : public channel_operations<basic_priority_channel<T, Compare, Platform>, T, Platform,

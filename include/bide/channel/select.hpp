@@ -92,7 +92,7 @@ public:
     /// Keeps an object alive as long as the case.
     void keep(detail::keep_alive what) noexcept { alive_ = std::move(what); }
 
-    /// Fills in the entry of the case. Neither moves after that.
+    /// Fills in the entry of the case. After that, neither the case nor the entry may be moved.
     void fill(detail::select_entry<Platform>& e) noexcept {
         e.how = how_;
         e.target = target_;
@@ -466,7 +466,7 @@ template <class... Cases> struct select_wait {
     void give_back(wait_status, frame& of) const noexcept { of.give_back(); }
 };
 
-// Refuses what is no case, with one message.
+// Reports an argument that is not a case, with one message.
 template <class... Cases> constexpr bool are_cases() noexcept {
     constexpr bool all = (case_of_select<Cases> && ...);
     static_assert(all,
@@ -524,8 +524,9 @@ template <class... Cases> auto select_later(bool biased, Cases&... cases) {
 /// Waits until one of the cases happens.
 /// Blocks: until a case happens; for ever if none can.
 /// Returns: the chosen case and its result.
-/// Throws: what making the result throws. For a broadcast_subscriber, that is what the copy of T
-/// throws; for a send to an unbounded channel, std::bad_alloc.
+/// Throws: any exception that is thrown while the result is made. For a broadcast_subscriber, that
+/// is an exception of the copy constructor of T; for a send to an unbounded channel,
+/// std::bad_alloc.
 template <class... Cases> selected<Cases...> select(Cases... cases) {
     return detail::select_waiting(false, cases...);
 }

@@ -238,7 +238,8 @@ template <class Platform> std::optional<std::size_t> basic_selector<Platform>::r
     return finish();
 }
 
-// Takes the other nodes out and calls the handler. Returns nothing if the wait was ended.
+// Takes the nodes of all other cases out of their queues, and calls the handler. Returns nothing if
+// no case has happened.
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::finish() {
     auto* const happened = static_cast<slot*>(core_->finish(entries()));
     state_ = state::idle;

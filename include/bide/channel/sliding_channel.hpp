@@ -48,7 +48,7 @@ public:
         items_.construct(wrapped(first_ + size_), std::move(item));
         size_ = size_ + 1;
     }
-    // An item that comes back is the oldest. If there is no room, it is the one to be displaced.
+    // Puts a received item back as the oldest one. If there is no room, returns false.
     bool put_back(T& item) noexcept {
         const bool room = size() != capacity();
         if (room) {
@@ -101,9 +101,9 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// than those that send or receive it. The move constructor of T and the destructor of a moved-from
 /// T must not use the channel; the destructor of an item may.
 ///
-/// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
-/// channel, even if the send or close() has not returned. This does not hold for a send of several
-/// items in one call.
+/// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
+/// the channel, even if the send or close() has not returned. This is forbidden if the send sends
+/// several items in one call.
 template <class T, class Platform>
 class basic_sliding_channel
     : public channel_operations<basic_sliding_channel<T, Platform>, T, Platform,

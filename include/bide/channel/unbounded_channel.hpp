@@ -304,7 +304,8 @@ public:
     // Moves `value` in: granted. Otherwise closed or no_memory, and `value` is untouched.
     wait_status send(T& value) noexcept;
 
-    // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
+    // returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept;
 
     // send_n() and recv_n() transfer up to `most` items at once, and return the number of items.

@@ -185,7 +185,7 @@ auto merge(task_runner& on, First first, Others... others) {
                          (all.add(std::move(others), to), ...);
                      });
 }
-/// Merges any number of streams, as above.
+/// Merges a vector of streams as the function above does.
 template <stream S> auto merge(task_runner& on, std::vector<S> streams) {
     using T = std::remove_cvref_t<stream_item_t<S>>;
     return merged<T>(on, streams.size(), [&](detail::merge_state<T>& all, const sender<T>& to) {

@@ -379,7 +379,8 @@ private:
 /// The wait of a generator's consumer for an item.
 template <class T> class async_generator<T>::next_operation {
 public:
-    /// Says that a producer may await it before its own consumer waits.
+    /// Marks this operation: a producer that awaits it need not begin the wait of its own consumer
+    /// first.
     using waits_for_item = void;
 
     /// Constructs the wait.

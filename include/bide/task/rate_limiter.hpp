@@ -248,12 +248,14 @@ public:
         return wait(valid(n));
     }
 
-    /// Tokens that were reserved. Keeps them when it is destroyed. The limiter outlives it.
+    /// Tokens that were reserved. The destructor does not return them to the bucket.
+    /// Requires: the limiter outlives the reservation.
     class [[nodiscard]] reservation {
     public:
-        /// Takes over what `other` can cancel.
+        /// Takes over the right of `other` to return its tokens.
         reservation(reservation&& other) noexcept : of_(other.of_), some_(other.exchange_none()) {}
-        /// Takes over what `other` can cancel. Keeps the tokens that it had.
+        /// Takes over the right of `other` to return its tokens. The tokens of the old reservation
+        /// are not returned.
         reservation& operator=(reservation&& other) noexcept {
             some_ = other.exchange_none();
             of_ = other.of_;

@@ -118,9 +118,9 @@ task<task_value_t<S>> run_with_value(const task_local_value<T>& key, T value, S 
 
 /// Runs a task, or the task that a callable returns, in a scope in which `key` has a value. The
 /// callable is called before the scope begins. An inner scope of the same key hides the outer one.
-/// The task is a child of the awaiting task, like a child of when_all(): it has its own shields and
-/// its own stop token, and a cancellation of the awaiting task reaches it.
-/// Returns: a task; its value is that of the task.
+/// The task `work` is a child of the awaiting task, like a child of when_all(): it has its own
+/// shields and its own stop token, and a cancellation of the awaiting task reaches it.
+/// Returns: a task; its value is the value of `work`.
 /// Throws: in this call, what the construction of the value throws, and std::bad_alloc. When
 /// awaited, what the task throws, as when_all().
 /// Requires: the key outlives the scope. A task_group or join_set that is made in the scope is

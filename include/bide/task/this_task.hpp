@@ -98,7 +98,7 @@ async_op<void> sleep_for(const std::chrono::duration<R, P>& rest) noexcept {
     return detail::sleep_until(deadline::after(rest));
 }
 
-/// Waits until the given time, as its own clock shows it.
+/// Waits until the clock of `when` shows the given time.
 /// Cancellation: the wait is stopped.
 template <class C, class D>
 async_op<void> sleep_until(const std::chrono::time_point<C, D>& when) noexcept {

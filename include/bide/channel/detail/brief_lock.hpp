@@ -2,8 +2,8 @@
 #ifndef BIDE_CHANNEL_DETAIL_BRIEF_LOCK_HPP
 #define BIDE_CHANNEL_DETAIL_BRIEF_LOCK_HPP
 
-// A lock in the lowest bit of a word, for sections of a few instructions. The owner keeps its own
-// state in the other bits, which only the holder changes.
+// A lock in the lowest bit of a word, for critical sections of a few instructions. The user of the
+// word keeps state in the other bits. Only the holder of the lock changes these bits.
 //
 // Waiters do not write to the word, so the release is a plain store. Lock and unlock together take
 // one read-modify-write, where core/lock_bits.hpp needs two. In exchange, the releaser wakes no

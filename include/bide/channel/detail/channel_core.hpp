@@ -15,8 +15,8 @@
 //
 // Why no waiter sleeps while an item is in the channel [ring.position]. One side moves a position
 // and then reads the flags. The other side raises its flag and then reads the positions. All four
-// steps are seq_cst, so they have one order, and the later of the two reads sees the other side's
-// step:
+// steps are seq_cst, so they have one order. The later of the two reads sees what the other side
+// has moved or raised:
 //
 //   receiver                              sender
 //   lock; raise the flag                  move the tail
@@ -51,11 +51,12 @@
 // may lie behind a slot that is not published yet.) A receiver never takes an item past the ring,
 // because the items in the ring are older than those of waiting senders.
 //
-// A waiter that enters its queue does not settle either. It has read the positions under its raised
-// flag; a thread that moves one later reads the flag and settles.
+// A waiter that enters its queue does not settle either. It has read the positions after it raised
+// its flag. If a thread moves a position later, that thread reads the flag and settles.
 //
-// With a capacity of 0 the ring is always full and always empty, so all items go past it, and each
-// waiter that enters its queue settles. To settle then means to pair the two queues.
+// With a capacity of 0, the ring is always full and always empty. So all items go past the ring,
+// and each waiter that enters its queue settles. To settle then means to match waiting senders with
+// waiting receivers.
 
 #include <bide/channel/detail/brief_lock.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -103,7 +104,8 @@ public:
                    : send_again(value);
     }
 
-    // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
+    // returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept {
         std::size_t received = 0;
         const attempt a = transfer<side::receiving>(put, one(), received);
@@ -241,7 +243,7 @@ private:
         return last;
     }
 
-    // Publishes claimed slots under the lock, and settles: the other side has waiters.
+    // Publishes claimed slots under the lock, and settles, because the other side has waiters.
     BIDE_NOINLINE void end_and_settle(claim c) noexcept {
         outcomes out;
         lock::acquire(word_);
@@ -465,7 +467,7 @@ wait_status basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which)
     }
     queue_of(which).push(w);
     if (capacity() != 0 && !is_closed()) {
-        // A position that moves from here on is followed by a look at the flag, and settled.
+        // If a thread moves a position later, it reads the flag and settles.
         unlock();
         return wait_status::waiting;
     }

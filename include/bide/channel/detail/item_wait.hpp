@@ -2,8 +2,8 @@
 #ifndef BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 
-// Waits that move an item: those of threads, and the operations of coroutines and selects. The
-// object that is waited on, a Source, has
+// Waits that move an item: the waits of threads, and the operations of coroutines and selects. A
+// Source is the object that a wait belongs to, such as a channel. It has
 //
 //   wait_status send(T&)        Moves the item in and returns granted. Or leaves it in place and
 //                               returns waiting (full), closed or no_memory.

@@ -123,7 +123,8 @@ public:
         return send(value, old);
     }
 
-    // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
+    // returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept;
 
     // Send or receive up to `most` items, and return the number of items. make(i) makes item i.
@@ -165,7 +166,8 @@ public:
     std::size_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
     bool is_full() const noexcept { return Items::send_waits && size() == capacity(); }
 
-    // Runs before a thread queues: it yields a few times, so that the other side moves many items.
+    // A thread calls this before it queues. Yields a few times, so that the other side can move
+    // many items.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         return basic_spin<Platform>::yielding(try_again, yields);
     }

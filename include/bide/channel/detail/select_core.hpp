@@ -126,7 +126,7 @@ private:
         std::uint32_t state = 0;
     };
 
-    // Ends the wait, for its owner. Returns false if a case has happened.
+    // Called by the owner: ends the select. Returns false if a case has happened.
     bool end_by_owner() noexcept {
         if (!this->claim()) {
             return false;

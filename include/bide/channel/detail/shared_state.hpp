@@ -65,8 +65,8 @@ public:
 
     // Returns true if it was the last reference: the caller frees the state.
     [[nodiscard]] bool drop_reference() noexcept {
-        // Order: acq_rel [shared_state.reference]; release: what the caller did comes before the
-        // free; acquire as above.
+        // Order: acq_rel [shared_state.reference]; release: the accesses of the caller happen
+        // before the state is freed; acquire: as in is_alone().
         return is_alone() || word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 

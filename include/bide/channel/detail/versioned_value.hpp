@@ -184,7 +184,7 @@ public:
         to.unlock();
     }
 
-    // A copy has seen the same versions.
+    // The copy counts the same versions as seen.
     subscription(const subscription& other) noexcept
         : state_(other.state_), reader_(other.reader_.seen) {
         if (state_ != nullptr) {
@@ -260,7 +260,7 @@ private:
 
 // A counted reference to a value that does not change once it is shared. The last reference
 // destroys the value. So no lock is held while a value is copied or destroyed. (std::shared_ptr
-// does the same, but on atomics that are not the platform's.)
+// would do the same, but it does not use the atomics of the platform.)
 template <class T, class Platform> class basic_shared_value {
     static_assert(std::is_copy_constructible_v<T> && std::is_nothrow_destructible_v<T>,
                   "bide: receivers copy the value: T must be copyable, and its destructor must not "

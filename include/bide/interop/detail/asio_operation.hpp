@@ -82,7 +82,7 @@ public:
     std::string message(int code) const override { return error_category().message(code); }
 };
 
-// Returns the error code of Asio that says the same.
+// Returns the error code of Asio with the same meaning.
 template <class Asio> typename Asio::error_code asio_code(std::error_code e) noexcept {
     using code = typename Asio::error_code;
     if constexpr (std::is_same_v<code, std::error_code>) {
@@ -179,7 +179,8 @@ template <class V> struct asio_task_signature {
 
 // ---- The coroutines
 
-// Memory of an allocator, with a copy of the allocator behind it.
+// Allocates memory from an allocator. A copy of the allocator lies behind the memory, for the
+// deallocation.
 template <class Alloc> class asio_memory {
     struct alignas(__STDCPP_DEFAULT_NEW_ALIGNMENT__) unit {
         std::byte bytes[__STDCPP_DEFAULT_NEW_ALIGNMENT__];

@@ -173,8 +173,8 @@ public:
 
     enum class cancelling { too_late, noted, claimed };
 
-    // Requests cancellation. If this returns `claimed`, the caller interrupts the wait and then
-    // calls end_claim().
+    // Requests cancellation. If it returns `claimed`, the caller must interrupt the wait, and then
+    // call end_claim().
     // Requires: `why` is not none.
     cancelling cancel(cancel_reason why = cancel_reason::requested) noexcept {
         // Order: acquire [task.outcome]; sees the outcome, if `complete` is set.
@@ -216,9 +216,9 @@ public:
 
     // --- Called by the owner of a reference
 
-    // Gives up the right to ask for the outcome. Returns true if the call has dropped the caller's
-    // reference; another reference is left. Returns false if the task is complete. Then the caller
-    // still has its reference, and must discard the outcome.
+    // Gives up the right to ask for the outcome. If the task is not complete, drops the caller's
+    // reference and returns true; the scheduler still has a reference. If the task is complete,
+    // returns false. Then the caller still has its reference, and must discard the outcome.
     bool forgo() noexcept {
         // Order: acquire [task.outcome]; sees the outcome, if the task is complete. In a complete
         // task, `kept` has no meaning.
@@ -254,8 +254,8 @@ public:
         if (word_.load(std::memory_order_acquire) / reference == 1) {
             return true; // no other owner can add a reference
         }
-        // Order: acq_rel [task.references]; as above. The caller's accesses happen before those of
-        // the last owner.
+        // Order: acq_rel [task.references]; as above. The accesses of the caller happen before
+        // those of the last owner.
         return word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
@@ -491,8 +491,8 @@ protected:
     // Posts to_run() to a thread that may call finish().
     virtual void post_home() noexcept = 0;
 
-    // Runs the chain on this thread until it waits or ends. If the chain is a child that another
-    // chain awaits in place (when_state.hpp), that chain may continue and end here, too.
+    // Runs the chain on this thread until it waits or ends. If the chain is a child in place
+    // (when_state.hpp), the parent of the child may also continue and end in this call.
     void run() noexcept {
         if (!ended_) {
             if (fresh_ && state_.is_cancelled() && may_finish_here()) {
@@ -736,8 +736,8 @@ public:
 
     virtual executor_ref executor() noexcept = 0;
 
-    // Returns the number of the registry of waiting tasks that the calling thread uses. A worker
-    // uses the registry of the worker. The numbers begin at 0.
+    // Returns the number of the registry of waiting tasks that the calling thread uses. Each worker
+    // uses its own registry. The numbers begin at 0.
     virtual unsigned registry_here() const noexcept = 0;
     virtual basic_task_registry<Platform>& registry(unsigned number) noexcept = 0;
 
@@ -745,7 +745,7 @@ public:
     // home, and it ends before the home is destroyed.
     virtual bool is_here() const noexcept = 0;
 
-    // Returns true if the home accepts no more tasks and cancels those that it has.
+    // Returns true if the home accepts no more tasks and cancels its tasks.
     virtual bool is_closing() const noexcept = 0;
 
     // Counts a task that has ended. The task does not use this object afterwards. The caller then
@@ -756,7 +756,7 @@ protected:
     ~basic_task_home() = default;
 };
 
-// A spawned task. Its links are those of the list in a registry.
+// A spawned task. The links in its base class belong to the list of a registry.
 template <class Platform>
 class basic_task_header : public basic_task_control<Platform>,
                           public basic_task_links<Platform, basic_task_header<Platform>> {

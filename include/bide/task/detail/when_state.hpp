@@ -385,7 +385,7 @@ private:
         return std::noop_coroutine();
     }
 
-    // Called when the other tasks have run.
+    // Called when the other jobs of the worker have run.
     void go_on() noexcept {
         child& c = *next_;
         local& here = local::get();
