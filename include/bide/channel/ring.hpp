@@ -147,10 +147,11 @@ public:
         const Stamp tail = tail_.load(std::memory_order_seq_cst);
         return head_.load(std::memory_order_relaxed) == (tail & ~closed_bit_);
     }
-    /// Returns true if a push would have to wait. False if the ring is closed: a push fails then
-    /// and does not wait.
+    /// Returns true if a push would have to wait. Returns false if the ring is closed, because a
+    /// push then fails and does not wait.
     bool is_full() const noexcept {
-        // Order: relaxed and seq_cst [ring.position]; as above.
+        // Order: relaxed and seq_cst [ring.position]; as in is_empty(), with the two sides
+        // exchanged.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
         return static_cast<Stamp>(head_.load(std::memory_order_seq_cst) + lap_) == tail;
     }
@@ -159,15 +160,15 @@ public:
     /// the tail twice. If the tail has moved in between, the stamp that was read is ahead of the
     /// old tail, not behind it, and does not mean busy.
     bool push_is_busy() const noexcept {
-        // Order: relaxed, here and below; the caller only waits for a better moment.
+        // Order: relaxed, here and below; the result is a hint for how long the caller pauses.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
         return (tail & closed_bit_) == 0 &&
                slot_of(tail).stamp.load(std::memory_order_relaxed) != tail && !is_full() &&
                tail_.load(std::memory_order_relaxed) == tail;
     }
-    /// Returns true if a pop probably finds a busy slot; an attempt decides.
+    /// Returns true if a pop would probably find a busy slot; only an attempt is certain.
     bool pop_is_busy() const noexcept {
-        // Order: relaxed, here and below; as above.
+        // Order: relaxed, here and below; as in push_is_busy().
         const Stamp head = head_.load(std::memory_order_relaxed);
         return slot_of(head).stamp.load(std::memory_order_relaxed) !=
                    static_cast<Stamp>(head + 1) &&
@@ -281,8 +282,8 @@ template <bool Push, class Count>
 attempt basic_ring<T, Platform, Stamp>::begin(claim& c, Count most) noexcept {
     index& mine = Push ? tail_ : head_;
     const index& others = Push ? head_ : tail_;
-    // Order: seq_cst [ring.position]; in the order of all threads, this position and the other one,
-    // which is read after it, belong to one instant.
+    // Order: seq_cst [ring.position]; read before the position of the other side and again after
+    // it. If this position is then unchanged, both values belong to one instant.
     Stamp at = mine.load(std::memory_order_seq_cst);
     for (int failed = 0;;) {
         if (Push && (at & closed_bit_) != 0) {
@@ -298,13 +299,13 @@ attempt basic_ring<T, Platform, Stamp>::begin(claim& c, Count most) noexcept {
                 return attempt::done;
             }
             failed = make_way(failed);
-            // Order: seq_cst [ring.position]; as the first.
+            // Order: seq_cst [ring.position]; as the first load.
             at = mine.load(std::memory_order_seq_cst);
             continue;
         }
         // Order: seq_cst [ring.position]; the positions tell whether the ring is full, or empty.
         const Stamp other = others.load(std::memory_order_seq_cst);
-        // Order: seq_cst [ring.position]; as the first. It finds out that `at` is old.
+        // Order: seq_cst [ring.position]; as the first load. If it differs, `at` is outdated.
         const Stamp now = mine.load(std::memory_order_seq_cst);
         if (now == at) {
             if constexpr (Push) {

@@ -550,10 +550,10 @@ std::size_t basic_unbounded_core<T, Platform>::recv_n(Put&& put, std::size_t mos
 
 template <class T, class Platform>
 std::size_t basic_unbounded_core<T, Platform>::size() const noexcept {
-    // Order: acquire [unbounded.counts]; the receives that the sender saw.
+    // Order: acquire [unbounded.counts]; sees the receives that the sender saw.
     std::size_t sent = sending_.count.load(std::memory_order_acquire);
     for (;;) {
-        // Order: acquire [unbounded.counts]; the sends that the receiver saw.
+        // Order: acquire [unbounded.counts]; sees the sends that the receiver saw.
         const std::size_t received = receiving_.count.load(std::memory_order_acquire);
         // Order: acquire [unbounded.counts]; as the first.
         const std::size_t now = sending_.count.load(std::memory_order_acquire);

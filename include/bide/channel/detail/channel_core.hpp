@@ -334,7 +334,7 @@ private:
         queue_of(which).remove(w);
         out.push(w, what);
     }
-    // Releases the lock and updates the flags in one step.
+    // Releases the lock and sets the flags by the state of the queues, in one step.
     void unlock() noexcept {
         lock::release(word_, (senders_.empty() ? 0 : flag_of(side::sending)) |
                                  (receivers_.empty() ? 0 : flag_of(side::receiving)));

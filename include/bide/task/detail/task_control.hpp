@@ -101,7 +101,7 @@ public:
                 return false;
             }
             // Order: release [task.claim]; the canceller that claims the task sees how to interrupt
-            // it. Failure: as above.
+            // it. Failure: as the first load.
         } while (!word_.compare_exchange_weak(seen, seen & ~active, std::memory_order_release,
                                               std::memory_order_acquire));
         return true;
@@ -140,7 +140,7 @@ public:
 
     // Removes a shield. Returns true if it was the last one and a cancellation takes effect.
     bool unshield() noexcept {
-        // Order: acquire [task.claim]; the writes before the cancellation.
+        // Order: acquire [task.claim]; sees the writes before the cancellation.
         return is_cancelled(word_.fetch_sub(one_shield, std::memory_order_acquire) - one_shield);
     }
 
@@ -191,8 +191,8 @@ public:
             if ((seen & (active | shields)) == 0) {
                 next |= claimed;
             }
-            // Order: acq_rel [task.claim]; the canceller sees how to interrupt the wait. The
-            // writes before the cancellation are visible to the task. Failure: as above.
+            // Order: acq_rel [task.claim]; the canceller sees how to interrupt the wait. The writes
+            // before the cancellation are visible to the task. Failure: as the first load.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_acquire));
         return (next & claimed) != 0 ? cancelling::claimed : cancelling::noted;
@@ -228,7 +228,7 @@ public:
                 return false;
             }
             // Order: release [task.outcome]; the writes of the handle's owner are visible to the
-            // task. Failure: as above.
+            // task. Failure: as the first load.
         } while (!word_.compare_exchange_weak(seen, (seen & ~kept) - reference,
                                               std::memory_order_release,
                                               std::memory_order_acquire));
@@ -237,7 +237,8 @@ public:
 
     // Returns true if the caller has the only reference, and no handle may ask for the outcome.
     bool is_alone() const noexcept {
-        // Order: acquire [task.outcome] [task.references]; the writes of the last handle's owner.
+        // Order: acquire [task.outcome] [task.references]; sees the writes of the last handle's
+        // owner.
         const word seen = word_.load(std::memory_order_acquire);
         return (seen & kept) == 0 && seen / reference == 1;
     }
@@ -789,7 +790,7 @@ public:
         }
     }
 
-    // Order: acquire; the text, which the task may have written, for a dump.
+    // Order: acquire; a dump sees the characters of the name, which the task may have written.
     const char* name() const noexcept override { return name_.load(std::memory_order_acquire); }
     // Order: release; as above.
     void set_name(const char* name) noexcept override {
