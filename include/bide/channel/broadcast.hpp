@@ -71,7 +71,7 @@ public:
         return n;
     }
 
-    // The oldest value that `r` has not received, or why there is none.
+    // Returns the oldest value that `r` has not received, or the reason why there is none.
     result<T, recv_error> receive(reader& r, errc if_none);
 
 private:

@@ -44,7 +44,7 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// What a channel, or a handle that sends, can do to send. `Self` is its class.
+/// The operations that send, for a channel or a sending handle. `Self` is the class of that object.
 template <class Self, class T, class Platform> class send_operations {
     using sent = result<void, send_error<T>>;
     static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
@@ -196,7 +196,8 @@ private:
     }
 };
 
-/// What a channel, or a handle that receives, can do to receive. `Self` is its class.
+/// The operations that receive, for a channel or a receiving handle. `Self` is the class of that
+/// object.
 template <class Self, class T, class Platform> class receive_operations {
 public:
     /// The type of an item.
@@ -323,7 +324,7 @@ private:
 template <class Self, class T, class Platform>
 class receive_operations<Self, T, Platform>::iterator {
 public:
-    /// It is an input iterator, of items.
+    /// This is an input iterator over items.
     using iterator_concept = std::input_iterator_tag;
     using value_type = T;                   ///< The type of an item.
     using difference_type = std::ptrdiff_t; ///< Counts items.
@@ -352,7 +353,8 @@ private:
     mutable std::optional<T> item_;
 };
 
-/// What a channel, or a handle of one, can do at any time. `Self` is its class.
+/// The operations on the state of a channel, for a channel or a handle. `Self` is the class of that
+/// object.
 template <class Self> class state_operations {
 public:
     /// Closes the channel, for both sides and all handles. Later sends fail, and waiting senders
@@ -388,7 +390,8 @@ private:
     const Self& self() const noexcept { return static_cast<const Self&>(*this); }
 };
 
-/// What every kind of channel has. `Self` is its class, and `Core` is its protocol.
+/// The common base of all kinds of channels. `Self` is the class of the channel, and `Core` is its
+/// protocol.
 template <class Self, class T, class Platform, class Core>
 class channel_operations : public send_operations<Self, T, Platform>,
                            public receive_operations<Self, T, Platform>,
@@ -398,7 +401,7 @@ public:
     channel_operations& operator=(const channel_operations&) = delete;
 
 protected:
-    /// Constructs an empty channel; its Core from `args`.
+    /// Constructs an empty channel, whose Core is made from `args`.
     template <class... Args>
     explicit channel_operations(std::in_place_t, Args&&... args)
         : core_(std::forward<Args>(args)...) {}

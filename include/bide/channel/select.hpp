@@ -141,7 +141,7 @@ private:
         }
     }
 
-    // nullptr: never happens. Those of a primitive are wait_ops.
+    // If it is nullptr, the case never happens. For a primitive, it points to wait_ops.
     const wait_steps<Platform>* how_ = nullptr;
     wait_target target_;
     [[no_unique_address]] payload payload_{};
@@ -454,7 +454,7 @@ template <class... Cases> struct select_wait {
     wait_status try_now(frame& of) const noexcept {
         return of.try_all() ? wait_status::granted : wait_status::waiting;
     }
-    // If it is complete, collect() finds out how.
+    // If the select is complete, collect() finds out which case has happened.
     wait_status enqueue(node& w, frame& of) const noexcept {
         return of.begin(w, true) ? wait_status::granted : wait_status::waiting;
     }

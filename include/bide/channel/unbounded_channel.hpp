@@ -157,7 +157,7 @@ public:
     // Returns how many loose segments a push of n items needs.
     std::size_t lacking(std::size_t n) const noexcept;
 
-    // Moves an item in, behind all items or before them. Returns false if it lacks a segment.
+    // Moves an item in, behind all items or before them. Returns false if a segment is missing.
     bool push_back(T& item, segments& loose) noexcept;
     bool push_front(T& item, segments& loose) noexcept;
 
@@ -301,7 +301,8 @@ public:
     // A send may fail because there is no memory.
     static constexpr bool send_allocates = true;
 
-    // Moves `value` in: granted. Otherwise closed or no_memory, and `value` is untouched.
+    // Moves `value` in and returns granted. Otherwise leaves `value` unchanged and returns closed
+    // or no_memory.
     wait_status send(T& value) noexcept;
 
     // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
@@ -339,7 +340,8 @@ public:
     std::size_t size() const noexcept;
     static constexpr bool is_full() noexcept { return false; }
 
-    // Runs before a thread queues: it yields a few times, so that senders supply many items.
+    // A thread calls this before it queues. Yields a few times, so that senders can supply many
+    // items.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         return basic_spin<Platform>::yielding(try_again, yields);
     }
@@ -353,7 +355,7 @@ private:
     using segments = typename queue::segments;
     using wake_list = basic_wake_list<Platform>;
 
-    // In the word of the senders: every send fails. Set under the lock, once.
+    // A bit in the word of the senders: every later send fails. It is set once, under the lock.
     static constexpr lock_word closed = 2;
     static constexpr int yields = 8;
 
@@ -367,7 +369,7 @@ private:
     // when memory has run out. Returns the word.
     lock_word acquire_with(segments& loose, std::size_t most) noexcept;
 
-    // Requires: the lock of the side whose count it is.
+    // Requires: the caller holds the lock of the side that `c` belongs to.
     static void count(counter& c, std::size_t more) noexcept {
         // Order: relaxed; it changes only under the lock of its side. Release [unbounded.counts]; a
         // thread that reads the count sees the counts that the caller saw.

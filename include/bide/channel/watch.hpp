@@ -95,7 +95,8 @@ public:
 
         bool is_closed() const noexcept { return closed_; }
 
-        // Only the holder of the write lock replaces the value. So this value stays meanwhile.
+        // Only the holder of the write lock replaces the value. So this value stays while the lock
+        // is held.
         const T& latest() const noexcept { return *of_.value_; }
 
         // Sends as send() does, and releases the write lock.
@@ -111,7 +112,7 @@ public:
         bool over_ = false;
     };
 
-    // As basic_versioned_value's, for the destructor of the watch.
+    // Closes as end() of basic_versioned_value does. Called by the destructor of the watch.
     bool end(wake_list& out) noexcept {
         if (writer_ != nullptr) {
             detail::fatal("watch", this, "destroyed during a modify()");

@@ -210,9 +210,9 @@ public:
         };
 
     public:
-        /// Marks it as a sender.
+        /// Marks this class as a sender.
         using sender_concept = typename Names::sender_t;
-        /// How it completes.
+        /// The ways in which this sender completes.
         using completion_signatures = typename completes_with<T>::type;
 
         /// Takes the operation over.
@@ -262,7 +262,7 @@ public:
         };
 
     public:
-        /// Marks it as a scheduler.
+        /// Marks this class as a scheduler.
         using scheduler_concept = typename Names::scheduler_t;
 
         /// Schedules on `where`.
@@ -276,9 +276,9 @@ public:
         /// requested by then. It does not allocate.
         class schedule_sender {
         public:
-            /// Marks it as a sender.
+            /// Marks this class as a sender.
             using sender_concept = typename Names::sender_t;
-            /// How it completes.
+            /// The ways in which this sender completes.
             using completion_signatures =
                 signatures<set_value_t(), typename Names::set_stopped_t()>;
 

@@ -289,7 +289,7 @@ template <stream S, class F> mapped<S, F> map(S source, F function) {
 
 // ---- filter
 
-/// Yields the items for which `keep(item)` is true. It gets each item as a constant.
+/// Yields the items for which `keep(item)` is true. `keep` gets each item as a constant.
 template <stream S, class F> async_generator<stream_item_t<S>> filter(S source, F keep) {
     while (auto item = co_await detail::next_of(source)) {
         if (keep(std::as_const(*item))) {
@@ -340,7 +340,7 @@ async_generator<stream_item_t<S>> taken_until(S source, Limit limit) {
 template <stream S> async_generator<stream_item_t<S>> take_until(S source, std::stop_token token) {
     return detail::taken_until<S, std::stop_token>(std::move(source), std::move(token));
 }
-/// Yields items until a point in time, as it does until a stop.
+/// Yields items until a point in time, as the function above does until a stop.
 template <stream S, class C, class D>
 async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_point<C, D>& when) {
     return detail::taken_until<S, deadline>(std::move(source), deadline::at(when));

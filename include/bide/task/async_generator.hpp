@@ -243,7 +243,7 @@ public:
         void await_resume() const noexcept {}
     };
 
-    // As to_consumer, for an item that is copied and stored here.
+    // Does what to_consumer does, but first copies the item and stores the copy here.
     class copy_to_consumer : public to_consumer {
     public:
         explicit copy_to_consumer(const item& from) : copy_(from) {}

@@ -130,7 +130,7 @@ public:
 private:
     const iterator first_;
     const std::size_t size_;
-    // Each runner counts once beyond the size.
+    // The count exceeds the size by at most one for each runner.
     native_platform::atomic<std::size_t> next_{0};
 };
 

@@ -222,7 +222,7 @@ public:
                                        std::int64_t n = 1) {
         return acquire_until(deadline::after(rest), n);
     }
-    /// Acquires n tokens as acquire() does, if their time comes not later than `when`.
+    /// Acquires n tokens as acquire() does, if the time of the tokens is not later than `when`.
     template <class C, class D>
     [[nodiscard]] bool try_acquire_until(const std::chrono::time_point<C, D>& when,
                                          std::int64_t n = 1) {
@@ -286,7 +286,7 @@ public:
         rate_limiter* of_;
         tokens::taken some_;
     };
-    /// Takes n tokens and does not wait for their time, which the caller does.
+    /// Takes n tokens without waiting. The caller must wait until ready_at().
     reservation reserve(std::int64_t n = 1) {
         return reservation(*this, tokens_.take(now(), valid(n), never));
     }

@@ -48,7 +48,7 @@ public:
         timer_.when = until;
         timer_.fire = waker(&on_timeout, this);
     }
-    // Waits for the timer if it fires at this moment.
+    // If the timer fires at this moment, waits until it has fired.
     ~timed_child() override { cancel_timer<platform>(timer_); }
 
     // Arms the timer. If the parent is a task of this worker's scheduler, the scheduler takes the

@@ -95,7 +95,8 @@ public:
     // A send never lacks memory.
     static constexpr bool send_allocates = false;
 
-    // Moves `value` in: granted. Otherwise waiting (full) or closed, and `value` is untouched.
+    // Moves `value` in and returns granted. Otherwise leaves `value` unchanged and returns waiting
+    // (full) or closed.
     wait_status send(T& value) noexcept {
         std::size_t sent = 0;
         auto make = [&value]() noexcept -> T& { return value; };
@@ -122,7 +123,8 @@ public:
         return transfer_n<side::receiving>(put, most);
     }
 
-    // Queues `w` on a side and returns waiting, or settles `w` and returns its status.
+    // Queues `w` on a side and returns waiting, or completes the wait of `w` and returns its
+    // status.
     wait_status enqueue(node& w, side which) noexcept;
 
     // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
@@ -175,7 +177,8 @@ public:
         return capacity() != 0 && spin::spin_once(try_again);
     }
 
-    // With a small capacity a thread waits for each item, which comes soon.
+    // With a small capacity, a thread waits for almost every item, and the wait is short. So the
+    // thread spins.
     std::int64_t spin_budget_ns() const noexcept {
         return capacity() > small_capacity ? 0 : 25'000;
     }
@@ -256,7 +259,7 @@ private:
         out.publish();
     }
 
-    // Attempts to complete the wait at the ring. Returns nothing if that fails.
+    // Attempts to complete the wait with the ring alone. Returns nothing if that fails.
     std::optional<wait_status> attempt_for(node& w, side which) noexcept {
         if (!w.claim()) {
             return wait_status::waiting; // its choice selected another wait: it need not queue

@@ -204,7 +204,7 @@ template <class T> result<T> to_received(wait_status what, std::optional<T>& ite
 template <class T, class Platform, class Source> class item_wait {
     using node = basic_waiter<Platform>;
 
-    // What the operations on a side of a source have in common.
+    // The common part of the operations on one side of a source.
     template <side Which> struct wait {
         Source& source;
 

@@ -31,7 +31,7 @@ public:
     using typename base::node;
     using typename base::wake_list;
 
-    // Stays in place while it waits.
+    // A reader must not be moved while it waits.
     struct reader {
         explicit reader(std::uint64_t so_far) noexcept : seen(so_far) {}
 
@@ -60,7 +60,8 @@ public:
         readers_ = readers_ - 1;
     }
 
-    // granted: there is a new version for `r`; closed: there never will be one; else waiting.
+    // Returns granted if there is a new version for `r`, closed if there never will be one, and
+    // otherwise waiting.
     wait_status look(const reader& r) const noexcept {
         return r.seen < latest_ ? wait_status::granted
                : closed_        ? wait_status::closed
@@ -93,7 +94,8 @@ public:
         return first;
     }
 
-    // As look(), but waits. The limit is a deadline or a stop token.
+    // Waits until look() does not return waiting, and returns its result. The limit is a deadline
+    // or a stop token.
     template <class Limit> wait_status wait(reader& r, const Limit& limit) noexcept {
         reader_wait mine{*this, r};
         return base::wait_in(mine, limit);

@@ -112,7 +112,7 @@ private:
     basic_ready_queue<native_platform> left_; // popped by shutdown()
 };
 
-// What a thread does for a job right now.
+// Says whether the calling thread runs a step, and which job this step has ended.
 template <class Asio> struct asio_step_here {
     bool runs = false;               // it runs a step
     asio_job<Asio>* ended = nullptr; // the job that has ended in this step
@@ -170,7 +170,8 @@ protected:
     // Destroys the job, and calls its handler if `deliver`.
     virtual void complete(bool deliver) = 0;
 
-    // Takes the job out of its service. Returns what owns it.
+    // Removes the job from the list of its service. Returns the pointer by which the job owns
+    // itself.
     std::shared_ptr<asio_job> leave() noexcept {
         service_.remove(*this);
         return std::move(self_);

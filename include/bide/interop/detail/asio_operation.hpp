@@ -101,7 +101,7 @@ template <class Asio> typename Asio::error_code asio_code(errc e) noexcept {
 
 // ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
 
-// A signature of one argument, or of two, with those arguments in a tuple.
+// A signature with one or two arguments, and the tuple of these arguments.
 template <class First, class Second> struct asio_arguments {
     using tuple = std::tuple<First, Second>;
     using type = void(First, Second);

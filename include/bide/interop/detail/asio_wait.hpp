@@ -25,13 +25,13 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// What the handler and the task share.
+// The state that the handler and the task share.
 template <class Results> struct asio_reply {
     event is_over;                  // the handler was called, or destroyed
     std::optional<Results> results; // nothing: it was destroyed
 };
 
-// Calls the task back.
+// The handler. Stores its arguments, and sets the event that the task waits for.
 template <class Reply> class asio_handler {
 public:
     explicit asio_handler(std::shared_ptr<Reply> to) noexcept : to_(std::move(to)) {}

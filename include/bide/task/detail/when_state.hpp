@@ -430,7 +430,7 @@ private:
         }
     }
 
-    // Returns true if these were the last counts.
+    // Subtracts n from the count. Returns true if the count is now zero.
     bool count_down(std::size_t n = 1) noexcept {
         // Order: acq_rel [when.ended]; all accesses by and to each child happen before the steps of
         // the thread that counts down last, and of the parent.
