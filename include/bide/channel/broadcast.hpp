@@ -70,7 +70,7 @@ public:
         return n;
     }
 
-    // The oldest value that `r` has not received, or why there is none.
+    // Returns the oldest value that `r` has not received, or the reason why there is none.
     result<T, recv_error> receive(reader& r, errc if_none);
 
 private:
@@ -84,7 +84,7 @@ private:
 
 /// Receives the values of a broadcast. One thread or coroutine uses it at a time. A copy starts at
 /// the same value as its original and is independent afterwards. A subscriber may outlive the
-/// broadcast, but not its own waits. It must not be moved while it waits.
+/// broadcast. It must not be moved or destroyed while it waits.
 template <class T, class Platform> class basic_broadcast_subscriber {
     using state = detail::broadcast_state<T, Platform>;
 
@@ -99,10 +99,9 @@ public:
     /// Receives a copy of the oldest value that this subscriber has not received.
     /// Blocks: while there is no such value.
     /// Returns: the value. errc::closed: it has received all values, and no more will come.
-    /// errc::lagged: it was so slow that values left the broadcast before it received them;
-    /// `missed` is their number, and the next receive gets the oldest value that is left.
-    /// Throws: what the copy of T throws; the value is not received then, and another call may
-    /// follow.
+    /// errc::lagged: the broadcast dropped values before this subscriber received them. `missed` is
+    /// the number of these values, and the next receive gets the oldest value that is still kept.
+    /// Throws: what the copy constructor of T throws; the value then counts as not received.
     /// Memory order: what happens before the send happens before the return.
     result_type recv() { return wait(deadline::never()); }
 
@@ -126,7 +125,7 @@ public:
     }
 
     /// Receives as recv() does, for a coroutine.
-    /// Cancellation: an operation that is destroyed has received nothing.
+    /// Cancellation: if the operation is destroyed, no value counts as received by it.
     basic_async_op<result_type, Platform> async_recv() noexcept {
         return {receiving{{at_.state(), at_.reader()}}};
     }
@@ -182,8 +181,8 @@ public:
     basic_broadcast& operator=(const basic_broadcast&) = delete;
 
     /// Sends a value to every subscriber. Never blocks.
-    /// Returns: the number of subscribers. If there is none, or if it is closed, returns 0, and the
-    /// value is destroyed.
+    /// Returns: the number of subscribers. If there is no subscriber, or if the broadcast is
+    /// closed, returns 0 and destroys the value.
     /// Throws: std::bad_alloc; nothing was sent then, and `value` is unchanged.
     std::size_t send(T&& value) { return at_.state().send(std::move(value)); }
     /// Sends a copy of `value`. Otherwise the same as the function above.
@@ -198,7 +197,8 @@ public:
     /// Returns the number of subscribers.
     std::size_t subscribers() const noexcept { return at_.readers(); }
 
-    /// Closes the broadcast. Subscribers receive the values that are left, then errc::closed.
+    /// Closes the broadcast. Subscribers still receive the values that are kept, and then
+    /// errc::closed.
     /// Returns: true if this call closed it.
     bool close() noexcept { return at_.state().close(); }
     /// Returns true if close() was called.

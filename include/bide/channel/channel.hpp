@@ -19,10 +19,10 @@
 /// In a coroutine: `co_await numbers.async_send(i)` and `co_await numbers.async_recv()`, with a
 /// header of `task`, or core/async_op.hpp.
 ///
-/// Items go through a lock-free ring. If the ring is full, a sender waits in a queue; if it is
-/// empty, a receiver does. The thread that makes room, or brings an item, moves the waiter's item.
-/// channel/ring.hpp has the ring. channel/detail/channel_core.hpp has the protocol between the ring
-/// and the queues, and its proof.
+/// Items go through a lock-free ring. If the ring is full, a sender waits in a queue. If the ring
+/// is empty, a receiver waits in another queue. The thread that makes room, or adds an item, also
+/// moves the item of the waiter. channel/ring.hpp has the ring. channel/detail/channel_core.hpp has
+/// the protocol between the ring and the queues, and its proof.
 
 #include <bide/channel/detail/channel_core.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -43,14 +43,14 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// What a channel, or a handle that sends, can do to send. `Self` is its class.
+/// The operations that send, for a channel or a sending handle. `Self` is the class of that object.
 template <class Self, class T, class Platform> class send_operations {
     using sent = result<void, send_error<T>>;
     static constexpr bool is_copyable = std::is_copy_constructible_v<T>;
 
 public:
-    /// Sends an item, behind all items in the channel; a priority_channel orders them. In each form
-    /// of send, an item that was not sent comes back in the error. If a form throws, the caller's
+    /// Appends an item to the channel; a priority_channel orders its items. Each form of send
+    /// returns an item that it did not send in the error. If a form of send throws, the caller's
     /// item is unchanged.
     /// Blocks: while the channel is full.
     /// Returns: errc::closed, with the item, if the channel is closed.
@@ -129,8 +129,9 @@ public:
         return async_emplace(std::forward<U>(value));
     }
 
-    /// Is chosen only for an argument in braces, which does not compile. (The overload above cannot deduce
-    /// U from braces. Every other argument prefers it, because it is not const.)
+    /// The compiler chooses this overload only for an argument in braces, and then reports an
+    /// error. (The overload above cannot deduce U from braces. For every other argument it is the
+    /// better match, because it is not const.)
     basic_async_op<sent, Platform> async_send(T) const
         requires(detail::is_broken_in_braces<T>)
     {
@@ -139,8 +140,8 @@ public:
                       "expression: write co_await c.async_emplace(...)");
     }
 
-    /// Constructs an item from arguments, T(args...) or T{args...} of an aggregate, and sends it as
-    /// async_send() does. The item is constructed in this call, not by co_await.
+    /// Constructs an item as T(args...), or as T{args...} if T is an aggregate, and sends the item
+    /// as async_send() does. This call constructs the item, before any co_await.
     /// Throws: what the constructor of T throws; nothing was sent then.
     template <class... Args>
         requires detail::element_of<T, Args...>
@@ -158,8 +159,9 @@ public:
         return {typename waits<decltype(to)>::sending_from{to, value}};
     }
 
-    /// Moves as many of the first items into the channel as there is room for. Never blocks.
-    /// Returns: the number of items moved. The other items are unchanged.
+    /// Sends items from the front of `items` as long as there is room. Never blocks.
+    /// Returns: the number of items that were moved into the channel. The other items are
+    /// unchanged.
     std::size_t try_send_n(std::span<T> items) noexcept {
         return source().send_n([items](std::size_t i) noexcept -> T& { return items[i]; },
                                items.size());
@@ -193,7 +195,8 @@ private:
     }
 };
 
-/// What a channel, or a handle that receives, can do to receive. `Self` is its class.
+/// The operations that receive, for a channel or a receiving handle. `Self` is the class of that
+/// object.
 template <class Self, class T, class Platform> class receive_operations {
 public:
     /// The type of an item.
@@ -233,19 +236,20 @@ public:
     }
 
     /// Receives as recv() does, for a coroutine.
-    /// Returns: an operation for co_await; its value is as that of recv().
+    /// Returns: an operation for co_await; its value is what recv() returns.
     /// Cancellation: if the operation is destroyed after an item was granted to it, the item goes
-    /// to the next waiting receiver, or back into the channel. If that is full or closed, the item
-    /// is destroyed.
+    /// to the next waiting receiver, or else back into the channel. If the channel is full or
+    /// closed, the item is destroyed.
     basic_async_op<std::optional<T>, Platform> async_recv() {
         auto& from = source();
         return {typename waits<decltype(from)>::receiving{from},
                 detail::recv_payload<T>(detail::channel_access::keep(self()))};
     }
 
-    /// Appends up to `max` items to `out`, as long as there are any. Never blocks.
+    /// Receives up to `max` items without waiting, and appends them to `out`. Never blocks.
     /// Returns: the number of items.
-    /// Throws: std::bad_alloc; `out` keeps what it has then, and no other item was taken.
+    /// Throws: std::bad_alloc; the items already appended stay in `out`, and the others in the
+    /// channel.
     std::size_t try_recv_n(std::vector<T>& out, std::size_t max) {
         return detail::recv_more(source(), out, max);
     }
@@ -253,7 +257,8 @@ public:
     /// Receives as try_recv_n() does, but waits for the first item.
     /// Blocks: while there is no item.
     /// Returns: the number of items; 0 if the channel is closed and empty, or if `max` is 0.
-    /// Throws: as try_recv_n(), before it waits or with the first item in `out`.
+    /// Throws: std::bad_alloc, either before the wait, or after the first item was appended to
+    /// `out`.
     std::size_t recv_n(std::vector<T>& out, std::size_t max) {
         if (max == 0) {
             return 0;
@@ -264,8 +269,8 @@ public:
     }
 
     /// Receives as recv_n() does, for a coroutine.
-    /// Throws: std::bad_alloc if there is no memory for one item more in `out`.
-    /// Requires: no other access to `out` from this call until the operation is over.
+    /// Throws: std::bad_alloc if `out` cannot grow by one item.
+    /// Requires: no other code accesses `out` from this call until the operation is over.
     /// Cancellation: as async_recv(), but if the channel is full or closed, the item stays in
     /// `out`.
     basic_async_op<std::size_t, Platform> async_recv_n(std::vector<T>& out, std::size_t max) {
@@ -296,8 +301,8 @@ private:
     Self& self() noexcept { return static_cast<Self&>(*this); }
     auto& source() noexcept { return detail::channel_access::core(self()); }
 
-    // The first attempt is inlined. A call would return the std::optional through memory, and the caller
-    // would wait for the store.
+    // The first attempt is inlined. A call that is not inlined would return the std::optional
+    // through memory, and the caller would wait for that store.
     template <class Out, class Limit> wait_status recv_to(Out& out, const Limit& limit) {
         const wait_status now = source().recv(detail::into(out));
         return now != wait_status::waiting ? now : wait_to_recv(out, limit);
@@ -318,7 +323,7 @@ private:
 template <class Self, class T, class Platform>
 class receive_operations<Self, T, Platform>::iterator {
 public:
-    /// It is an input iterator, of items.
+    /// This is an input iterator over items.
     using iterator_concept = std::input_iterator_tag;
     using value_type = T;                   ///< The type of an item.
     using difference_type = std::ptrdiff_t; ///< Counts items.
@@ -347,11 +352,13 @@ private:
     mutable std::optional<T> item_;
 };
 
-/// What a channel, or a handle of one, can do at any time. `Self` is its class.
+/// The operations on the state of a channel, for a channel or a handle. `Self` is the class of that
+/// object.
 template <class Self> class state_operations {
 public:
-    /// Closes the channel, for both sides and all handles: later sends fail, and waiting senders get
-    /// their items back. Receivers receive the items in the channel, and then learn that it is closed.
+    /// Closes the channel, for both sides and all handles. Later sends fail, and waiting senders
+    /// get their items back. Receivers receive the items in the channel, and then learn that it is
+    /// closed.
     /// Returns: true if this call closed it; false if it was closed already.
     bool close() noexcept { return detail::channel_access::core(self()).close(); }
     /// Returns true if the channel is closed.
@@ -367,8 +374,8 @@ public:
     std::size_t size() const noexcept { return detail::channel_access::core(self()).size(); }
     /// Returns true if no item was in the channel at one instant.
     bool empty() const noexcept { return size() == 0; }
-    /// Returns true if a send would have had to wait, or to fail, at one instant. Always true with a
-    /// capacity of 0, never for an unbounded or a sliding channel.
+    /// Returns true if, at one instant of the call, a send would have waited or failed. With a
+    /// capacity of 0, always returns true. An unbounded or a sliding channel always returns false.
     bool is_full() const noexcept { return detail::channel_access::core(self()).is_full(); }
 
 protected:
@@ -382,7 +389,8 @@ private:
     const Self& self() const noexcept { return static_cast<const Self&>(*this); }
 };
 
-/// What every kind of channel has. `Self` is its class, and `Core` is its protocol.
+/// The common base of all kinds of channels. `Self` is the class of the channel, and `Core` is its
+/// protocol.
 template <class Self, class T, class Platform, class Core>
 class channel_operations : public send_operations<Self, T, Platform>,
                            public receive_operations<Self, T, Platform>,
@@ -392,7 +400,7 @@ public:
     channel_operations& operator=(const channel_operations&) = delete;
 
 protected:
-    /// Constructs an empty channel; its Core from `args`.
+    /// Constructs an empty channel, whose Core is made from `args`.
     template <class... Args>
     explicit channel_operations(std::in_place_t, Args&&... args)
         : core_(std::forward<Args>(args)...) {}
@@ -410,8 +418,8 @@ private:
 
 /// A bounded first-in-first-out channel for threads and coroutines. The channel never contains more
 /// than `capacity` items. With a capacity of 0, a send lasts until a receiver takes the item. The
-/// waiters of one side are served in the order in which they came. A sender or receiver that can
-/// succeed at once does, even if other callers of its side wait.
+/// waiters of one side are served in the order in which they came. If a send or a receive can
+/// complete immediately, it does so, even if other callers of its side wait.
 ///
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
@@ -420,21 +428,21 @@ private:
 /// core/async_op.hpp says when a coroutine may be destroyed.
 ///
 /// T is moved into the channel, inside it, and out of it, also by other threads than those that
-/// send or receive it. Neither its moves nor the destructor of a moved-from T may use the channel;
-/// the destructor of an item may. No default constructor, copy or assignment of T is used. A T with
-/// an explicit move constructor is sent as a temporary: send(T(...)).
+/// send or receive it. The move constructor of T and the destructor of a moved-from T must not use
+/// the channel; the destructor of an item may. No default constructor, copy or assignment of T is
+/// used. If the move constructor of T is explicit, send a temporary: send(T(...)).
 ///
-/// An over-aligned T is aligned inside the channel. The frame of a coroutine comes from an operator
-/// new that aligns to __STDCPP_DEFAULT_NEW_ALIGNMENT__ (g++ and clang). To wait for a T that needs
-/// more, give the promise type an operator new that aligns, or send a std::unique_ptr<T>.
-/// bide::task has no such operator.
+/// An over-aligned T is aligned inside the channel. But g++ and clang allocate the frame of a
+/// coroutine with an alignment of only __STDCPP_DEFAULT_NEW_ALIGNMENT__. If a coroutine waits for a
+/// T that needs more, give its promise type an operator new that aligns, or send a
+/// std::unique_ptr<T>. bide::task has no such operator.
 ///
-/// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
-/// channel, even if the send or close() has not returned. A sender that knows that its item was
-/// received may destroy it, even if that receive has not returned. Neither holds if the other side
-/// does one of the following: it sends or receives several items in one call; it has several cases
-/// of this channel in one select; its wait is ended at that moment by a time-out or a stop; it is a
-/// coroutine that is destroyed before it resumes.
+/// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
+/// the channel, even if the send or close() has not returned. A sender that knows that its item was
+/// received may destroy the channel, even if that receive has not returned. Both are forbidden if
+/// the other side does one of the following: it sends or receives several items in one call; it has
+/// several cases of this channel in one select; a time-out or a stop ends its wait at that moment;
+/// it is a coroutine that is destroyed before it resumes.
 template <class T, class Platform, class Stamp>
 class basic_channel : public channel_operations<basic_channel<T, Platform, Stamp>, T, Platform,
                                                 detail::basic_channel_core<T, Platform, Stamp>> {
@@ -445,8 +453,8 @@ public:
     /// Throws: std::length_error if no memory can hold `capacity` items, std::bad_alloc.
     explicit basic_channel(std::size_t capacity) : basic_channel(capacity, nullptr) {}
 
-    /// Constructs an empty channel, as above, with a name for reports (core/deadlock_check.hpp). The
-    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    /// Constructs an empty channel, as above, with a name for reports (core/deadlock_check.hpp). If
+    /// BIDE_DEADLOCK_CHECK is defined, the name is copied; otherwise it is ignored.
     basic_channel(std::size_t capacity, [[maybe_unused]] const char* its_name)
         : base(std::in_place, capacity) {
         BIDE_CHECKED(detail::note_made<Platform>(this, "channel", its_name);)

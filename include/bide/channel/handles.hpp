@@ -5,13 +5,13 @@
 /// \file
 /// A channel owned by its senders and receivers.
 //
-// Senders and receivers are counted. The channel is closed when one side has no handle left, and is
-// freed when both have none.
+// Senders and receivers are counted. The channel is closed when one side has no more handles, and
+// is freed when neither side has handles.
 //
 // Three counts lie beside the channel, in one allocation: senders, receivers, and users of the
-// memory. Each side is one user while it has handles, and each operation that waits is one. So one
-// step on the count of its side copies or drops a handle. The last handle of a side closes the
-// channel before it releases the memory.
+// memory. Each side counts as one user while it has handles. Each operation that waits counts as
+// one user, too. So to copy or drop a handle takes one step, on the count of its side. The last
+// handle of a side closes the channel before it releases the memory.
 
 #include <bide/channel/channel.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -65,8 +65,8 @@ private:
         c.fetch_add(1, std::memory_order_relaxed);
     }
     void let_go() noexcept {
-        // Order: release [handles.memory]; the last user destroys after all that the other users
-        // did. Acquire [handles.memory]: this may be the last user.
+        // Order: release [handles.memory]; the last user destroys after the accesses of all other
+        // users. Acquire [handles.memory]: this may be the last user.
         if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete this;
         }
@@ -193,7 +193,7 @@ private:
     using handle::handle;
 };
 
-/// A handle that receives from a channel. It has the rules of a sender, with one difference. If the
+/// A handle that receives from a channel. The rules of a sender apply to it, except one: if the
 /// last receiver is dropped, the channel is closed and its items are destroyed; waiting senders get
 /// their items back.
 template <class T, class Platform, class Core>

@@ -33,18 +33,18 @@ namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The state that the two ends of a oneshot share. `finished` and `closed` are flags. The lock
-// guards the rest:
+// guards the value and the waiters:
 //
 //   value_   finished  closed
 //   none     no        no       at the beginning; both sides may wait
-//   none     no        yes      the receiver has closed it; no waiter
-//   there    yes       any      sent, not received yet; no waiter
+//   none     no        yes      the receiver has closed the channel; no waiter
+//   set      yes       any      sent, not received yet; no waiter
 //   none     yes       any      received, or never sent; no waiter
-//   there    no        any      never: a sender that has sent has finished
+//   set      no        any      never: a sender that has sent has finished
 //
-// A value goes to the first waiter, or stays here.
+// If a receiver waits, a sent value goes to it directly. Otherwise the value stays in `value_`.
 //
-// A Source of item_wait.hpp, whose sending side waits for close().
+// This is a Source (item_wait.hpp). The wait of its sending side is the wait for close().
 template <class T, class Platform> class oneshot_state : public basic_shared_state<Platform> {
     static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T>,
                   "bide: oneshot<T>: the move constructor and the destructor of T must not throw; "
@@ -66,7 +66,8 @@ public:
     // sent; otherwise the value is untouched.
     static bool finish(oneshot_state* s, T* value) noexcept;
 
-    // Closes for the receiver, which ends if `leaves`. Returns true if this call closed it.
+    // Closes the channel for the receiver. If `leaves` is true, the receiver is destroyed: drops
+    // its reference, too. Returns true if this call closed the channel.
     static bool close(oneshot_state* s, bool leaves) noexcept;
 
     static void drop(oneshot_state* s) noexcept {
@@ -221,13 +222,12 @@ wait_status oneshot_state<T, Platform>::enqueue(node& w, side which) noexcept {
 /// Receives the value of a oneshot channel.
 template <class T, class Platform> class basic_oneshot_receiver;
 
-/// Sends the value of a oneshot channel.
-/// The channel has two ends, a sender and a receiver, each with one owner. Either end may be
-/// destroyed while the other is in use. Only oneshot() allocates. A value that was sent and not
-/// received is destroyed with the last end.
+/// Sends the value of a oneshot channel. The channel has two ends, a sender and a receiver, each
+/// with one owner. Either end may be destroyed while the other is in use. Only oneshot() allocates.
+/// If a value was sent and not received, the end that is destroyed last destroys the value.
 ///
-/// T is moved under a lock: neither its moves nor the destructor of a moved-from T may use the
-/// channel.
+/// T is moved under a lock. The move constructor of T and the destructor of a moved-from T must not
+/// use the channel.
 template <class T, class Platform> class basic_oneshot_sender {
 public:
     /// The type of the value.
@@ -348,8 +348,8 @@ public:
 
     /// Receives as recv() does, for a coroutine.
     /// Returns: an operation for co_await; its value is empty if recv() would return errc::closed.
-    /// Cancellation: if the operation is destroyed (core/async_op.hpp) after the value came to it,
-    /// the next receive gets the value.
+    /// Cancellation: if the operation is destroyed (core/async_op.hpp) after the value was granted
+    /// to it, the next receive gets the value.
     basic_async_op<std::optional<T>, Platform> async_recv() {
         return {typename waits::receiving{*state_}, detail::recv_payload<T>(state::keep(state_))};
     }

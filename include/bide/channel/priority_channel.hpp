@@ -22,8 +22,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// True if a comparison of two T does not throw. The standard library does not say noexcept for
-// std::less<T> and std::greater<T>, so their operators are asked.
+// True if a comparison of two T does not throw. The standard library does not declare the operators
+// of std::less<T> and std::greater<T> noexcept, so the operators of T are checked instead.
 template <class Compare, class T>
 inline constexpr bool compares_without_throwing =
     std::is_nothrow_invocable_r_v<bool, Compare&, const T&, const T&>;
@@ -34,15 +34,16 @@ template <class T>
 inline constexpr bool compares_without_throwing<std::greater<T>, T> =
     compares_without_throwing<std::greater<>, T>;
 
-// The items of a priority channel: Items of locked_core.hpp. A binary heap in an array (J. Williams,
-// "Algorithm 232: Heapsort", 1964). The root is the item that comes out next.
+// The items of a priority channel: the Items of locked_core.hpp. This is a binary heap in an array
+// (J. Williams, "Algorithm 232: Heapsort", 1964). The root is the next item to be received.
 //
-// The heap moves a hole instead of swapping items: each step moves one item. An item with a greater
-// order came later. So the heap orders any two items, and equal items come out in the order in which
-// they came in. An item that comes back gets an order below all others.
+// The heap does not swap items. It moves a hole, so each step moves one item. Each item has a
+// number, `order`; a later item has a greater one. If two items are equal, the number decides, so
+// equal items come out in the order in which they came in. An item that comes back gets a number
+// below all others.
 //
-// If Compare is not a strict weak order, the items come out in some order. None is lost, because no
-// step depends on what the comparisons say together.
+// If Compare is not a strict weak order, the items come out in some order. No item is lost, because
+// no step relies on consistent comparisons.
 template <class T, class Compare, class Platform> class basic_item_heap {
     static_assert(is_element<T>);
     static_assert(compares_without_throwing<Compare, T>,
@@ -115,9 +116,9 @@ void basic_item_heap<T, Compare, Platform>::rise(std::size_t hole, T& item, orde
     entries_.construct(hole, item, came);
 }
 
-// The root leaves a hole, which sinks to the bottom. There the last entry goes in, and rises: it
-// seldom rises far, so this takes about one comparison for each level, and not two (I. Wegener,
-// "Bottom-Up-Heapsort", 1993).
+// Taking the root leaves a hole, which sinks to the bottom. The last entry is moved into the hole
+// and then rises. It seldom rises far, so this takes about one comparison for each level, and not
+// two (I. Wegener, "Bottom-Up-Heapsort", 1993).
 template <class T, class Compare, class Platform>
 template <class Put>
 void basic_item_heap<T, Compare, Platform>::take(Put& put) noexcept {
@@ -156,11 +157,11 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// come out in the order in which they came in. The channel never contains more than `capacity`
 /// items.
 ///
-/// The order is that of the items in the channel. Items of senders that wait are not in it: if the
-/// channel is full, senders wait in the order in which they came, whatever they send. So each
-/// sender's wait is bounded by the number of receives, and no item of low priority waits for ever
-/// outside. A receive takes the greatest item, and then the item of the first waiting sender goes in.
-/// Receivers are served in the order in which they came.
+/// Only the items in the channel are ordered. If the channel is full, senders wait in the order in
+/// which they came, whatever they send. So the wait of each sender is bounded by a number of
+/// receives, and a sender of a low item does not wait for ever. A receive takes the greatest item,
+/// and then the item of the first waiting sender goes in. Receivers are served in the order in
+/// which they came.
 ///
 /// If a send succeeded, its item is received or stays in the channel, also after close(). If the
 /// item was granted to a coroutine that is destroyed before it resumes, the next waiting receiver
@@ -168,23 +169,24 @@ inline std::size_t capacity_to_order(std::size_t capacity) {
 /// equal it. If the channel is full or closed, the item is destroyed. core/async_op.hpp says when a
 /// coroutine may be destroyed.
 ///
-/// Compare must be noexcept, or std::less or std::greater of a T whose operator is noexcept: it also
-/// runs on a thread that receives, for the item of a sender that waits, and that thread has no one
-/// to throw to. It is the same with the moves of T. So no exception can lose an item. If Compare is
-/// not a strict weak order, the items come out in some order; none is lost.
+/// Compare must be noexcept, or std::less or std::greater of a T whose operator is noexcept. The
+/// move constructor of T must be noexcept, too. The reason is that a receiver also compares and
+/// moves the item of a waiting sender, and cannot report an exception to that sender. So no
+/// exception can lose an item. If Compare is not a strict weak order, the items come out in some
+/// order; no item is lost.
 ///
 /// T is moved into the channel, inside it, and out of it under the lock of the channel, also by
-/// other threads than those that send or receive it. A send makes up to log2(size) moves and as many
-/// comparisons, a receive up to twice as many. If T is large, send a std::unique_ptr<T>. Neither
-/// Compare, nor the moves of T, nor the destructor of a moved-from T may use the channel; the
-/// destructor of an item may.
+/// other threads than those that send or receive it. A send makes up to log2(size) moves and as
+/// many comparisons; a receive makes up to twice as many. If T is large, send a std::unique_ptr<T>.
+/// Compare, the move constructor of T and the destructor of a moved-from T must not use the
+/// channel; the destructor of an item may.
 ///
-/// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
-/// channel, even if the send or close() has not returned. A sender that knows that its item was
-/// received may destroy it, even if that receive has not returned. Neither holds if the other side
-/// does one of the following: it sends or receives several items in one call; it has several cases
-/// of this channel in one select; its wait is ended at that moment by a time-out or a stop; it is a
-/// coroutine that is destroyed before it resumes.
+/// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
+/// the channel, even if the send or close() has not returned. A sender that knows that its item was
+/// received may destroy the channel, even if that receive has not returned. Both are forbidden if
+/// the other side does one of the following: it sends or receives several items in one call; it has
+/// several cases of this channel in one select; a time-out or a stop ends its wait at that moment;
+/// it is a coroutine that is destroyed before it resumes.
 template <class T, class Compare, class Platform>
 class basic_priority_channel
     : public channel_operations<basic_priority_channel<T, Compare, Platform>, T, Platform,
@@ -196,9 +198,9 @@ public:
     using value_compare = Compare;
 
     /// Constructs an empty channel. Allocates here and nowhere else.
-    /// Throws: std::invalid_argument if `capacity` is 0 (for that, see channel/channel.hpp),
-    /// std::length_error if no memory can hold `capacity` items, std::bad_alloc, and what the move of
-    /// Compare throws.
+    /// Throws: std::invalid_argument if `capacity` is 0 (channel/channel.hpp has a channel that may
+    /// have a capacity of 0), std::length_error if no memory can hold `capacity` items,
+    /// std::bad_alloc, and what the move of Compare throws.
     explicit basic_priority_channel(std::size_t capacity, Compare compare = Compare())
         : base(std::in_place, detail::capacity_to_order(capacity), std::move(compare)) {}
 };

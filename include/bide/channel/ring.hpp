@@ -3,15 +3,15 @@
 #define BIDE_CHANNEL_RING_HPP
 
 /// \file
-/// A bounded queue of many producers and many consumers, without waiting.
+/// A bounded queue of many producers and many consumers. No push and no pop waits.
 //
 // Source: Vyukov, "Bounded MPMC queue", 2010, with laps in place of sequence numbers as in
 // crossbeam-channel, so that every capacity from 1 on is exact.
 //
 // A position has three fields in one Stamp: the lap, the closed bit and the index of a slot. The
-// closed bit is the least power of two above the capacity; the lap counts by twice that. `head_` is the
-// position of the next pop, `tail_` that of the next push. Only the tail has the closed bit set, once
-// the ring is closed. Each slot has a stamp:
+// closed bit is the least power of two above the capacity. Each lap adds twice that value to the
+// position. `head_` is the position of the next pop, `tail_` that of the next push. Once the ring
+// is closed, the tail has the closed bit set; the head never has it. Each slot has a stamp:
 //
 //   stamp of the slot at position p
 //   p             empty; belongs to the thread that moves the tail from p to the next position
@@ -19,14 +19,15 @@
 //   p + lap       empty again, for the next lap
 //
 // A push has three steps. It claims the slot by moving the tail, constructs the item, and publishes
-// it by storing the stamp. A pop does the same with the head. So at every instant the two positions
-// tell how many items were claimed by pushes and not claimed by pops. Empty is head == tail. Full
-// is head + lap == tail. A pop finds the ring closed if it is empty and the closed bit is set. If the
-// stamp of a slot is behind its position, the slot is neither empty nor full but busy: its claimer has
-// not published it yet.
+// the item by storing the stamp. A pop does the same with the head. So at every instant the
+// distance between the two positions is the number of items that pushes have claimed and pops have
+// not. The ring is empty if head == tail, and full if head + lap == tail. A pop finds the ring
+// closed if it is empty and the closed bit is set. If the stamp of a slot is behind its position,
+// the slot is neither empty nor full but busy: its claimer has not published it yet.
 //
-// The positions and the flags of an owner (channel_core.hpp) make a pair [ring.position]: seq_cst
-// steps move both positions, and seq_cst loads read them for a decision on "empty" or "full".
+// The owner of a ring has flags (channel_core.hpp), which pair with the positions [ring.position]:
+// both positions are moved by seq_cst steps, and each decision on "empty" or "full" reads them by
+// seq_cst loads.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -42,10 +43,9 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// The outcome of one attempt at a ring.
-/// `done`: it succeeded. `not_now`: the ring is full, or empty. `busy`: another thread is between
-/// the two steps of a push or a pop; another attempt decides. `closed`: the ring is closed, and for
-/// a pop it is empty too.
+/// The outcome of one attempt to push or pop. `done`: the attempt succeeded. `not_now`: the ring is
+/// full (push) or empty (pop). `busy`: another thread has claimed the slot and not published it
+/// yet; try again. `closed`: the ring is closed, and for a pop it is also empty.
 enum class attempt : unsigned char { done, not_now, busy, closed };
 
 /// A bounded lock-free queue of many producers and many consumers, without waiting.
@@ -58,15 +58,15 @@ template <class T, class Platform = native_platform, class Stamp = std::uint64_t
     };
 
 public:
-    /// Returns the largest capacity that a position can hold. If Stamp has 64 bits, memory ends
-    /// first.
+    /// Returns the largest capacity that a position can hold. If Stamp has 64 bits, the limit is
+    /// the memory.
     static constexpr std::size_t max_capacity() noexcept {
         constexpr Stamp most = ((std::numeric_limits<Stamp>::max)() >> 4) - 1;
         constexpr std::size_t bytes = (std::numeric_limits<std::ptrdiff_t>::max)() / sizeof(slot);
         return most < bytes ? static_cast<std::size_t>(most) : bytes;
     }
 
-    /// Constructs an empty ring. A capacity of 0 is always full and always empty.
+    /// Constructs an empty ring. A ring with a capacity of 0 is always full and always empty.
     /// Throws: std::length_error if `capacity` is more than max_capacity(), std::bad_alloc.
     explicit basic_ring(std::size_t capacity);
 
@@ -119,8 +119,8 @@ public:
 
     /// Publishes the first slot, full or empty. This is the last access to the ring.
     void end(const claim& c) noexcept {
-        // Order: release [ring.slot]; the next claimer of the slot sees the item, or that it is
-        // gone.
+        // Order: release [ring.slot]; the next claimer of the slot sees the item, or sees that the
+        // item was taken.
         slot_of(c.first_).stamp.store(static_cast<Stamp>(c.first_ + c.more_),
                                       std::memory_order_release);
     }
@@ -138,36 +138,37 @@ public:
         return (tail_.load(std::memory_order_relaxed) & closed_bit_) != 0;
     }
 
-    /// Returns true if a pop would have to wait. The caller has raised its flag before. Reads the
-    /// position of the other side in the order [ring.position]. An old position of the caller's own
-    /// side costs one attempt at most.
+    /// Returns true if a pop would have to wait. The caller has raised its flag before. The tail is
+    /// read in the order [ring.position]. The head may be outdated; that costs the caller one
+    /// useless attempt at most.
     // Order: seq_cst [ring.position] for the tail: the second half of a pair, whose first half
     // raised a flag. Relaxed for the head.
     bool is_empty() const noexcept {
         const Stamp tail = tail_.load(std::memory_order_seq_cst);
         return head_.load(std::memory_order_relaxed) == (tail & ~closed_bit_);
     }
-    /// Returns true if a push would have to wait. False if the ring is closed: a push fails then
-    /// and does not wait.
+    /// Returns true if a push would have to wait. Returns false if the ring is closed, because a
+    /// push then fails and does not wait.
     bool is_full() const noexcept {
-        // Order: relaxed and seq_cst [ring.position]; as above.
+        // Order: relaxed and seq_cst [ring.position]; as in is_empty(), with the two sides
+        // exchanged.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
         return static_cast<Stamp>(head_.load(std::memory_order_seq_cst) + lap_) == tail;
     }
 
-    /// Returns true if a push probably finds a busy slot; an attempt decides. Reads the position
-    /// twice: if it has moved in between, the slot at the old position looks as if it were ahead,
-    /// not behind.
+    /// Returns true if a push would probably find a busy slot; only an attempt is certain. Reads
+    /// the tail twice. If the tail has moved in between, the stamp that was read is ahead of the
+    /// old tail, not behind it, and does not mean busy.
     bool push_is_busy() const noexcept {
-        // Order: relaxed, here and below; the caller only waits for a better moment.
+        // Order: relaxed, here and below; the result is a hint for how long the caller pauses.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
         return (tail & closed_bit_) == 0 &&
                slot_of(tail).stamp.load(std::memory_order_relaxed) != tail && !is_full() &&
                tail_.load(std::memory_order_relaxed) == tail;
     }
-    /// Returns true if a pop probably finds a busy slot; an attempt decides.
+    /// Returns true if a pop would probably find a busy slot; only an attempt is certain.
     bool pop_is_busy() const noexcept {
-        // Order: relaxed, here and below; as above.
+        // Order: relaxed, here and below; as in push_is_busy().
         const Stamp head = head_.load(std::memory_order_relaxed);
         return slot_of(head).stamp.load(std::memory_order_relaxed) !=
                    static_cast<Stamp>(head + 1) &&
@@ -222,13 +223,13 @@ public:
     /// Returns the memory of the slot's item.
     void* place() const noexcept { return at_->place; }
 
-    /// Publishes the slot, full or empty. The publication of the last slot is the last access to the
-    /// ring.
+    /// Publishes the slot as full or empty. After the publication of the last slot, the caller no
+    /// longer accesses the ring.
     // Order: release [ring.slot]; as end() of the ring.
     void end() const noexcept { at_->stamp.store(stamp(), std::memory_order_release); }
 
     /// Returns true if the slot can be claimed.
-    // Order: acquire [ring.slot]; the item, or the end of the pop that emptied the slot.
+    // Order: acquire [ring.slot]; sees the item, or the end of the pop that emptied the slot.
     bool is_ready() const noexcept { return at_->stamp.load(std::memory_order_acquire) == stamp(); }
 
     /// Moves to the next slot.
@@ -270,8 +271,8 @@ basic_ring<T, Platform, Stamp>::basic_ring(std::size_t capacity)
       capacity_(capacity), closed_bit_(std::bit_ceil(static_cast<Stamp>(capacity + 1))),
       lap_(capacity == 0 ? Stamp{0} : static_cast<Stamp>(closed_bit_ * 2)) {
     for (std::size_t i = 0; i < capacity || i == 0; ++i) {
-        // Order: relaxed; the ring is published whole. Without a capacity, the stamp never makes
-        // the slot ready.
+        // Order: relaxed; no other thread has the ring yet. With a capacity of 0, the one slot gets
+        // a stamp that never makes it ready.
         slots_[i].stamp.store(static_cast<Stamp>(capacity == 0 ? 2 : i), std::memory_order_relaxed);
     }
 }
@@ -281,8 +282,8 @@ template <bool Push, class Count>
 attempt basic_ring<T, Platform, Stamp>::begin(claim& c, Count most) noexcept {
     index& mine = Push ? tail_ : head_;
     const index& others = Push ? head_ : tail_;
-    // Order: seq_cst [ring.position]; in the order of all threads, this position and the other one,
-    // which is read after it, belong to one instant.
+    // Order: seq_cst [ring.position]; read before the position of the other side and again after
+    // it. If this position is then unchanged, both values belong to one instant.
     Stamp at = mine.load(std::memory_order_seq_cst);
     for (int failed = 0;;) {
         if (Push && (at & closed_bit_) != 0) {
@@ -298,13 +299,13 @@ attempt basic_ring<T, Platform, Stamp>::begin(claim& c, Count most) noexcept {
                 return attempt::done;
             }
             failed = make_way(failed);
-            // Order: seq_cst [ring.position]; as the first.
+            // Order: seq_cst [ring.position]; as the first load.
             at = mine.load(std::memory_order_seq_cst);
             continue;
         }
         // Order: seq_cst [ring.position]; the positions tell whether the ring is full, or empty.
         const Stamp other = others.load(std::memory_order_seq_cst);
-        // Order: seq_cst [ring.position]; as the first. It finds out that `at` is old.
+        // Order: seq_cst [ring.position]; as the first load. If it differs, `at` is outdated.
         const Stamp now = mine.load(std::memory_order_seq_cst);
         if (now == at) {
             if constexpr (Push) {

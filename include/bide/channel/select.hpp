@@ -91,7 +91,7 @@ public:
     /// Keeps an object alive as long as the case.
     void keep(detail::keep_alive what) noexcept { alive_ = std::move(what); }
 
-    /// Fills in the entry of the case. Neither moves after that.
+    /// Fills in the entry of the case. After that, neither the case nor the entry may be moved.
     void fill(detail::select_entry<Platform>& e) noexcept {
         e.how = how_;
         e.target = target_;
@@ -140,7 +140,7 @@ private:
         }
     }
 
-    // nullptr: never happens. Those of a primitive are wait_ops.
+    // If it is nullptr, the case never happens. For a primitive, it points to wait_ops.
     const wait_steps<Platform>* how_ = nullptr;
     wait_target target_;
     [[no_unique_address]] payload payload_{};
@@ -187,8 +187,8 @@ private:
     std::optional<made> made_;
 };
 
-// Makes a case by make(of). Of a pointer, makes the case of what it points to; a null pointer makes
-// a case that never happens. Of a temporary handle, makes a case that owns it.
+// Makes a case by make(of). If `of` is a pointer, makes the case by make(*of); a null pointer makes
+// a case that never happens. If `of` is a temporary handle, the case owns the handle.
 template <class Object, class Make> auto case_from(Object&& of, Make make) {
     if constexpr (std::is_pointer_v<std::remove_cvref_t<Object>>) {
         return of != nullptr ? make(*of) : decltype(make(*of))();
@@ -453,7 +453,7 @@ template <class... Cases> struct select_wait {
     wait_status try_now(frame& of) const noexcept {
         return of.try_all() ? wait_status::granted : wait_status::waiting;
     }
-    // If it is complete, collect() finds out how.
+    // If the select is complete, collect() finds out which case has happened.
     wait_status enqueue(node& w, frame& of) const noexcept {
         return of.begin(w, true) ? wait_status::granted : wait_status::waiting;
     }
@@ -465,7 +465,7 @@ template <class... Cases> struct select_wait {
     void give_back(wait_status, frame& of) const noexcept { of.give_back(); }
 };
 
-// Refuses what is no case, with one message.
+// Reports an argument that is not a case, with one message.
 template <class... Cases> constexpr bool are_cases() noexcept {
     constexpr bool all = (case_of_select<Cases> && ...);
     static_assert(all,
@@ -523,8 +523,9 @@ template <class... Cases> auto select_later(bool biased, Cases&... cases) {
 /// Waits until one of the cases happens.
 /// Blocks: until a case happens; for ever if none can.
 /// Returns: the chosen case and its result.
-/// Throws: what making the result throws. For a broadcast_subscriber, that is what the copy of T
-/// throws; for a send to an unbounded channel, std::bad_alloc.
+/// Throws: any exception that is thrown while the result is made. For a broadcast_subscriber, that
+/// is an exception of the copy constructor of T; for a send to an unbounded channel,
+/// std::bad_alloc.
 template <class... Cases> selected<Cases...> select(Cases... cases) {
     return detail::select_waiting(false, cases...);
 }

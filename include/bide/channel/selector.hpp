@@ -36,9 +36,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// \endcode
 ///
 /// A handler may add and remove cases, also its own; it may not select. A time-out counts from the
-/// begin of each select. A deadline that has passed and a requested stop stay ready. If a case
-/// sends, its value is moved from when the case is chosen. The caller stores a new value before the
-/// next select.
+/// start of each select. A deadline that has passed and a requested stop stay ready. If a case that
+/// sends is chosen, its value is moved from. The caller stores a new value before the next select.
 ///
 /// Thread safety: one thread or one coroutine uses it at a time. No other call is allowed while it
 /// waits; terminates otherwise.
@@ -239,7 +238,8 @@ template <class Platform> std::optional<std::size_t> basic_selector<Platform>::r
     return finish();
 }
 
-// Takes the other nodes out and calls the handler. Returns nothing if the wait was ended.
+// Takes the nodes of all other cases out of their queues, and calls the handler. Returns nothing if
+// no case has happened.
 template <class Platform> std::optional<std::size_t> basic_selector<Platform>::finish() {
     auto* const happened = static_cast<slot*>(core_->finish(entries()));
     state_ = state::idle;

@@ -21,8 +21,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The items of a sliding channel: Items of locked_core.hpp. The latest `capacity` items, in an array
-// whose end is followed by its begin.
+// The items of a sliding channel: the Items of locked_core.hpp. A circular array has the latest
+// `capacity` items.
 template <class T, class Platform> class basic_item_window {
     static_assert(is_element<T>);
 
@@ -48,7 +48,7 @@ public:
         items_.construct(wrapped(first_ + size_), std::move(item));
         size_ = size_ + 1;
     }
-    // An item that comes back is the oldest. If there is no room, it is the one to be displaced.
+    // Puts a received item back as the oldest one. If there is no room, returns false.
     bool put_back(T& item) noexcept {
         const bool room = size() != capacity();
         if (room) {
@@ -82,9 +82,9 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 } // namespace detail
 
 /// A first-in-first-out channel for threads and coroutines that keeps the latest `capacity` items.
-/// A send never waits: if the channel is full, the oldest item makes room. With a capacity of 1, the
-/// channel conflates: a receiver gets the latest item that no receiver has received. A send never
-/// returns errc::full, errc::timeout or errc::stopped. replace() returns the item that made room;
+/// A send never waits: if the channel is full, the send removes the oldest item. With a capacity of
+/// 1, the channel conflates: a receiver gets the latest item that no receiver has received. A send
+/// never returns errc::full, errc::timeout or errc::stopped. replace() returns the removed item;
 /// the other forms of send destroy it, without a lock.
 ///
 /// Each item is received at most once, by one of the receivers, so T need not be copyable. In a
@@ -98,12 +98,12 @@ inline std::size_t capacity_to_slide(std::size_t capacity) {
 /// coroutine may be destroyed.
 ///
 /// T is moved into the channel and out of it under the lock of the channel, also by other threads
-/// than those that send or receive it. Neither its moves nor the destructor of a moved-from T may
-/// use the channel; the destructor of an item may.
+/// than those that send or receive it. The move constructor of T and the destructor of a moved-from
+/// T must not use the channel; the destructor of an item may.
 ///
-/// Destroys: a receiver that has an item, or was told that the channel is closed, may destroy the
-/// channel, even if the send or close() has not returned. This does not hold for a send of several
-/// items in one call.
+/// Destroys: a receiver that has an item, or has learned that the channel is closed, may destroy
+/// the channel, even if the send or close() has not returned. This is forbidden if the send sends
+/// several items in one call.
 template <class T, class Platform>
 class basic_sliding_channel
     : public channel_operations<basic_sliding_channel<T, Platform>, T, Platform,

@@ -5,24 +5,26 @@
 /// \file
 /// A channel without a capacity.
 //
-// The items are in two queues. A send puts its item into the queue of the senders, and a receive
-// takes the first item of the queue of the receivers. If that is empty, the receive moves all
-// items of the senders into it at once. Each side has a lock and cache lines of its own, so a
-// sender and a receiver seldom access the same line. The lock of the receivers is acquired first.
+// The items are in two queues. A send appends its item to the queue of the senders. A receive takes
+// the first item of the queue of the receivers. If that queue is empty, the receive moves all items
+// from the senders' queue into it at once. Each queue has a lock and cache lines of its own, so a
+// sender and a receiver seldom access the same line. A thread that needs both locks acquires that
+// of the receivers first.
 //
-// Each side counts its items. If the counts are equal, there is no item. So a receive that finds
-// none reads the count of the senders, and does not acquire their lock.
+// The senders count the items sent, and the receivers count the items received. If the counts are
+// equal, there is no item. So a receive on an empty channel only reads the count of the senders,
+// and does not acquire their lock.
 //
 // The counts [unbounded.counts]. An item is counted as received after it was counted as sent. So a
 // thread that reads the count of receives first reads no lower count of sends. size() reads the
 // sends, the receives, and the sends again. If the sends have not changed, the difference is the
 // size at one instant.
 //
-// A send acquires the lock of the senders. It gives its item to the first waiting receiver, or puts
-// it behind the other items. A receive acquires the lock of the receivers, and takes the first item.
-// A receiver that has to wait queues while it holds both locks, so no re-check is needed: whenever
-// the lock of the senders is free, a receiver waits only if neither side has an item. (A select
-// whose choice has selected another case may still be queued; it does not count.)
+// A send acquires the lock of the senders. It gives its item to the first waiting receiver, or if
+// none waits, appends it. A receive acquires the lock of the receivers, and takes the first item. A
+// receiver that has to wait queues while it holds both locks, so it need not check again: whenever
+// the lock of the senders is free, a receiver waits only if neither queue has an item. (The node of
+// a select that has chosen another case may still be queued; it does not count as a waiter.)
 //
 // A wait that was decided under a lock is published after it. Segments are allocated before a lock
 // is acquired and freed after it is released. The release of a lock is the last access of each
@@ -48,17 +50,17 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// A queue without a limit, for use under the lock of its owner: items lie in segments, which are
-// linked from the oldest to the youngest.
+// A queue of items without a limit. The owner's lock guards it. The items lie in segments, which
+// are linked from the oldest to the youngest.
 //
 // The queue neither allocates nor frees. It takes segments from the caller's `loose` segments,
 // which the caller allocates before it acquires the lock. Segments that the queue no longer needs
 // go to `loose`, and the caller frees them after it has released the lock. The queue keeps one
 // emptied segment as a spare. So if pushes and pops are equally fast, nothing is allocated.
 //
-//   in a segment    [0, begin) are gone, [begin, end) are items, [end, size) are free
-//   several         all but the last have end == size; those in the middle have begin == 0
-//   an empty queue  has no segment, or one with begin == end == 0
+//   each segment     [0, begin) were popped, [begin, end) are items, [end, size) are free
+//   many segments    all but the last have end == size; those in the middle have begin == 0
+//   an empty queue   has no segment, or one with begin == end == 0
 template <class T, class Platform> class basic_segment_queue {
     static_assert(is_element<T>);
 
@@ -155,7 +157,7 @@ public:
     // Returns how many loose segments a push of n items needs.
     std::size_t lacking(std::size_t n) const noexcept;
 
-    // Moves an item in, behind all items or before them. Returns false if it lacks a segment.
+    // Moves an item in, behind all items or before them. Returns false if a segment is missing.
     bool push_back(T& item, segments& loose) noexcept;
     bool push_front(T& item, segments& loose) noexcept;
 
@@ -299,28 +301,31 @@ public:
     // A send may fail because there is no memory.
     static constexpr bool send_allocates = true;
 
-    // Moves `value` in: granted. Otherwise closed or no_memory, and `value` is untouched.
+    // Moves `value` in and returns granted. Otherwise leaves `value` unchanged and returns closed
+    // or no_memory.
     wait_status send(T& value) noexcept;
 
-    // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
+    // returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept;
 
-    // Send or receive up to `most` items at once, and return the number of items. make(i) makes
-    // item i. send_n() stops early if the channel is closed or memory has run out.
+    // send_n() and recv_n() transfer up to `most` items at once, and return the number of items.
+    // make(i) makes item i. send_n() stops early if the channel is closed or memory has run out.
     template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept;
     template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
 
-    // Queues a receiver and returns waiting, or settles `w` and returns its status. A sender never
-    // queues.
+    // Queues a receiver and returns waiting, or completes the wait of `w` and returns its status. A
+    // sender never queues.
     wait_status enqueue(node& w, side which) noexcept;
 
-    // Cancels the wait of `w`. Returns false if it is decided, or if `w` is not queued yet; then a
-    // later enqueue() refuses it with `why`.
+    // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
+    // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept;
 
-    // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else to the
-    // front. If the front lacks memory, the item goes to the back, which may have room. Returns
-    // false if there is no room, or if the channel is closed; the item is untouched then.
+    // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
+    // receiver, or if none waits, to the front. If there is no memory at the front, the item goes
+    // to the back, which may have room. If there is no room, or if the channel is closed, returns
+    // false and leaves the item unchanged.
     bool pass_on(T& item) noexcept;
 
     // Fails every later send. Returns true if this call closed it.
@@ -335,7 +340,8 @@ public:
     std::size_t size() const noexcept;
     static constexpr bool is_full() noexcept { return false; }
 
-    // Runs before a thread queues: it yields a few times, so that senders supply many items.
+    // A thread calls this before it queues. Yields a few times, so that senders can supply many
+    // items.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         return basic_spin<Platform>::yielding(try_again, yields);
     }
@@ -349,21 +355,21 @@ private:
     using segments = typename queue::segments;
     using wake_list = basic_wake_list<Platform>;
 
-    // In the word of the senders: every send fails. Set under the lock, once.
+    // A bit in the word of the senders: every later send fails. It is set once, under the lock.
     static constexpr lock_word closed = 2;
     static constexpr int yields = 8;
 
-    // Sends one item. If the send is a case of a select, `w` is its node; otherwise nullptr.
-    // Returns waiting if the choice of `w` selected another wait.
+    // Sends one item. If the send is a case of a select, `w` is the node of that case; otherwise
+    // `w` is nullptr. Returns waiting if that select has chosen another case.
     wait_status send_one(T& value, const node* w) noexcept;
     template <class Make>
     wait_status insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
 
-    // Acquires the lock of the senders, when `loose` has enough segments to push `most` items, or when
-    // memory has run out. Returns the word.
+    // Acquires the lock of the senders, when `loose` has enough segments to push `most` items, or
+    // when memory has run out. Returns the word.
     lock_word acquire_with(segments& loose, std::size_t most) noexcept;
 
-    // Requires: the lock of the side whose count it is.
+    // Requires: the caller holds the lock of the side that `c` belongs to.
     static void count(counter& c, std::size_t more) noexcept {
         // Order: relaxed; it changes only under the lock of its side. Release [unbounded.counts]; a
         // thread that reads the count sees the counts that the caller saw.
@@ -418,8 +424,8 @@ template <class T, class Platform> basic_unbounded_core<T, Platform>::~basic_unb
     if (!sending_.receivers.empty()) {
         sending_.receivers.fatal_destroyed("unbounded_channel", this);
     }
-    // The items are destroyed while the channel is empty: their destructors may use it. The items of
-    // the receivers come first.
+    // Destroys the items after the channel was emptied, because their destructors may use the
+    // channel. The items of the receivers are the older ones.
     queue younger;
     queue older;
     younger.swap(sending_.items);
@@ -546,10 +552,10 @@ std::size_t basic_unbounded_core<T, Platform>::recv_n(Put&& put, std::size_t mos
 
 template <class T, class Platform>
 std::size_t basic_unbounded_core<T, Platform>::size() const noexcept {
-    // Order: acquire [unbounded.counts]; the receives that the sender saw.
+    // Order: acquire [unbounded.counts]; sees the receives that the sender saw.
     std::size_t sent = sending_.count.load(std::memory_order_acquire);
     for (;;) {
-        // Order: acquire [unbounded.counts]; the sends that the receiver saw.
+        // Order: acquire [unbounded.counts]; sees the sends that the receiver saw.
         const std::size_t received = receiving_.count.load(std::memory_order_acquire);
         // Order: acquire [unbounded.counts]; as the first.
         const std::size_t now = sending_.count.load(std::memory_order_acquire);
@@ -659,8 +665,8 @@ template <class T, class Platform> bool basic_unbounded_core<T, Platform>::close
 /// core/async_op.hpp says when a coroutine may be destroyed.
 ///
 /// T is moved into the channel and out of it under the lock of the channel, also by other threads
-/// than those that send or receive it. Neither its moves nor the destructor of a moved-from T may
-/// use the channel; the destructor of an item may.
+/// than those that send or receive it. The move constructor of T and the destructor of a moved-from
+/// T must not use the channel; the destructor of an item may.
 ///
 /// Throws: std::bad_alloc from each form of send if there is no memory for the item, and from a
 /// select that chooses it. Nothing changes then, and the caller keeps the item. (async_send() loses

@@ -37,9 +37,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The value with its readers and writers. Writers exclude each other by a write lock, which modify()
-// holds while its function runs. Other writers queue for it, first in, first out. A send() that finds
-// the write lock free acquires only the lock of the state. Readers do not use the write lock.
+// The value with its readers and writers. Writers exclude each other by a write lock, which
+// modify() holds while its function runs. Other writers queue for the write lock, first in, first
+// out. If a send() finds the write lock free, it acquires only the lock of the state. Readers do
+// not use the write lock.
 //
 //   writer_        writers_     under the lock
 //   nullptr        empty        the write lock is free
@@ -93,7 +94,8 @@ public:
 
         bool is_closed() const noexcept { return closed_; }
 
-        // Only the holder of the write lock replaces the value. So this value stays meanwhile.
+        // Only the holder of the write lock replaces the value. So this value stays while the lock
+        // is held.
         const T& latest() const noexcept { return *of_.value_; }
 
         // Sends as send() does, and releases the write lock.
@@ -109,7 +111,7 @@ public:
         bool over_ = false;
     };
 
-    // As basic_versioned_value's, for the destructor of the watch.
+    // Closes as end() of basic_versioned_value does. Called by the destructor of the watch.
     bool end(wake_list& out) noexcept {
         if (writer_ != nullptr) {
             detail::fatal("watch", this, "destroyed during a modify()");
@@ -149,8 +151,8 @@ private:
     void lock_to_write() noexcept;
     wait_status enqueue(node& w) noexcept;
 
-    // Sends `next`, unless it is nullptr or the watch is closed. Then releases the lock of the state,
-    // and the write lock if the caller holds it. Returns true if `next` was sent.
+    // Sends `next`, unless it is nullptr or the watch is closed. Then releases the lock of the
+    // state, and the write lock if the caller holds it. Returns true if `next` was sent.
     // Requires: the caller has called lock_to_write(), or holds both locks.
     bool end_write(shared_value* next) noexcept;
 
@@ -212,7 +214,7 @@ bool watch_state<T, Platform>::end_write(shared_value* next) noexcept {
 /// Reads the value of a watch and waits for changes. A change is a version that is newer than the
 /// last version that this receiver has seen. One thread or coroutine uses a receiver at a time, but
 /// any number may call get(). A copy starts with the same version as seen. A receiver may outlive
-/// the watch, but not its own waits. It must not be moved while it waits.
+/// the watch. It must not be moved or destroyed while it waits.
 template <class T, class Platform> class basic_watch_receiver {
     using state = detail::watch_state<T, Platform>;
 

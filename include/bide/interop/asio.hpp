@@ -6,8 +6,9 @@
 /// Standalone Asio, 1.18 or later. For Boost.Asio, interop/boost_asio.hpp has the same functions in
 /// namespace bide::with_boost_asio.
 ///
-/// A coroutine of Asio's, asio::awaitable, cannot await operations of other libraries: its promise
-/// has an await_transform that admits only those of Asio. async_await() makes one of them:
+/// A coroutine of Asio, asio::awaitable, cannot await operations of other libraries, because the
+/// await_transform of its promise admits only operations of Asio. async_await() turns an operation
+/// of bide into an operation of Asio:
 ///
 /// \code
 /// bide::permit one = co_await async_await(connections.async_acquire(), use_awaitable);
@@ -51,9 +52,9 @@ namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 
 /// Awaits an operation of bide as an asynchronous operation of Asio: async_await(op, token) or
 /// async_await(where, op, token). `op` is the value of any async_...() function of bide, with its
-/// with_timeout(), with_stop() and so on. The operation belongs to `where`, an executor or an
-/// execution context of Asio; without it, to the associated executor of the handler, or else to
-/// system_executor.
+/// with_timeout(), with_stop() and so on. `where` is an executor or an execution context of Asio,
+/// to which the operation belongs. Without `where`, the operation belongs to the associated
+/// executor of the handler, or if there is none, to system_executor.
 ///
 /// The operation begins in this call and takes its place in the queue, unless the token defers it.
 /// The handler gets what the operation returns:
@@ -66,16 +67,16 @@ namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 /// a result, as after as_result()         void(that result)
 /// \endcode
 ///
-/// The handler runs on its associated executor, or else on `where`, never in this call. Until then
-/// the wait counts as work of both. The memory comes from the associated allocator of the handler,
-/// and is returned before the handler is called. If an operation throws something else than its
-/// error, such as async_join() of a task that threw, that exception leaves the function that runs
-/// the executor; use co_spawn() there.
+/// The handler runs on its associated executor, or if there is none, on `where`, never in this
+/// call. Until then the wait counts as work of both executors. The memory comes from the associated
+/// allocator of the handler, and is returned before the handler is called. If the operation throws
+/// an exception that is not its error, as async_join() does if the task threw, that exception
+/// leaves the function that runs the executor. For such an operation, use co_spawn().
 ///
-/// Cancellation: by the slot of the handler, with each type; the error is operation_aborted, or
-/// errc::stopped in a result. A permit or an item that was granted before is delivered. As with
-/// operations of Asio, the signal must not be emitted while the handler runs: a strand sees to
-/// that.
+/// Cancellation: by the cancellation slot of the handler, for each type of cancellation. The error
+/// is operation_aborted, or errc::stopped in a result. A permit or an item that was granted before
+/// is delivered. As with operations of Asio, the signal must not be emitted while the handler runs;
+/// a strand ensures that.
 /// Destroys: the destructor of the execution context ends the wait. The handler is then destroyed
 /// and not called, and what was granted is given back.
 /// Throws: std::bad_alloc; the handler and the operation are destroyed then. Terminates if the
@@ -92,11 +93,12 @@ inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{}
 /// T without a default constructor        void(std::exception_ptr, std::optional<T>)
 /// \endcode
 ///
-/// Every step of the task and of what it awaits runs on `where`, the first one after this call.
-/// Terminates if the executor finds no memory for a step. Otherwise as async_await().
+/// Every step of the task, and of the tasks that it awaits, runs on `where`, the first one after
+/// this call. Terminates if the executor finds no memory for a step. Otherwise as async_await().
 /// Cancellation: the types terminal and partial cancel the task, as join_handle::cancel() does.
 /// Destroys: the destructor of the execution context cancels the task, and runs it to its end on
-/// the thread of that destructor. A task that waits for what no cancellation ends blocks it.
+/// the thread of that destructor. If the task is in a wait that a cancellation does not end, the
+/// destructor blocks.
 inline constexpr detail::asio_co_spawn<detail::standalone_asio> co_spawn{};
 
 /// The type of use_bide.
@@ -108,14 +110,17 @@ using use_bide_t = detail::asio_use_bide<detail::standalone_asio>;
 /// std::size_t n = co_await socket.async_read_some(buffer, bide::with_asio::use_bide);
 /// \endcode
 ///
-/// The value has the arguments of the handler, but for an error_code or std::exception_ptr at the first
-/// place: no value, one, or a std::tuple. The error is thrown, an error_code as std::system_error.
+/// The value of the task is made from the arguments of the handler. A first argument that is an
+/// error_code or a std::exception_ptr is the error, and is not part of the value. If no other
+/// argument is left, there is no value; one argument is the value; several make a std::tuple. The
+/// error is thrown; an error_code is thrown as std::system_error.
 ///
-/// The operation begins on the thread of the coroutine, which must be allowed to use its object.
-/// The coroutine continues on its own executor.
+/// The operation begins on the thread of the coroutine, which must be allowed to use the
+/// operation's object. The coroutine continues on its own executor.
 /// Cancellation: if the awaiting task is cancelled, the operation gets a request of type terminal,
-/// on the executor of its object, and the task waits until it has ended: stopped_error if it was
-/// aborted. Without cancellation slots, the task waits until the operation ends by itself.
+/// on the executor of its object. The task waits until the operation has ended, and throws
+/// stopped_error if it was aborted. Without cancellation slots, the task waits until the operation
+/// ends by itself.
 inline constexpr use_bide_t use_bide{};
 
 /// An executor of Asio as an executor of bide, for resume_on(), strand and sync_wait().

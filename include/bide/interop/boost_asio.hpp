@@ -3,7 +3,7 @@
 #define BIDE_INTEROP_BOOST_ASIO_HPP
 
 /// \file
-/// Boost.Asio, 1.74 or later: the functions of interop/asio.hpp, which has their comments, in
+/// Boost.Asio, 1.74 or later. The functions are those of interop/asio.hpp, which documents them, in
 /// namespace bide::with_boost_asio. Cancellation slots need Boost 1.77.
 
 #include <bide/core/config.hpp>

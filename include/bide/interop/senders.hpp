@@ -51,8 +51,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The chain of an operation, which ends on the thread that resumes it. It is a member and no base
-// of its Owner, because a task_control has a start() of its own.
+// The chain of an operation. It ends on the thread that resumes it. The Owner has it as a member
+// and not as a base class, because task_control has a start() of its own.
 template <class Owner> class sender_chain final : public basic_task_control<native_platform> {
 public:
     explicit sender_chain(Owner& of) noexcept
@@ -210,9 +210,9 @@ public:
         };
 
     public:
-        /// Marks it as a sender.
+        /// Marks this class as a sender.
         using sender_concept = typename Names::sender_t;
-        /// How it completes.
+        /// The ways in which this sender completes.
         using completion_signatures = typename completes_with<T>::type;
 
         /// Takes the operation over.
@@ -220,8 +220,8 @@ public:
             : op_(std::move(operation)) {}
 
         /// Makes the operation state.
-        /// Throws: std::bad_alloc; the receiver and the operation, with an item to send, are destroyed
-        /// then.
+        /// Throws: std::bad_alloc. The receiver and the operation are destroyed then, also an item
+        /// to send.
         template <class Receiver> auto connect(Receiver receiver) && {
             return detail::sender_operation<Names, T, async_op<T, Stops>, Receiver>(
                 std::move(op_), std::move(receiver));
@@ -233,13 +233,15 @@ public:
 
     /// Makes a sender of the value of an async_...() function of bide.
     ///
-    /// The operation begins in start() and takes its place in the queue there. The value is sent on
-    /// the thread that releases, before its release returns, or in start(); `continues_on` leads
-    /// elsewhere. The value of an operation that returns a result is the result. Otherwise a stop
-    /// sends set_stopped(), and each other error set_error(std::error_code).
-    /// Cancellation: by the stop token of the receiver: set_stopped(), unless the result has the
-    /// item that was not sent. A permit or an item that was granted before is sent. connect()
-    /// allocates the frame of a coroutine; nothing else does.
+    /// The operation begins in start() and takes its place in the queue there. If it can complete
+    /// immediately, the value is sent in start(). Otherwise the releaser sends the value on its own
+    /// thread, before its release returns; use `continues_on` to continue elsewhere. If the
+    /// operation returns a result, that result is the value. If it does not, a stop is sent as
+    /// set_stopped(), and each other error as set_error(std::error_code).
+    /// Cancellation: the stop token of the receiver stops the operation, which sends set_stopped().
+    /// But if the result contains an item that was not sent, it sends the result. A permit or an
+    /// item that was granted before is sent. connect() allocates the frame of a coroutine; nothing
+    /// else allocates.
     template <class T, int Stops>
     static operation_sender<T, Stops> as_sender(async_op<T, Stops> op) noexcept {
         return operation_sender<T, Stops>(std::move(op));
@@ -260,7 +262,7 @@ public:
         };
 
     public:
-        /// Marks it as a scheduler.
+        /// Marks this class as a scheduler.
         using scheduler_concept = typename Names::scheduler_t;
 
         /// Schedules on `where`.
@@ -274,9 +276,9 @@ public:
         /// requested by then. It does not allocate.
         class schedule_sender {
         public:
-            /// Marks it as a sender.
+            /// Marks this class as a sender.
             using sender_concept = typename Names::sender_t;
-            /// How it completes.
+            /// The ways in which this sender completes.
             using completion_signatures =
                 signatures<set_value_t(), typename Names::set_stopped_t()>;
 

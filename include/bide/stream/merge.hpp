@@ -9,10 +9,10 @@
 /// A merged stream has async_recv(), so a wait for its items can have a time-out or a stop token,
 /// and can be a case of a select. merge() of a single generator adds these to the generator.
 //
-// For each stream, a task sends the items into one channel; it is called the pump of the stream.
-// Each pump has a sender of the channel, so the end of the last pump closes the channel. A receiver
-// that finds the channel closed sees everything that the pumps wrote before they ended:
-// [handles.close] (channel/handles.hpp).
+// Each stream has a pump: a task that sends the items of the stream into the common channel. Each
+// pump has a sender of the channel, so the end of the last pump closes the channel. A receiver that
+// finds the channel closed sees everything that the pumps wrote before they ended: [handles.close]
+// (channel/handles.hpp).
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/handles.hpp>
@@ -171,7 +171,8 @@ private:
 /// Runs each stream as a task on `on`, and merges their items. There is room for one item of each
 /// stream. A stream that has produced one more item waits until there is room for that item.
 ///
-/// T must be an element of a channel: its moves do not throw. Items of references are copied.
+/// T must be an element of a channel: its move constructor must not throw. If a stream yields
+/// references, the items are copied.
 /// Throws: std::bad_alloc.
 template <stream First, stream... Others>
 auto merge(task_runner& on, First first, Others... others) {
@@ -184,7 +185,7 @@ auto merge(task_runner& on, First first, Others... others) {
                          (all.add(std::move(others), to), ...);
                      });
 }
-/// Merges any number of streams, as above.
+/// Merges a vector of streams as the function above does.
 template <stream S> auto merge(task_runner& on, std::vector<S> streams) {
     using T = std::remove_cvref_t<stream_item_t<S>>;
     return merged<T>(on, streams.size(), [&](detail::merge_state<T>& all, const sender<T>& to) {

@@ -3,8 +3,8 @@
 #define BIDE_STREAM_STREAM_HPP
 
 /// \file
-/// Streams, and the operators that start no task: map(), filter(), take_until(), throttle(), debounce(),
-/// timeout() and chunks().
+/// Streams, and the operators that start no task: map(), filter(), take_until(), throttle(),
+/// debounce(), timeout() and chunks().
 ///
 /// An operator takes its stream by value and owns it. To use a channel, pass a pointer to it. An
 /// operator runs in the coroutine that awaits its next(), and asks its stream for an item only
@@ -232,7 +232,8 @@ template <stream S, class F> class [[nodiscard]] mapped {
 public:
     /// The type of an item.
     using value_type = std::remove_cvref_t<R>;
-    /// The result of next(): std::optional, or a pointer if the function returns an lvalue reference.
+    /// The result of next(): std::optional, or if the function returns an lvalue reference, a
+    /// pointer.
     using next_type = std::conditional_t<std::is_lvalue_reference_v<R>, std::remove_reference_t<R>*,
                                          std::optional<value_type>>;
 
@@ -288,7 +289,7 @@ template <stream S, class F> mapped<S, F> map(S source, F function) {
 
 // ---- filter
 
-/// Yields the items for which `keep(item)` is true. It gets each item as a constant.
+/// Yields the items for which `keep(item)` is true. `keep` gets each item as a constant.
 template <stream S, class F> async_generator<stream_item_t<S>> filter(S source, F keep) {
     while (auto item = co_await detail::next_of(source)) {
         if (keep(std::as_const(*item))) {
@@ -339,7 +340,7 @@ async_generator<stream_item_t<S>> taken_until(S source, Limit limit) {
 template <stream S> async_generator<stream_item_t<S>> take_until(S source, std::stop_token token) {
     return detail::taken_until<S, std::stop_token>(std::move(source), std::move(token));
 }
-/// Yields items until a point in time, as it does until a stop.
+/// Yields items until a point in time, as the function above does until a stop.
 template <stream S, class C, class D>
 async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_point<C, D>& when) {
     return detail::taken_until<S, deadline>(std::move(source), deadline::at(when));
@@ -347,11 +348,11 @@ async_generator<stream_item_t<S>> take_until(S source, const std::chrono::time_p
 
 // ---- throttle, debounce, timeout
 //
-// The time of an item is the time at which the operator receives it. While no next() is awaited, the
-// operator receives no item, and items wait in their stream.
+// The time of an item is the time at which the operator receives it. While no next() is awaited,
+// the operator receives no item, and items wait in their stream.
 
-/// Slows a stream down. It yields an item, and asks the stream for the next item when `period` has
-/// passed since the last one. No item is dropped.
+/// Slows a stream down. Yields an item, and asks the stream for the next item only when `period`
+/// has passed since then. No item is dropped.
 template <stream S, class R, class P>
 async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P> period) {
     for (deadline next = deadline::poll();;) {
@@ -366,10 +367,10 @@ async_generator<stream_item_t<S>> throttle(S source, std::chrono::duration<R, P>
 }
 
 /// Yields an item if no other item comes within the time `quiet` after it. If another item comes
-/// within that time, drops the first one. At the end of the stream, yields the last item at once.
+/// within that time, drops the earlier one. At the end of the stream, yields the last item at once.
 ///
-/// If the stream fails, or the consumer is cancelled, next() first returns the last item that it
-/// has received, and then throws.
+/// If the stream fails, or the consumer is cancelled, next() first returns the last item that was
+/// received, and then throws.
 template <receivable S, class R, class P>
 async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P> quiet) {
     using item = stream_item_t<S>;
@@ -391,9 +392,9 @@ async_generator<stream_item_t<S>> debounce(S source, std::chrono::duration<R, P>
     }
 }
 
-/// Yields each item. If the stream has no item within `limit` after the call of next(), yields
-/// errc::timeout, and the stream continues. Items are wrapped in a result. If an item is a result
-/// itself, it is wrapped, too, so that its error is not mistaken for a time-out.
+/// Yields each item, wrapped in a result. If the stream has no item within `limit` after the call
+/// of next(), yields errc::timeout, and the stream continues. An item that is a result itself is
+/// wrapped, too, so that its error is not mistaken for a time-out.
 template <receivable S, class R, class P>
 async_generator<result<stream_item_t<S>>> timeout(S source, std::chrono::duration<R, P> limit) {
     using item = stream_item_t<S>;
@@ -452,8 +453,9 @@ template <stream S> async_generator<chunk_of_t<S>> chunks(S source, std::size_t 
                            [](S& from, std::size_t) { return detail::caught_next<item>(from); });
 }
 
-/// Yields vectors of n items. A vector has fewer items if less than n came within `limit` after its
-/// first item. While no item comes, yields nothing. The time of an item is defined above.
+/// Yields vectors of n items. If fewer than n items come within `limit` after the first item of a
+/// vector, yields the vector with these items. While no item comes, yields nothing. The time of an
+/// item is defined above.
 /// Throws: as chunks(source, n).
 template <receivable S, class R, class P>
 async_generator<chunk_of_t<S>> chunks(S source, std::size_t n,

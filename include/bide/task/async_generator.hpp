@@ -25,26 +25,28 @@
 /// (BIDE_BRACED_AWAIT_BUG in core/config.hpp): give a braced aggregate a name in an earlier
 /// statement.
 //
-// From the call of next() until it yields the item, the producer is part of the consumer's chain of
-// coroutines: it has the executor and the context of the consumer. So a cancellation of the
-// consumer reaches the operation that the producer waits for. Between two items the producer is
+// From the call of next() until the item is yielded, the producer is part of the consumer's chain
+// of coroutines: it has the executor and the context of the consumer. So a cancellation of the
+// consumer reaches the operation that the producer waits for. Between two items, the producer is
 // part of no chain.
 //
 // Consumer and producer transfer control to each other as a task and its awaiter do
 // (task/task.hpp). The item lies in the frame of the producer, and next() moves it out.
 //
-// Without symmetric transfer, each transfer would go through a loop (core/resume.hpp). Then next()
-// calls the producer as a function instead, and the call returns how it has ended:
+// Without symmetric transfer, each transfer would go through a loop (core/resume.hpp). To avoid
+// that, next() calls the producer as a function. The call returns in one of two ways:
 //
-//   The producer has yielded during the call. The consumer continues without a suspension.
-//   The producer waits, or has left the call in another way. It transfers control to the consumer when
-//   it yields, on any thread.
+//   yielded   The producer has yielded during the call. The consumer continues and was never
+//             suspended.
+//   left      The producer waits, or has left the call in another way. It transfers control to the
+//             consumer when it yields, on any thread.
 //
-// The wait of the consumer is pending until the producer's first co_await in the call. Until then,
-// only the call runs the producer. So a yield with a pending wait ends the call, and the producer
-// needs neither the executor of the consumer nor its context. Before a co_await, the pending wait
-// begins. After that, a yield checks whether the producer's latest call is the innermost call of
-// the thread. If the consumer is a producer itself, the wait of its own consumer begins first.
+// At the start of the call, the wait of the consumer is pending: it has not begun. It begins at the
+// producer's first co_await in the call. Until then, only the call runs the producer. So if the
+// producer yields while the wait is pending, it just ends the call, and needs neither the executor
+// of the consumer nor its context. After the wait has begun, a producer that yields checks whether
+// its latest call is the innermost call of the thread. If the consumer is a producer itself, the
+// pending wait of its own consumer begins first.
 //
 // At most `most_calls` calls nest. A longer chain of generators continues through the loop. So the
 // stack stays bounded.
@@ -99,9 +101,9 @@ public:
         outer_ = std::exchange(here().innermost, this);
     }
 
-    // Called by a producer that yields. `call` is the latest call of the producer. If `call` is the
-    // innermost call of this thread, ends it and returns true. The producer is compared, too: if
-    // `call` is over, a call of another producer may have the same address.
+    // Called by a producer that yields. `call` is the latest call of this producer, and may be
+    // over. If `call` is the innermost call of this thread, ends it and returns true. The producers
+    // are compared, too, because a later call of another producer may have the same address.
     BIDE_NEAR_LOCAL static bool ends(std::coroutine_handle<> producer,
                                      const generator_call* call) noexcept {
         generator_call* const innermost = here().innermost;
@@ -133,8 +135,8 @@ private:
     bool yielded_ = false;
 };
 
-// Refers to an object that is its own awaiter, because GCC 12 copies what await_transform() returns
-// by reference.
+// Refers to an awaiter. await_transform() returns this object by value in the place of a reference,
+// because GCC 12 copies an awaiter that await_transform() returns by reference.
 template <class A> class awaiter_ref {
 public:
     explicit awaiter_ref(A& of) noexcept : of_(of) {}
@@ -152,9 +154,9 @@ private:
 // the consumer begins, it gets the executor and the context of the consumer.
 class generator_promise_base : public chain_promise {
 public:
-    // Called before each co_await of the producer. Begins the pending wait of the consumer, except
-    // before an await of another generator's item: then the pending wait begins when the other
-    // generator waits.
+    // Called before each co_await of the producer. Begins the pending wait of the consumer, unless
+    // the producer awaits an item of another generator. In that case, the pending wait begins when
+    // the other generator waits.
     template <class A> decltype(auto) await_transform(A&& what) {
         if constexpr (!requires { typename std::remove_cvref_t<A>::waits_for_item; }) {
             begin_pending_wait();
@@ -241,7 +243,7 @@ public:
         void await_resume() const noexcept {}
     };
 
-    // As to_consumer, for an item that is copied and stored here.
+    // Does what to_consumer does, but first copies the item and stores the copy here.
     class copy_to_consumer : public to_consumer {
     public:
         explicit copy_to_consumer(const item& from) : copy_(from) {}
@@ -330,11 +332,11 @@ public:
     /// Returns: an operation for co_await. Its value is the item, a pointer to the yielded object
     /// if T is a reference, or nothing if the producer has ended. The pointer is valid until the
     /// following next().
-    /// Throws: what the producer throws, once; the generator has then ended. What the move of the
-    /// item throws; the generator then goes on with the following item.
+    /// Throws: what the producer throws, once; the generator has then ended. Also what the move of
+    /// the item throws; the next call then continues with the following item.
     /// Cancellation: as the operation that the producer waits for. If the producer does not catch
-    /// its stopped_error, it has ended. If the consumer is destroyed while it waits, the producer
-    /// is destroyed, too.
+    /// the stopped_error of that operation, the producer has ended. If the consumer is destroyed
+    /// while it waits, the producer is destroyed, too.
     next_operation next() noexcept { return next_operation(*this); }
 
 private:
@@ -377,7 +379,8 @@ private:
 /// The wait of a generator's consumer for an item.
 template <class T> class async_generator<T>::next_operation {
 public:
-    /// Says that a producer may await it before its own consumer waits.
+    /// Marks this operation: a producer that awaits it need not begin the wait of its own consumer
+    /// first.
     using waits_for_item = void;
 
     /// Constructs the wait.

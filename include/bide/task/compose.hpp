@@ -201,8 +201,8 @@ template <class R> std::vector<child_of_range_t<R>> to_children(R&& range) {
     return children;
 }
 
-// Stands for a type that is not a child. It lets the rest of the statement compile, so that there
-// is one message.
+// Stands for a type that is not a child. With this type, the rest of the statement compiles, so
+// that the compiler reports only one error.
 template <class Other> using refused_child = std::monostate;
 
 template <class... Others> [[noreturn]] void refuse_children() {
@@ -237,12 +237,13 @@ task<std::vector<nonvoid_t<detail::task_value_t<S>>>> when_all(std::vector<S> ch
 }
 
 /// Runs the children of any range as those of a vector. The range is read in this call. A container
-/// is passed as an rvalue, and its children are moved.
+/// must be passed as an rvalue, and its children are moved.
 template <detail::child_range R> auto when_all(R&& children) {
     return bide::when_all(detail::to_children(std::forward<R>(children)));
 }
 
-/// Refuses what is neither a task nor a callable that returns one, such as an operation.
+/// Rejects an argument that is neither a task nor a callable that returns a task, such as an
+/// operation.
 template <class... Others>
     requires(!(detail::task_source<Others> && ...))
 task<std::tuple<detail::refused_child<Others>...>> when_all(Others...) {
@@ -269,7 +270,8 @@ task<std::variant<nonvoid_t<detail::task_value_t<Ss>>...>> when_any(Ss... childr
     co_return all.first();
 }
 
-/// Refuses what is neither a task nor a callable that returns one, such as an operation.
+/// Rejects an argument that is neither a task nor a callable that returns a task, such as an
+/// operation.
 template <class... Others>
     requires(!(detail::task_source<Others> && ...))
 task<std::variant<detail::refused_child<Others>...>> when_any(Others...) {

@@ -130,7 +130,7 @@ public:
 private:
     const iterator first_;
     const std::size_t size_;
-    // Each runner counts once beyond the size.
+    // The count exceeds the size by at most one for each runner.
     native_platform::atomic<std::size_t> next_{0};
 };
 
@@ -267,8 +267,8 @@ public:
         return limit < source_.size() ? limit : source_.size();
     }
 
-    // Awaits the tasks of items until none is left or one has failed. `end(index, value)` gets each
-    // value, unless it is void.
+    // Awaits the tasks of items until no item is left or a task has failed. `end(index, value)`
+    // gets each value, unless the value is void.
     template <class End> task<> run(End end) {
 #if BIDE_EXCEPTIONS
         try {
@@ -284,7 +284,7 @@ public:
     // Ends when a runner has failed, or the task is cancelled.
     task<> failure() { static_cast<void>(co_await failed_.async_wait().as_result()); }
 
-    // Throws: the first failure; stopped_error, if items are left, because a cancellation has ended
+    // Throws: the first failure. If items are left, throws stopped_error: a cancellation has ended
     // failure() before the runners have started.
     // Requires: the runners have ended.
     void rethrow_if_failed() {

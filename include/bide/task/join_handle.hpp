@@ -76,11 +76,11 @@ public:
 
     /// Waits as join() does, for a coroutine. The handle moves into the operation. If the wait ends
     /// early, by a time-out or a stop, the task is detached.
-    /// Returns: the operation; its value is a std::reference_wrapper if that of join() is a
-    /// reference.
+    /// Returns: the operation. If join() returns a reference, the value of the operation is a
+    /// std::reference_wrapper.
     /// Throws: as join(), when awaited. If the caller is the task itself, throws in this call.
     /// Requires: the operation is awaited; otherwise the outcome of the task is never destroyed.
-    /// Cancellation: the wait ends, and the task is detached; it is not cancelled.
+    /// Cancellation: the wait ends, and the task is detached; the task is not cancelled.
     async_op<async_value> async_join() && {
         check();
         return {joining{*std::exchange(cell_, nullptr)}};
@@ -98,11 +98,11 @@ public:
 
     /// Requests that the task ends, and returns without waiting for that.
     ///
-    /// If the task waits, its wait is stopped; otherwise its next wait is. A stopped wait returns
-    /// errc::stopped or throws stopped_error. Each later operation that would have to wait is
-    /// stopped, too. Of the operations that complete immediately, one in 128 is stopped. The task
-    /// decides how it reacts. While the task has a shield, no operation is stopped. The task reads
-    /// the reason by this_task::cancel_reason().
+    /// If the task waits, this wait is stopped; otherwise the next wait of the task is stopped. A
+    /// stopped wait returns errc::stopped or throws stopped_error. Each later operation that would
+    /// have to wait is stopped, too. Of the operations that complete immediately, one in 128 is
+    /// stopped. The task decides how it reacts. While the task has a shield, no operation is
+    /// stopped. The task reads the reason by this_task::cancel_reason().
     /// Returns: false if the task has ended.
     /// Requires: `why` is not cancel_reason::none.
     bool cancel(cancel_reason why = cancel_reason::requested) noexcept {

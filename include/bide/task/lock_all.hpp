@@ -44,7 +44,7 @@ private:
     void (*unlock_)(void*) noexcept;
 };
 
-// The wait for the next mutex of the set; all have the same type.
+// The wait for the next mutex of the set. The wait has the same type for every mutex.
 template <class Set> auto next_lock(Set& of) {
     return of.with_next([](auto& m) {
         return m.async_lock_as([&m]() noexcept { return locked_one(m); }).as_result();

@@ -5,9 +5,8 @@
 /// \file
 /// Limits the rate of operations: a token bucket for threads and coroutines.
 //
-// The tokens of a rate_limiter. One word counts the parts of tokens that are spent. (It is the
-// virtual scheduling algorithm of ITU-T I.371, with a count in the place of the theoretical arrival
-// time, so that no rate is rounded.)
+// This is the virtual scheduling algorithm of ITU-T I.371. Its theoretical arrival time is replaced
+// by a count, so that no rate is rounded: one word counts the parts of tokens that are spent.
 //
 // A token consists of parts. The parts come one after the other: `n` parts in each period, the k-th
 // one at the time ceil(k * period / n) after the start. The bucket holds at most `burst` parts and
@@ -28,10 +27,10 @@
 // these times. If a token were taken just before such a time, it would be replaced at once. With a
 // burst of one, two acquisitions would then follow each other without an interval.
 //
-// A reservation is returned by a CAS that restores the previous word. It succeeds if no later
-// reservation was made. If there is a later one, its time is fixed already. If the returned token
-// came before that time, the next caller would overtake the later reservation. If it came at that
-// time, both together would exceed the rate. So the returned tokens are lost.
+// A reservation is returned by a CAS that restores the previous word. The CAS succeeds if no later
+// reservation was made. If there is a later reservation, its time cannot change any more. A
+// returned token that came before that time would let the next caller overtake the later
+// reservation. One that came at that time would exceed the rate. So the returned tokens are lost.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -141,8 +140,8 @@ private:
           n_(tokens / common * static_cast<std::int64_t>(parts_)), period_(period / common),
           burst_(static_cast<count>(burst) * parts_) {}
 
-    // Returns how many parts a token has: as many that at most one part comes in a nanosecond, and
-    // that no product overflows.
+    // Returns the number of parts in a token: the greatest number for which at most one part comes
+    // in a nanosecond, and no product overflows.
     static count parts_of(std::int64_t n, std::int64_t period, std::int64_t burst) noexcept {
         return static_cast<count>(lesser(lesser(period / n, never / period / n), never / burst));
     }
@@ -222,7 +221,7 @@ public:
                                        std::int64_t n = 1) {
         return acquire_until(deadline::after(rest), n);
     }
-    /// Acquires n tokens as acquire() does, if their time comes not later than `when`.
+    /// Acquires n tokens as acquire() does, if the time of the tokens is not later than `when`.
     template <class C, class D>
     [[nodiscard]] bool try_acquire_until(const std::chrono::time_point<C, D>& when,
                                          std::int64_t n = 1) {
@@ -248,12 +247,14 @@ public:
         return wait(valid(n));
     }
 
-    /// Tokens that were reserved. Keeps them when it is destroyed. The limiter outlives it.
+    /// Tokens that were reserved. The destructor does not return them to the bucket.
+    /// Requires: the limiter outlives the reservation.
     class [[nodiscard]] reservation {
     public:
-        /// Takes over what `other` can cancel.
+        /// Takes over the right of `other` to return its tokens.
         reservation(reservation&& other) noexcept : of_(other.of_), some_(other.exchange_none()) {}
-        /// Takes over what `other` can cancel. Keeps the tokens that it had.
+        /// Takes over the right of `other` to return its tokens. The tokens of the old reservation
+        /// are not returned.
         reservation& operator=(reservation&& other) noexcept {
             some_ = other.exchange_none();
             of_ = other.of_;
@@ -264,7 +265,7 @@ public:
         std::chrono::steady_clock::time_point ready_at() const noexcept { return at(some_.ready); }
         /// Returns the tokens. A second call has no effect.
         /// Returns: true if the tokens are back in the bucket. False if they are lost because other
-        /// tokens were taken later. False from a second call.
+        /// tokens were taken later. A second call returns false.
         bool cancel() noexcept {
             const tokens::taken mine = exchange_none();
             return mine && of_->tokens_.give_back(mine);
@@ -284,7 +285,7 @@ public:
         rate_limiter* of_;
         tokens::taken some_;
     };
-    /// Takes n tokens and does not wait for their time, which the caller does.
+    /// Takes n tokens without waiting. The caller must wait until ready_at().
     reservation reserve(std::int64_t n = 1) {
         return reservation(*this, tokens_.take(now(), valid(n), never));
     }

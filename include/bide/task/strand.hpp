@@ -28,20 +28,20 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// The queue of a strand. Many threads post, and one thread at a time takes and runs: the runner.
-// One word has the queue, and shows whether there is a runner:
+// The queue of a strand. Many threads post runnables. One thread at a time takes and runs them: the
+// runner. One word contains the queue, and shows whether there is a runner:
 //
 //   idle      nullptr: nothing is queued, and there is no runner
 //   running   the address of `mark_`: nothing was posted since the runner looked last
 //   posted    the newest posted runnable; the older ones follow by `next`, down to `mark_` or to
 //             nullptr. There is a runner, or the poster of the oldest one starts it.
 //
-// A post puts its runnable in front, by a CAS. If that CAS replaced idle, the poster starts a
-// runner. So exactly one poster starts it. The runner exchanges the word for the address of
-// `mark_`, and reverses the list that it got: first in, first out. When it has run that list, it
+// A post puts its runnable in front of the list, by a CAS. If that CAS replaced idle, the poster
+// starts a runner; no other poster does. The runner exchanges the word for the address of `mark_`,
+// and reverses the list that it got: first in, first out. When the runner has run that list, it
 // changes the word from running to idle by a CAS. If the CAS fails, runnables were posted
-// meanwhile. Their posters have started no runner, so the runner takes them. So no runnable is left
-// without a runner, and there is at most one runner.
+// meanwhile. Their posters have started no runner, so the runner takes the new list, too. So no
+// runnable is left without a runner, and there is at most one runner.
 //
 // The CAS to idle is the last access of a runner. The poster that replaced idle starts the next
 // runner, so the next runner sees everything that the previous runner did [strand.hand_over].
@@ -187,8 +187,9 @@ private:
         return native_platform::local<here>().now;
     }
 
-    // Posts the strand again only if a runnable is queued: the destructor may run on the only
-    // thread of `where_`.
+    // Posts the strand again only if a runnable is queued. An unneeded post would keep the strand
+    // busy, and the destructor, which may run on the only thread of `where_`, would wait for it
+    // forever.
     void run_some() noexcept {
         const strand* const outer = std::exchange(current(), this);
         const executor_ref where = where_;

@@ -6,8 +6,8 @@
 /// task<T>, a lazy coroutine that runs where its awaiter runs, and sync_wait(), which runs a
 /// task to its end.
 
-// An await of a task takes no stack. Parent and child transfer control to each other by symmetric
-// transfer, or by the trampoline of core/resume.hpp if the compiler does not emit a tail call. A
+// An await of a task uses no stack. Parent and child transfer control to each other by symmetric
+// transfer, or if the compiler does not emit a tail call, by the trampoline of core/resume.hpp. A
 // task passes its executor and its context to the tasks that it awaits.
 
 #include <bide/core/async_op.hpp>
@@ -314,8 +314,8 @@ private:
 
     void drive() noexcept {
         while (!done_) {
-            // Another thread takes the worker over while this thread sleeps, but not while it
-            // spins.
+            // While this thread sleeps, another thread takes over its worker; while this thread
+            // spins, none does. So the thread spins only if it has no worker.
             if (queue_.empty() && local::get().host == nullptr) {
                 basic_spin<native_platform>::until([this]() noexcept { return !queue_.empty(); });
             }

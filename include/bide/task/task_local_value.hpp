@@ -20,9 +20,9 @@
 /// spawn_blocking(), and the parts of a parallel algorithm (parallel/) that other threads run. Read
 /// the value before such a call, and capture it.
 //
-// A scope is the only child of a when_state, as the task of with_deadline() is. Its binding lies in
-// the frame of with_value(). A task without values has no memory for them: its context finds the
-// values of its parent.
+// A scope is the only child of a when_state; the task of with_deadline() is, too. The binding of
+// key and value lies in the frame of with_value(). A task without values has no memory for them:
+// its context finds the values of its parent.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -39,8 +39,7 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Is the key by which a task reads a value of its scope. It is usually a variable at namespace
-/// scope:
+/// The key by which a task reads a value of its scope. It is usually a variable at namespace scope:
 /// \code
 /// inline bide::task_local_value<std::string> request_id;
 /// \endcode
@@ -58,13 +57,12 @@ public:
     task_local_value(const task_local_value&) = delete;
     task_local_value& operator=(const task_local_value&) = delete;
 
-    /// Returns the value of the innermost scope around the running task that sets this key. It
-    /// searches the scopes from the innermost one on.
+    /// Returns the value of this key in the innermost scope around the running task that has one.
     ///
-    /// It finds the running task through the thread that runs it, as the functions of this_task do
+    /// The running task is found through the thread that runs it, as by the functions of this_task
     /// (task/this_task.hpp).
-    /// Returns: nullptr if no scope sets it, or if no task runs. The value lives as long as its
-    /// scope.
+    /// Returns: nullptr if no scope has a value of this key, or if no task runs. The value lives as
+    /// long as its scope.
     const T* get() const noexcept {
         const auto* at = values_of(worker_local<native_platform>::get().running);
         while (at != nullptr && at->key != this) {
@@ -120,9 +118,9 @@ task<task_value_t<S>> run_with_value(const task_local_value<T>& key, T value, S 
 
 /// Runs a task, or the task that a callable returns, in a scope in which `key` has a value. The
 /// callable is called before the scope begins. An inner scope of the same key hides the outer one.
-/// The task is a child of the awaiting task, like a child of when_all(): it has its own shields and
-/// its own stop token, and a cancellation of the awaiting task reaches it.
-/// Returns: a task; its value is that of the task.
+/// The task `work` is a child of the awaiting task, like a child of when_all(): it has its own
+/// shields and its own stop token, and a cancellation of the awaiting task reaches it.
+/// Returns: a task; its value is the value of `work`.
 /// Throws: in this call, what the construction of the value throws, and std::bad_alloc. When
 /// awaited, what the task throws, as when_all().
 /// Requires: the key outlives the scope. A task_group or join_set that is made in the scope is

@@ -34,7 +34,7 @@ struct tag_access;
 /// spawner.
 class task_tag {
 public:
-    /// Constructs an object that is no tag.
+    /// Constructs an empty object, which is no tag.
     constexpr task_tag() noexcept = default;
 
     /// Makes the tag of a text, or finds the tag of an equal text. It compares the text with the

@@ -97,7 +97,7 @@ async_op<void> sleep_for(const std::chrono::duration<R, P>& rest) noexcept {
     return detail::sleep_until(deadline::after(rest));
 }
 
-/// Waits until the given time, as its own clock shows it.
+/// Waits until the clock of `when` shows the given time.
 /// Cancellation: the wait is stopped.
 template <class C, class D>
 async_op<void> sleep_until(const std::chrono::time_point<C, D>& when) noexcept {
@@ -127,9 +127,9 @@ inline bide::deadline deadline() noexcept {
 }
 
 /// Sets the name of the running task in dumps and traces, in the place of task::named(). A child of
-/// when_all() or when_any() has the name of its parent, and sets the name of its parent. For a
-/// function that is spawned, this is the only way to set a name. The current run is traced with the
-/// new name. If no task runs, does nothing.
+/// when_all() or when_any() shares the name of its parent, so a call in the child renames the
+/// parent, too. For a function that is spawned, this is the only way to set a name. The current run
+/// is traced with the new name. If no task runs, does nothing.
 /// Requires: the text outlives the scheduler and its trace, as a literal does; it is not copied.
 inline void set_name(const char* name) noexcept {
     auto& here = worker_local<native_platform>::get();

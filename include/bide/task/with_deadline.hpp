@@ -47,7 +47,7 @@ public:
         timer_.when = until;
         timer_.fire = waker(&on_timeout, this);
     }
-    // Waits for the timer if it fires at this moment.
+    // If the timer fires at this moment, waits until it has fired.
     ~timed_child() override { cancel_timer<platform>(timer_); }
 
     // Arms the timer. If the parent is a task of this worker's scheduler, the scheduler takes the
@@ -68,8 +68,8 @@ public:
         }
     }
 
-    // Returns the outcome of the child. The timer may still fire: it only cancels a child that has
-    // ended.
+    // Returns the outcome of the child. The timer may still fire; that has no effect, because the
+    // child has ended.
     // Throws: the exception of the child, if it was not ended by its deadline.
     // Requires: the child has ended.
     template <class R> R result() {

@@ -2,16 +2,16 @@
 #ifndef BIDE_CHANNEL_DETAIL_BRIEF_LOCK_HPP
 #define BIDE_CHANNEL_DETAIL_BRIEF_LOCK_HPP
 
-// A lock in the lowest bit of a word, for sections of a few instructions. The owner keeps its own
-// state in the other bits, which only the holder changes.
+// A lock in the lowest bit of a word, for critical sections of a few instructions. The user of the
+// word keeps state in the other bits. Only the holder of the lock changes these bits.
 //
-// Waiters do not write to the word, so the release is a store: lock and unlock are one
-// read-modify-write, where core/lock_bits.hpp needs two. In exchange, the releaser wakes no waiter. A
-// waiter pauses (lock_bits::stay_away), then yields, and at last sleeps for short times
-// (basic_backoff). That is right because a holder releases within a few instructions, unless it is
-// preempted.
+// Waiters do not write to the word, so the release is a plain store. Lock and unlock together take
+// one read-modify-write, where core/lock_bits.hpp needs two. In exchange, the releaser wakes no
+// waiter. A waiter pauses (lock_bits::stay_away), then yields, and at last sleeps for short times
+// (basic_backoff). Such waits are short, because a holder releases within a few instructions,
+// unless it is preempted.
 //
-// The release is the holder's last access to the word. The next holder sees what it wrote
+// The release is the holder's last access to the word. The next holder sees what the releaser wrote
 // [brief_lock.release].
 
 #include <bide/core/config.hpp>
@@ -29,13 +29,14 @@ template <class Platform> struct brief_lock {
     static constexpr word held = 1;
 
     // Blocks: until the holder releases. Returns the word without `held`.
-    // Order: acquire [brief_lock.release]; what the last holder wrote.
+    // Order: acquire [brief_lock.release]; sees what the last holder wrote.
     static word acquire(atomic& at) noexcept {
         return acquire_by<std::memory_order_acquire>(at, 0);
     }
 
     // Acquires the lock, and sets the bits `more` in the same step.
-    // Order: seq_cst; the owner of the word pairs this step with another one. And as acquire().
+    // Order: seq_cst; the user of the word pairs this step with another one. Also acquires, as
+    // acquire() does.
     static word acquire_with(atomic& at, word more) noexcept {
         return acquire_by<std::memory_order_seq_cst>(at, more);
     }
@@ -50,7 +51,7 @@ private:
     template <std::memory_order Order> static word acquire_by(atomic& at, word more) noexcept {
         // Order: relaxed; the CAS decides.
         word seen = at.load(std::memory_order_relaxed) & ~held;
-        // Order: acquire at least [brief_lock.release]; what the last holder wrote. Failure:
+        // Order: acquire at least [brief_lock.release]; sees what the last holder wrote. Failure:
         // relaxed, the slow path reads again.
         if (at.compare_exchange_weak(seen, seen | more | held, Order, std::memory_order_relaxed)) {
             return seen;
@@ -72,8 +73,8 @@ private:
                 }
                 continue;
             }
-            // Order: acquire at least [brief_lock.release]; what the last holder wrote. Failure:
-            // relaxed, the loop reads again.
+            // Order: acquire at least [brief_lock.release]; sees what the last holder wrote.
+            // Failure: relaxed, the loop reads again.
             if (at.compare_exchange_weak(seen, seen | more | held, Order,
                                          std::memory_order_relaxed)) {
                 return seen;

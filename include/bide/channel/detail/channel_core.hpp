@@ -6,16 +6,17 @@
 //
 // Items go through the ring without any lock. A sender that finds the ring full, or a receiver that
 // finds it empty, enters the queue of its side, under one lock. `flags` says which queues have
-// waiters. An operation that has moved a position reads the flags. If the other side has waiters,
-// it settles: under the lock, it moves items from the ring to waiting receivers, and from waiting
-// senders into the ring, until neither is possible. So a wait ends with the item moved, or without
-// effect. No waiter is woken only to look again, no waiter finds its item taken by another thread,
-// and a time-out or a stop is decided under the lock.
+// waiters. The positions are the head and the tail of the ring. An operation that has moved a
+// position reads the flags. If the other side has waiters, the operation settles: under the lock,
+// it moves items from the ring to waiting receivers, and from waiting senders into the ring, until
+// neither is possible. So a wait either ends with its item moved, or has no effect. No waiter is
+// woken only to look again, no waiter finds its item taken by another thread, and a time-out or a
+// stop is decided under the lock.
 //
 // Why no waiter sleeps while an item is in the channel [ring.position]. One side moves a position
 // and then reads the flags. The other side raises its flag and then reads the positions. All four
-// steps are seq_cst, so they have one order, and the later of the two reads sees the other side's
-// step:
+// steps are seq_cst, so they have one order. The later of the two reads sees what the other side
+// has moved or raised:
 //
 //   receiver                              sender
 //   lock; raise the flag                  move the tail
@@ -30,30 +31,32 @@
 // two senders may publish last, and the receiver that the second one wakes finds the first slot
 // unpublished and sleeps again.
 //
-// A slot that is claimed and not published is neither full nor empty. A thread that meets such a
-// slot (attempt::busy) releases the lock and looks again soon. It does so for a coroutine too,
-// because the claimer is only a few instructions from its publication.
+// A slot that is claimed and not published is neither full nor empty. A thread that finds such a
+// slot (attempt::busy) releases the lock and soon tries again. The operation of a coroutine does
+// the same and does not suspend, because the claimer will publish within a few instructions.
 //
-// Last access. The flags are read between the claim and the publication of a slot. If they are
-// down, the publication is the operation's last access to the channel. If not, the operation
-// acquires the lock first and publishes under it, and the release of the lock is its last access.
-// So a receiver that has its item may destroy the channel, whose destructor acquires the lock: no
-// sender that put an item in accesses the channel any more.
+// Last access. The flags are read between the claim and the publication of a slot. If the other
+// side's flag is down, the publication is the operation's last access to the channel. If it is up,
+// the operation acquires the lock, publishes under it, and the release of the lock is its last
+// access. So a receiver that has its item may destroy the channel: no sender of a received item
+// accesses the channel after the destructor has acquired the lock.
 //
-// Closing is a bit in the tail. Items of sends that moved the tail before are received or stay in
-// the channel. A receiver is told "closed" if the ring is empty and the bit is set.
+// Closing sets a bit in the tail. If a send moved the tail before that, its item is received or
+// stays in the channel. A receiver is told "closed" if the ring is empty and the bit is set.
 //
 // Past the ring. A sender that finds the receivers' flag raised acquires the lock before it claims
-// a slot. If the ring is empty, it gives its item to the first waiting receiver. It moves no
-// position, so it need not settle. If the ring is not empty, its item goes through the ring: an
-// item there may be from a send that has returned, behind a slot that is not published yet. A
-// receiver does not do the same: the items in the ring are older than those of senders.
+// a slot. If the ring is empty, the sender gives its item to the first waiting receiver. It moves
+// no position, so it need not settle. If the ring is not empty, the sender puts its item into the
+// ring, behind the older items. (Receivers may wait although the ring is not empty: an older item
+// may lie behind a slot that is not published yet.) A receiver never takes an item past the ring,
+// because the items in the ring are older than those of waiting senders.
 //
-// A waiter that enters its queue does not settle either. It has read the positions under its raised
-// flag; a thread that moves one later reads the flag and settles.
+// A waiter that enters its queue does not settle either. It has read the positions after it raised
+// its flag. If a thread moves a position later, that thread reads the flag and settles.
 //
-// With a capacity of 0 the ring is always full and always empty, so all items go past it, and each
-// waiter that enters its queue settles. To settle then means to pair the two queues.
+// With a capacity of 0, the ring is always full and always empty. So all items go past the ring,
+// and each waiter that enters its queue settles. To settle then means to match waiting senders with
+// waiting receivers.
 
 #include <bide/channel/detail/brief_lock.hpp>
 #include <bide/channel/detail/item_wait.hpp>
@@ -92,7 +95,8 @@ public:
     // A send never lacks memory.
     static constexpr bool send_allocates = false;
 
-    // Moves `value` in: granted. Otherwise waiting (full) or closed, and `value` is untouched.
+    // Moves `value` in and returns granted. Otherwise leaves `value` unchanged and returns waiting
+    // (full) or closed.
     wait_status send(T& value) noexcept {
         std::size_t sent = 0;
         auto make = [&value]() noexcept -> T& { return value; };
@@ -101,15 +105,16 @@ public:
                    : send_again(value);
     }
 
-    // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
+    // returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept {
         std::size_t received = 0;
         const attempt a = transfer<side::receiving>(put, one(), received);
         return a == attempt::done ? wait_status::granted : recv_again(put, a);
     }
 
-    // Send or receive up to `most` items in as few steps as possible, and return the number of
-    // items. make(i) makes item i.
+    // send_n() and recv_n() transfer up to `most` items in as few steps as possible, and return the
+    // number of items. make(i) makes item i.
     template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept {
         auto next = [&make, i = std::size_t{0}]() mutable noexcept -> T& { return make(i++); };
         return transfer_n<side::sending>(next, most);
@@ -118,11 +123,12 @@ public:
         return transfer_n<side::receiving>(put, most);
     }
 
-    // Queues `w` on a side and returns waiting, or settles `w` and returns its status.
+    // Queues `w` on a side and returns waiting, or completes the wait of `w` and returns its
+    // status.
     wait_status enqueue(node& w, side which) noexcept;
 
-    // Cancels the wait of `w`. Returns false if it is decided, or if `w` is not queued yet; then a
-    // later enqueue() refuses it with `why`.
+    // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
+    // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept {
         lock::acquire(word_);
         const bool ended = queue_of(which).withdraw(w, why);
@@ -130,8 +136,9 @@ public:
         return ended;
     }
 
-    // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else behind
-    // all items. Returns false if the channel is full or closed; the item is untouched then.
+    // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
+    // receiver, or if none waits, behind all items. If the channel is full or closed, returns false
+    // and leaves the item unchanged.
     bool pass_on(T& item) noexcept {
         // Waiting receivers come first. One may wait although the ring is full, while no item in
         // the ring is published.
@@ -139,8 +146,8 @@ public:
         return meet(side::receiving, give) || send(item) == wait_status::granted;
     }
 
-    // Fails every later send. Returns true if this call closed it. All under the lock: a waiter
-    // that learns of the close may destroy the channel.
+    // Fails every later send. Returns true if this call closed the channel. Closes and settles
+    // under one lock, because a waiter that learns of the close may destroy the channel.
     bool close() noexcept {
         outcomes out;
         lock::acquire(word_);
@@ -156,12 +163,12 @@ public:
     std::size_t size() const noexcept { return ring_.size(); }
     bool is_full() const noexcept { return size() == capacity(); }
 
-    // What a thread does before it queues. With a large capacity it first pauses, so that the other
-    // side moves many items from its own processor. Then it yields a few times, because the other
-    // side may have no processor. A thread that only yields makes room for other threads of its own
-    // side, and both processors then send, or receive, at the same time. With a small capacity it
-    // spins once, for the other side may be about to move an item. With a capacity of 0 it does
-    // nothing, because one side has to queue first.
+    // Spins or yields before a thread queues; returns true if try_again() succeeded. With a large
+    // capacity, the thread first pauses, so that the other side can move many items on its own
+    // processor. Then it yields a few times, in case the other side has no processor. (If the
+    // thread only yielded, another thread of its own side might run next.) With a small capacity,
+    // the thread spins once, because the other side may be about to move an item. With a capacity
+    // of 0, the thread does nothing, because one side has to queue first.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         using spin = basic_spin<Platform>;
         if (capacity() > small_capacity) {
@@ -170,7 +177,8 @@ public:
         return capacity() != 0 && spin::spin_once(try_again);
     }
 
-    // With a small capacity a thread waits for each item, which comes soon.
+    // With a small capacity, a thread waits for almost every item, and the wait is short. So the
+    // thread spins.
     std::int64_t spin_budget_ns() const noexcept {
         return capacity() > small_capacity ? 0 : 25'000;
     }
@@ -184,8 +192,9 @@ private:
     using wait_queue = basic_waiter_queue<Platform>;
     using wake_list = basic_wake_list<Platform>;
 
-    // The waits that were decided under the lock. They are published after it is released. `self`
-    // is the node of an enqueue() that has not returned; it gets `self_status`.
+    // The waits that were decided under the lock. They are published after the lock is released.
+    // `self` is the node of the enqueue() that is running. Its status is stored in `self_status`
+    // instead.
     struct outcomes {
         node* self = nullptr;
         wait_status self_status = wait_status::waiting;
@@ -237,7 +246,7 @@ private:
         return last;
     }
 
-    // Publishes claimed slots under the lock, and settles: the other side has waiters.
+    // Publishes claimed slots under the lock, and settles, because the other side has waiters.
     BIDE_NOINLINE void end_and_settle(claim c) noexcept {
         outcomes out;
         lock::acquire(word_);
@@ -250,7 +259,7 @@ private:
         out.publish();
     }
 
-    // Attempts to complete the wait at the ring. Returns nothing if that fails.
+    // Attempts to complete the wait with the ring alone. Returns nothing if that fails.
     std::optional<wait_status> attempt_for(node& w, side which) noexcept {
         if (!w.claim()) {
             return wait_status::waiting; // its choice selected another wait: it need not queue
@@ -276,16 +285,17 @@ private:
     }
 
     // Returns true if there are waiters on that side.
-    // Order: seq_cst [ring.position]; after a position was moved. Acquire [brief_lock.release]; if
-    // the flag was lowered, the caller sees the positions that were moved for the waiters. A thread
-    // that reads the ring after it found no waiter (pass_on) sees what the last waiter took or put
-    // in.
+    // Order: seq_cst [ring.position]; the caller has moved a position before. Acquire
+    // [brief_lock.release]; if the flag was lowered, the caller sees the positions that were moved
+    // for the waiters. A thread that found no waiter and then reads the ring (pass_on) sees what
+    // the last waiter took or put in.
     bool any(side which) const noexcept {
         return (word_.load(std::memory_order_seq_cst) & flag_of(which)) != 0;
     }
 
-    // Moves an item past the ring by move(node&), if the other side has a waiter. If `behind_ring`
-    // is true, only if the ring is empty: its items go first.
+    // If the other side has a waiter, moves an item directly to or from that waiter by move(node&),
+    // and returns true. If `behind_ring` is true, does so only if the ring is empty, because the
+    // items in the ring go first.
     template <class Move> bool meet(side other, Move& move, bool behind_ring = false) noexcept {
         if (!any(other)) {
             return false;
@@ -299,14 +309,15 @@ private:
         return met;
     }
 
-    // Acquires the lock to queue a waiter. If a wait on that side need not queue, returns false
-    // without the lock. The caller then tries the ring again.
+    // Acquires the lock and raises the flag, so that the caller can queue a waiter on that side. If
+    // the ring now has room or an item for that waiter, releases the lock and returns false. The
+    // caller then tries the ring again.
     bool lock_to_wait(side which) noexcept {
         // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
         // positions.
         lock::acquire_with(word_, flag_of(which));
-        // Behind other waiters, the flag is up since an instant at which the ring had nothing for
-        // them.
+        // If other waiters are queued, the flag was already up at an instant at which the ring had
+        // nothing for them. So the ring need not be checked again.
         if (!queue_of(which).empty() ||
             (which == side::sending ? ring_.is_full() : ring_.is_empty())) {
             return true;
@@ -326,7 +337,7 @@ private:
         queue_of(which).remove(w);
         out.push(w, what);
     }
-    // Releases the lock and updates the flags in one step.
+    // Releases the lock and sets the flags by the state of the queues, in one step.
     void unlock() noexcept {
         lock::release(word_, (senders_.empty() ? 0 : flag_of(side::sending)) |
                                  (receivers_.empty() ? 0 : flag_of(side::receiving)));
@@ -459,7 +470,7 @@ wait_status basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which)
     }
     queue_of(which).push(w);
     if (capacity() != 0 && !is_closed()) {
-        // A position that moves from here on is followed by a look at the flag, and settled.
+        // If a thread moves a position later, it reads the flag and settles.
         unlock();
         return wait_status::waiting;
     }
@@ -537,9 +548,9 @@ void basic_channel_core<T, Platform, Stamp>::pair(outcomes& out) noexcept {
     }
 }
 
-// Passes the item of a waiting sender to a waiting receiver. If one of the two has lost its choice
-// to another case, takes that one out of its queue instead. Returns false if the sender left its
-// queue, in either way.
+// Passes the item of a waiting sender to a waiting receiver. If one of the two belongs to a select
+// that has chosen another case, takes that one out of its queue instead. Returns false if the
+// sender is no longer in its queue.
 template <class T, class Platform, class Stamp>
 bool basic_channel_core<T, Platform, Stamp>::match(node& sender, node& receiver,
                                                    outcomes& out) noexcept {

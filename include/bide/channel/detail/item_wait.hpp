@@ -2,8 +2,8 @@
 #ifndef BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 
-// Waits that move an item: those of threads, and the operations of coroutines and selects. The
-// object that is waited on, a Source, has
+// Waits that move an item: the waits of threads, and the operations of coroutines and selects. A
+// Source is the object that a wait belongs to, such as a channel. It has
 //
 //   wait_status send(T&)        Moves the item in and returns granted. Or leaves it in place and
 //                               returns waiting (full), closed or no_memory.
@@ -52,9 +52,9 @@ template <class T> struct send_error {
 
 namespace detail {
 
-// The requirements on the items of any channel; if one is missing, a message says which. The
-// destructor is checked first: if it may throw, std::is_nothrow_move_constructible is false as
-// well.
+// Checks what every channel requires of its items. If a requirement is not met, an error message
+// names it. The destructor is checked first, because std::is_nothrow_move_constructible is false
+// too if the destructor may throw.
 //
 // Nothing else is required. So an item is constructed in place by direct initialisation and never
 // assigned, and its address is taken by __builtin_addressof(). An item of any alignment is aligned
@@ -104,8 +104,8 @@ void deliver(T& item, const basic_waiter<Platform>& receiver) noexcept {
     to.put(to.where, __builtin_addressof(item));
 }
 
-// Takes out the first waiter of a queue that may have an item, moves the item by move(node&), and
-// adds the waiter to `granted`. Returns false if there is no such waiter.
+// Takes the first waiter that can still be granted out of the queue, moves its item by move(node&),
+// and adds the waiter to `granted`. Returns false if there is no such waiter.
 template <class Platform, class Move>
 bool meet(basic_waiter_queue<Platform>& waiting, Move&& move,
           basic_wake_list<Platform>& granted) noexcept {
@@ -169,7 +169,7 @@ std::size_t recv_more(Source& s, std::vector<T>& out, std::size_t max) {
     return all;
 }
 
-// Receives each item that is left and destroys it, under no lock: its destructor may use the
+// Receives and destroys all items. Holds no lock, because the destructor of an item may use the
 // channel.
 template <class T, class Source> void destroy_items(Source& s) noexcept {
     std::optional<T> item;
@@ -204,7 +204,7 @@ template <class T> result<T> to_received(wait_status what, std::optional<T>& ite
 template <class T, class Platform, class Source> class item_wait {
     using node = basic_waiter<Platform>;
 
-    // What the operations on a side of a source have in common.
+    // The common part of the operations on one side of a source.
     template <side Which> struct wait {
         Source& source;
 
@@ -220,8 +220,8 @@ template <class T, class Platform, class Source> class item_wait {
         }
     };
 
-    // The wait of a thread, with the interface that thread_wait needs. One type for both sides, so
-    // that a program has its code once.
+    // The wait of a thread, with the interface that thread_wait needs. Both sides use this one
+    // type, so that a program contains its code only once.
     struct thread {
         Source& source;
         side which;

@@ -17,11 +17,11 @@
 //   take(put)                  calls put(T&), which moves the next item out; requires that there
 //                              is an item
 //
-// Whenever the lock is free, a receiver waits only if there is no item, and a sender only if there
-// is no room. A thread that adds or removes an item moves the item of the waiter before it releases
-// the lock: a send hands its item to the first waiting receiver, and a receive moves the item of
-// the first waiting sender in. So no waiter is woken to look again, and no re-check is needed. (A
-// select whose choice has selected another case may still be queued; it does not count.)
+// Whenever the lock is free, a receiver waits only if there is no item, and a sender waits only if
+// there is no room. This holds because a thread also serves the waiter before it releases the lock:
+// a send hands its item to the first waiting receiver, and a receive moves in the item of the first
+// waiting sender. So no waiter is woken to look again. (The node of a select that has chosen
+// another case may still be queued; it does not count as a waiter.)
 //
 // A wait that was decided under the lock is published after it. The release of the lock is the last
 // access of each operation to the channel, and the destructor acquires the lock first. So a caller
@@ -54,8 +54,8 @@ inline std::size_t not_zero(std::size_t capacity, [[maybe_unused]] const char* w
     return capacity;
 }
 
-// Memory for `capacity` objects, which its owner constructs and destroys. The constructor allocates
-// all of it.
+// Memory for `capacity` objects. The owner of the array constructs and destroys the objects. The
+// constructor of the array allocates all memory.
 template <class T> class item_array {
     struct place {
         alignas(T) std::byte bytes[sizeof(T)];
@@ -123,7 +123,8 @@ public:
         return send(value, old);
     }
 
-    // Calls put(T&), which moves an item out: granted. Otherwise waiting (empty) or closed.
+    // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
+    // returns waiting (empty) or closed.
     template <class Put> wait_status recv(Put&& put) noexcept;
 
     // Send or receive up to `most` items, and return the number of items. make(i) makes item i.
@@ -139,8 +140,8 @@ public:
     // Queues `w` on a side and returns waiting, or settles `w` and returns its status.
     wait_status enqueue(node& w, side which) noexcept;
 
-    // Cancels the wait of `w`. Returns false if it is decided, or if `w` is not queued yet; then a
-    // later enqueue() refuses it with `why`.
+    // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
+    // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
     bool cancel(node& w, side which, wait_status why) noexcept {
         const lock_word seen = lock::acquire(word_);
         const bool ended = queue_of(which).withdraw(w, why);
@@ -148,8 +149,9 @@ public:
         return ended;
     }
 
-    // Passes on an item of a receiver that was destroyed: to the next waiting receiver, else back.
-    // Returns false if there is no room, or if the channel is closed; the item is untouched then.
+    // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
+    // receiver, or if none waits, back into the container. If there is no room, or if the channel
+    // is closed, returns false and leaves the item unchanged.
     bool pass_on(T& item) noexcept;
 
     // Fails every later send, and every waiter. Returns true if this call closed it.
@@ -164,7 +166,8 @@ public:
     std::size_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
     bool is_full() const noexcept { return Items::send_waits && size() == capacity(); }
 
-    // Runs before a thread queues: it yields a few times, so that the other side moves many items.
+    // A thread calls this before it queues. Yields a few times, so that the other side can move
+    // many items.
     template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
         return basic_spin<Platform>::yielding(try_again, yields);
     }

@@ -2,25 +2,27 @@
 #ifndef BIDE_CHANNEL_DETAIL_SELECT_CORE_HPP
 #define BIDE_CHANNEL_DETAIL_SELECT_CORE_HPP
 
-// The part of a select that does not depend on the types of its cases: several waits, each in the
-// queue of its own primitive, of which one happens.
+// The part of a select that does not depend on the types of its cases. A select has several waits,
+// each in the queue of its own primitive, and exactly one of them happens. The steps of a select
+// are:
 //
-//   try      tries each case alone, in a random order; the first that can happen does
-//   begin    enqueues one node for each case; all nodes share one choice (core/waiter.hpp)
-//   decide   a thread that can grant a case claims the choice under the primitive's lock, moves the
+//   try      The owner tries each case alone, in a random order. The first that can happen does.
+//   begin    The owner enqueues one node for each case. All nodes share one choice
+//            (core/waiter.hpp).
+//   decide   A thread that can grant a case claims the choice under the primitive's lock, moves the
 //            item, and commits: from there on the case has happened. A time-out, a deadline and a
-//            stop do the same. The owner of a try_select claims the choice itself when all nodes
-//            are queued; if it can, no case has happened
-//   publish  on the node of that case, and then on the waiter of the select's owner
-//   end      the owner takes the other nodes out of their queues, and collects the result
+//            stop do the same. In a try_select, the owner claims the choice when all nodes are
+//            queued. If it succeeds, no case has happened.
+//   publish  That thread publishes the node of the case, and then the waiter of the select's owner.
+//   end      The owner takes the other nodes out of their queues, and collects the result.
 //
 // A try_select enqueues its cases too. If it only tried one case after the other, it could miss an
 // item that moves in between: out of a case that is not tried yet, into a case that was tried
 // already.
 //
 // A case may happen while the owner still enqueues other cases. A coroutine must not resume before
-// its last node is queued. So both threads set a bit of `progress_`, and the second of them lets
-// the owner proceed [select.progress].
+// its last node is queued. So the owner and the thread that decides each set a bit of `progress_`,
+// and the second of the two lets the owner proceed [select.progress].
 //
 //   progress_   begun: all nodes are queued     told: a case has happened, or the wait was ended
 
@@ -105,8 +107,8 @@ public:
     void wait(entries all, bool may_wait) noexcept;
 
     // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
-    // returns false if the owner has not queued all cases yet; the owner then finds the end by
-    // itself.
+    // returns false if the owner has not queued all cases yet. The owner then notices the end when
+    // it has queued them.
     bool cancel(wait_status why) noexcept;
 
     // Takes the nodes out of their queues. Returns the case that has happened, or nullptr.
@@ -123,7 +125,7 @@ private:
         std::uint32_t state = 0;
     };
 
-    // Ends the wait, for its owner. Returns false if a case has happened.
+    // Called by the owner: ends the select. Returns false if a case has happened.
     bool end_by_owner() noexcept {
         if (!this->claim()) {
             return false;
@@ -173,9 +175,10 @@ std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
     if (auto* const simulated = simulated_machine::here()) [[unlikely]] {
         return integer_cast<std::size_t>(((simulated->random() >> 32) * n) >> 32);
     }
-    // Marsaglia, "Xorshift RNGs", 2003. A thread seeds it with the time and an address of its own,
-    // mixed as in Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", 2014. So
-    // threads that start one after the other in one place, or together in adjacent places, differ.
+    // Marsaglia, "Xorshift RNGs", 2003. A thread makes its seed from the time and the address of
+    // its state, mixed as in Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators",
+    // 2014. So the seeds of two threads differ, even if the state of both has the same address at
+    // different times, or adjacent addresses at the same time.
     std::uint32_t& x = Platform::template local<dice>().state;
     if (x == 0) {
         std::uint64_t seed = static_cast<std::uint64_t>(Platform::now()) +
@@ -281,9 +284,9 @@ void basic_select_core<Platform>::wait(entries all, bool may_wait) noexcept {
     }
 }
 
-// Time-outs and deadlines may be on several clocks. The wait sleeps until the earliest of them, or
-// until the time at which one of their clocks has to be read again (core/deadline.hpp), and then
-// checks all of them.
+// Sleeps until the earliest time-out or deadline, and then checks all of them. Because they may be
+// on several clocks, the sleep also ends when one of these clocks has to be read again
+// (core/deadline.hpp).
 template <class Platform> bool basic_select_core<Platform>::park(entries all, node& main) noexcept {
     basic_spin<Platform>::spin_then_yield([&main]() noexcept { return main.is_complete(); },
                                           spin_budget_ns);

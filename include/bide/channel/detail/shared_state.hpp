@@ -65,8 +65,8 @@ public:
 
     // Returns true if it was the last reference: the caller frees the state.
     [[nodiscard]] bool drop_reference() noexcept {
-        // Order: acq_rel [shared_state.reference]; release: what the caller did comes before the
-        // free; acquire as above.
+        // Order: acq_rel [shared_state.reference]; release: the accesses of the caller happen
+        // before the state is freed; acquire: as in is_alone().
         return is_alone() || word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
@@ -78,12 +78,12 @@ protected:
 
     // Without the lock the result may be outdated, but a flag stays set.
     bool has(word flags) const noexcept {
-        // Order: acquire [shared_state.flag]; what was done before the flag was set.
+        // Order: acquire [shared_state.flag]; sees what was done before the flag was set.
         return (word_.load(std::memory_order_acquire) & flags) != 0;
     }
 
-    // Unlocks and sets the flags in one step. If `drops` is true, drops a reference in the same step,
-    // and returns true if it was the last one. Otherwise returns false.
+    // Unlocks and sets the flags in one step. If `drops` is true, also drops a reference in that
+    // step, and returns true if it was the last one. Otherwise returns false.
     [[nodiscard]] bool unlock_with(word flags, bool drops) noexcept {
         const auto* const at = &word_;
         const word dropped = drops ? reference : 0;
@@ -98,8 +98,8 @@ protected:
         return drops && seen / reference == 1;
     }
 
-    // Completes the wait `q` of a thread at once, or blocks until it is decided, or until `limit`, a
-    // deadline or a stop token, ends it.
+    // Completes the wait `q` of a thread at once, or blocks until it is decided. `limit` is a
+    // deadline or a stop token, which ends the wait early.
     template <class Q, class Limit> static wait_status wait_in(Q& q, const Limit& limit) noexcept {
         using waits = thread_wait<Q, Platform>;
         if (const wait_status now = q.try_now(); now != wait_status::waiting) {
@@ -114,8 +114,8 @@ protected:
 
     // --- Requires: the lock
 
-    // Settles `w` before it is queued. Returns waiting if the choice that `w` is part of selected
-    // another wait; then `w` need not queue.
+    // Completes the wait `w`, which is not queued, with `what`, and returns `what`. If `w` belongs
+    // to a select that has chosen another case, returns waiting; then `w` need not be queued.
     static wait_status complete(node& w, wait_status what) noexcept {
         if (!w.claim()) {
             return wait_status::waiting;

@@ -2,12 +2,12 @@
 #ifndef BIDE_CHANNEL_DETAIL_VERSIONED_VALUE_HPP
 #define BIDE_CHANNEL_DETAIL_VERSIONED_VALUE_HPP
 
-// The common part of a broadcast and a watch: numbered versions, and readers that wait for the
-// next. Each reader counts the versions that it has seen, and waits while it has seen all versions.
-// The owner decides what a version is and how many are kept.
+// The common part of a broadcast and a watch: numbered versions, and readers that wait for the next
+// version. Each reader counts the versions that it has seen. If a reader has seen all versions, it
+// waits. The owner of this object decides what a version is and how many versions are kept.
 //
-// A grant says only that there is a new version. The reader looks at it when it resumes, and only
-// then counts it as seen. So a grant that no reader collects has no effect.
+// A grant only says that there is a new version. The reader reads the version when it resumes, and
+// only then counts the version as seen. So a grant to a wait that is then destroyed has no effect.
 
 #include <bide/channel/detail/shared_state.hpp>
 #include <bide/core/config.hpp>
@@ -31,7 +31,7 @@ public:
     using typename base::node;
     using typename base::wake_list;
 
-    // Stays in place while it waits.
+    // A reader must not be moved while it waits.
     struct reader {
         explicit reader(std::uint64_t so_far) noexcept : seen(so_far) {}
 
@@ -60,7 +60,8 @@ public:
         readers_ = readers_ - 1;
     }
 
-    // granted: there is a new version for `r`; closed: there never will be one; else waiting.
+    // Returns granted if there is a new version for `r`, closed if there never will be one, and
+    // otherwise waiting.
     wait_status look(const reader& r) const noexcept {
         return r.seen < latest_ ? wait_status::granted
                : closed_        ? wait_status::closed
@@ -73,8 +74,8 @@ public:
         dequeue_all(out);
     }
 
-    // Closes, and moves the waiters to `out`. The caller publishes them as closed after unlock().
-    // Returns true if this call closed it.
+    // Marks this object as closed, and moves the waiters to `out`. The caller publishes them as
+    // closed after unlock(). Returns true if this call closed the object.
     bool end(wake_list& out) noexcept {
         const bool first = !closed_;
         closed_ = true;
@@ -93,7 +94,8 @@ public:
         return first;
     }
 
-    // As look(), but waits. The limit is a deadline or a stop token.
+    // Waits until look() does not return waiting, and returns its result. The limit is a deadline
+    // or a stop token.
     template <class Limit> wait_status wait(reader& r, const Limit& limit) noexcept {
         reader_wait mine{*this, r};
         return base::wait_in(mine, limit);
@@ -184,7 +186,7 @@ public:
         to.unlock();
     }
 
-    // A copy has seen the same versions.
+    // The copy counts the same versions as seen.
     subscription(const subscription& other) noexcept
         : state_(other.state_), reader_(other.reader_.seen) {
         if (state_ != nullptr) {
@@ -260,7 +262,7 @@ private:
 
 // A counted reference to a value that does not change once it is shared. The last reference
 // destroys the value. So no lock is held while a value is copied or destroyed. (std::shared_ptr
-// does the same, but on atomics that are not the platform's.)
+// would do the same, but it does not use the atomics of the platform.)
 template <class T, class Platform> class basic_shared_value {
     static_assert(std::is_copy_constructible_v<T> && std::is_nothrow_destructible_v<T>,
                   "bide: receivers copy the value: T must be copyable, and its destructor must not "
@@ -286,8 +288,9 @@ public:
         return *this;
     }
     ~basic_shared_value() {
-        // Order: acq_rel; release [shared_value.reference]: this user has read the value; acquire
-        // [shared_value.reference]: so have all users before the value is destroyed.
+        // Order: acq_rel; release [shared_value.reference]: what this user read comes before the
+        // destruction. acquire [shared_value.reference]: the last user destroys after all other
+        // users.
         if (cell_ != nullptr && cell_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) {
             delete cell_;
         }

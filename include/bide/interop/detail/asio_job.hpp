@@ -4,23 +4,24 @@
 
 // The jobs of bide on executors of Asio, from their begin to the end of the execution context.
 //
-// A job is a chain of coroutines (task/detail/task_control.hpp) that runs on an executor of Asio. It
-// posts its runnables: each post puts the runnable into the queue of the job, and posts a step to the
-// executor. A step is a function object that takes the oldest runnable of its job and runs it. The
-// service of the execution context lists every job.
+// A job is a chain of coroutines (task/detail/task_control.hpp) that runs on an executor of Asio.
+// To post a runnable, the job puts it into the queue of the job, and posts a step to the executor.
+// A step is a function object that takes the oldest runnable of its job and runs it. The service of
+// the execution context lists every job.
 //
-// The destructor of an execution context calls shutdown(). No thread runs the context then, but the
-// threads that release locks, send items and so on may post at any time. So shutdown() takes the
-// context's place:
+// The destructor of an execution context calls shutdown(). No thread runs the context then, but any
+// thread that releases a lock or sends an item may still post. So shutdown() runs the jobs in the
+// place of the context:
 //
 //   1. It sets `is_shut_`. From then on a post does not access the executor, and goes to `left_`.
 //   2. It waits for the posts that have begun before.
-//   3. It moves the runnables that are still queued to `left_`. Their steps, if Asio runs them, find
-//      nothing to run.
-//   4. It cancels each job, and runs what is in `left_` until every job has ended.
+//   3. It moves the runnables that are still queued to `left_`. If Asio runs their steps later, the
+//      steps find nothing to run.
+//   4. It cancels each job, and runs the runnables in `left_` until every job has ended.
 //
-// Each wait of a cancelled job ends, so the job ends too, and gives back what it was granted. Its
-// handler is destroyed and not called, as Asio does with the handlers of a destroyed context.
+// Each wait of a cancelled job ends, so the job ends too, and gives back what it was granted. The
+// handler of the job is destroyed and not called, as Asio does with the handlers of a destroyed
+// context.
 //
 // `Asio` is one of the two structs that asio_names.inc makes.
 
@@ -111,7 +112,7 @@ private:
     basic_ready_queue<native_platform> left_; // popped by shutdown()
 };
 
-// What a thread does for a job right now.
+// Says whether the calling thread runs a step, and which job this step has ended.
 template <class Asio> struct asio_step_here {
     bool runs = false;               // it runs a step
     asio_job<Asio>* ended = nullptr; // the job that has ended in this step
@@ -132,8 +133,9 @@ public:
         }
     }
 
-    // Starts the job on this thread, or in the first step.
-    // Requires: `self` owns it; its service has listed it. It owns itself until its end.
+    // Starts the job, either on this thread at once, or in the first step.
+    // Requires: `self` owns the job, and the service has listed the job. The job then owns itself
+    // until its end.
     void begin(std::shared_ptr<asio_job> self, bool on_this_thread) noexcept {
         self_ = std::move(self);
         if (on_this_thread) {
@@ -168,7 +170,8 @@ protected:
     // Destroys the job, and calls its handler if `deliver`.
     virtual void complete(bool deliver) = 0;
 
-    // Takes the job out of its service. Returns what owns it.
+    // Removes the job from the list of its service. Returns the pointer by which the job owns
+    // itself.
     std::shared_ptr<asio_job> leave() noexcept {
         service_.remove(*this);
         return std::move(self_);

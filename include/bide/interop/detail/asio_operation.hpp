@@ -2,12 +2,12 @@
 #ifndef BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
 #define BIDE_INTEROP_DETAIL_ASIO_OPERATION_HPP
 
-// The functions and the executor of interop/asio.hpp and interop/boost_asio.hpp, over the names of one
-// Asio (asio_names.inc).
+// The functions and the executor of interop/asio.hpp and interop/boost_asio.hpp. The parameter Asio
+// gives the names of one of the two libraries (asio_names.inc).
 //
-// An asynchronous operation of Asio that awaits something of bide is a job (asio_job.hpp) with a
-// handler. It is one allocation, and its coroutine is another one, both by the allocator of the
-// handler. Both are freed before the handler is called.
+// If an operation of Asio awaits an operation or a task of bide, it is a job (asio_job.hpp) with a
+// handler. The job is one allocation, and its coroutine is another one. Both use the allocator of
+// the handler, and are freed before the handler is called.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
@@ -62,7 +62,8 @@ public:
     explicit asio_executor(Place& place) : where_(detail::asio_executor_at<Asio>(place)) {}
     asio_executor(const asio_executor&) = default;
     asio_executor& operator=(const asio_executor&) = default;
-    /// Requires: the tasks that are to resume on it have ended; otherwise terminates with a message.
+    /// Requires: the tasks that resume on this executor have ended; otherwise terminates with a
+    /// message.
     ~asio_executor() { this->require_none("asio executor"); }
 
     /// Runs `r` on a thread of the executor, after this call. Terminates if Asio finds no memory.
@@ -81,7 +82,7 @@ public:
     std::string message(int code) const override { return error_category().message(code); }
 };
 
-// Returns the error code of Asio that says the same.
+// Returns the error code of Asio with the same meaning.
 template <class Asio> typename Asio::error_code asio_code(std::error_code e) noexcept {
     using code = typename Asio::error_code;
     if constexpr (std::is_same_v<code, std::error_code>) {
@@ -100,7 +101,7 @@ template <class Asio> typename Asio::error_code asio_code(errc e) noexcept {
 
 // ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
 
-// A signature of one argument, or of two, with those arguments in a tuple.
+// A signature with one or two arguments, and the tuple of these arguments.
 template <class First, class Second> struct asio_arguments {
     using tuple = std::tuple<First, Second>;
     using type = void(First, Second);
@@ -110,8 +111,9 @@ template <class First> struct asio_arguments<First, void> {
     using type = void(First);
 };
 
-// An operation, whose outcome is an R: void(error_code, value), or void(R) if the error is more
-// than a code, or if there may be no value that goes with an error code.
+// The signature of the handler of an operation whose outcome is an R. It is void(error_code,
+// value). But it is void(R) if the error is more than a code, or if there may be no value to pass
+// together with an error code.
 template <class Asio, class V, class R> struct asio_operation_signature {
     using error_code = typename Asio::error_code;
     using value = typename R::value_type;
@@ -129,7 +131,7 @@ template <class Asio, class V, class R> struct asio_operation_signature {
     // A wait has no effect before it ends, so each request cancels it.
     static constexpr bool has_effects = false;
 
-    // `aborted`: the slot of the handler has cancelled the operation.
+    // `aborted` is true if the slot of the handler has cancelled the operation.
     // Throws: what the operation threw, other than an error code.
     static arguments made_of(kept_outcome<R>& outcome, bool aborted) {
         R got = outcome.take();
@@ -153,8 +155,8 @@ template <class Asio, class V, class R> struct asio_operation_signature {
     }
 };
 
-// A task, whose value is a V: void(std::exception_ptr, value). If a V cannot be made without
-// arguments, the value is optional.
+// The signature of the handler of a task whose value is a V: void(std::exception_ptr, value). If V
+// has no default constructor, the value is optional.
 template <class V> struct asio_task_signature {
     static_assert(!std::is_reference_v<V>, "bide: a task of a reference has no handler of Asio");
     using value = std::conditional_t<std::is_void_v<V> || std::is_default_constructible_v<V>, V,
@@ -177,7 +179,8 @@ template <class V> struct asio_task_signature {
 
 // ---- The coroutines
 
-// Memory of an allocator, with a copy of the allocator behind it.
+// Allocates memory from an allocator. A copy of the allocator lies behind the memory, for the
+// deallocation.
 template <class Alloc> class asio_memory {
     struct alignas(__STDCPP_DEFAULT_NEW_ALIGNMENT__) unit {
         std::byte bytes[__STDCPP_DEFAULT_NEW_ALIGNMENT__];
@@ -207,8 +210,9 @@ public:
     }
 };
 
-// The return type of the first coroutine of a job, which it owns. That coroutine is a function of the
-// handler's allocator, from which its frame is allocated, and of a Source. Its value is a V.
+// The return type of the first coroutine of a job. It owns the frame of that coroutine. The
+// parameters of the coroutine are the handler's allocator, which allocates the frame, and a Source.
+// The value of the coroutine is a V.
 template <class V, class Alloc, class Source> class asio_frame {
 public:
     struct promise_type : task_promise<V> {
@@ -385,8 +389,8 @@ private:
     }
 
     bool aborted_ = false; // by the slot of the handler
-    // Empty once complete() has moved them out. Steps that Asio has not destroyed may own this object
-    // for longer.
+    // complete() moves these members out. It need not destroy this object, because steps that Asio
+    // has not destroyed yet may own it for longer.
     std::optional<work_guard<Ex>> where_;
     std::optional<work_guard<HandlerEx>> handler_where_;
     std::optional<Handler> handler_;
@@ -395,8 +399,9 @@ private:
 
 // ---- The initiation
 
-// What Asio calls with the handler to begin an operation. If `Placed`, the operation runs on `Where`.
-// Otherwise it runs on the executor of the handler, and on `Where` if the handler has none.
+// The function object that Asio calls with the handler to begin an operation. If `Placed` is true,
+// the operation runs on `Where`. Otherwise it runs on the executor of the handler, or if the
+// handler has none, on `Where`.
 template <class Asio, class Signature, class V, class Where, bool Placed> class asio_initiation {
 public:
     using executor_type = Where;

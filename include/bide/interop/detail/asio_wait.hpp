@@ -3,8 +3,9 @@
 #define BIDE_INTEROP_DETAIL_ASIO_WAIT_HPP
 
 // The token use_bide: an operation of Asio as a task. The handler stores its arguments and sets an
-// event, for which the task waits. If the task is cancelled, it requests the end of the operation.
-// It waits until the operation has ended, because the operation may use objects of the task.
+// event, for which the task waits. If the task is cancelled, it requests the cancellation of the
+// operation, and then waits until the operation has ended, because the operation may use objects of
+// the task.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -24,13 +25,13 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// What the handler and the task share.
+// The state that the handler and the task share.
 template <class Results> struct asio_reply {
     event is_over;                  // the handler was called, or destroyed
     std::optional<Results> results; // nothing: it was destroyed
 };
 
-// Calls the task back.
+// The handler. Stores its arguments, and sets the event that the task waits for.
 template <class Reply> class asio_handler {
 public:
     explicit asio_handler(std::shared_ptr<Reply> to) noexcept : to_(std::move(to)) {}
@@ -142,8 +143,8 @@ template <class... Values> auto asio_value(Values&&... values) {
         return std::tuple<Values...>(std::move(values)...);
     }
 }
-// As asio_value(), but the first argument may be an error, which is thrown and is not a part of the
-// value. `stopped`: as for asio_throw().
+// Makes the value as asio_value() does, but if the first argument is an error, throws it, and
+// leaves it out of the value. `stopped` has the same meaning as for asio_throw().
 // Throws: the error.
 template <class Asio, class First, class... Values>
 auto asio_outcome(bool stopped, First&& first, Values&&... values) {

@@ -17,9 +17,9 @@
 // block. Each block is allocated by its own call of operator new. So a translation unit that does
 // not recycle may free a block that a recycling one has allocated, and the reverse.
 //
-// The depot has a lock that no thread sleeps on. A thread that finds the lock taken looks again a
-// few times, and then uses operator new or delete instead of the depot. So if a process is forked
-// while another thread holds the lock, the child continues with operator new.
+// A lock guards the depot. No thread sleeps on this lock: a thread that finds the lock taken tries
+// again a few times, and then uses operator new or delete instead of the depot. So if a process is
+// forked while another thread holds the lock, the child continues with operator new.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>

@@ -93,8 +93,8 @@ public:
         std::uint8_t tag;
     };
 
-    // Takes the source: a task, or a callable, which is then called at its final address. Returns
-    // the labels of the task.
+    // Takes over the source. If it is a callable, moves the callable to its final address and calls
+    // it there. Returns the labels of the task.
     // Throws: what the move of a callable throws; what its call throws.
     // Requires: the source is not a task that was moved from; terminates otherwise.
     labels open(S&& source) {
@@ -155,8 +155,9 @@ private:
 
 using task_header = basic_task_header<native_platform>;
 
-// The handler of exceptions that no join handle asks for. It is shared, because a handle may be
-// dropped after the scheduler is destroyed. It is one pointer, because every task has one.
+// Handles the exceptions of tasks whose outcome no join handle asks for. The function is shared,
+// because a handle may be dropped after the scheduler is destroyed. The object is one pointer,
+// because every task contains one.
 class unhandled {
 public:
     using function = std::function<void(std::exception_ptr)>;
@@ -210,11 +211,11 @@ public:
     // Enqueues a new task. Refuses it if the home is closing.
     virtual void start(task_header& t) noexcept = 0;
 
-    // A thread that waits for a task of this home calls waker_of_caller(). If no other thread runs
-    // the tasks of the home, the thread must not just sleep: waker_of_caller() returns the waker
-    // that ends its sleep, and the thread calls run_tasks(). Otherwise waker_of_caller() returns an
-    // empty waker. run_tasks() runs tasks until `w`, which has that waker, is complete, or until
-    // another thread runs them.
+    // If no other thread runs the tasks of this home, a thread that waits for one of its tasks must
+    // run them. Such a thread first calls waker_of_caller(). If that returns an empty waker, the
+    // thread may just sleep. Otherwise, its wait uses the returned waker, and the thread calls
+    // run_tasks(w), where the waiter `w` has that waker. run_tasks() runs tasks until `w` is
+    // complete, or until another thread runs the tasks.
     virtual waker waker_of_caller() noexcept { return {}; }
     virtual void run_tasks(const basic_waiter<native_platform>&) noexcept {}
 
@@ -229,8 +230,8 @@ protected:
     ~task_home() = default;
 };
 
-// A task, and the owner of its outcome: a join handle, a group (sched/detail/group.hpp) or a
-// join_set.
+// A task with the object that owns its outcome: a join handle, a group (sched/detail/group.hpp) or
+// a join_set.
 template <class E>
 concept task_end = std::derived_from<E, task_header> && requires(E& end) {
     end.kept();                 // the kept_outcome

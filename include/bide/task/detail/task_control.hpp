@@ -4,14 +4,14 @@
 
 // The parts that control a task, for every type of outcome:
 //
-//   basic_task_state    one word: whether the task runs, waits or has ended, is cancelled;
-//                       references
+//   basic_task_state    one word: whether the task runs, waits, has ended or is cancelled, and the
+//                       number of its references
 //   basic_task_control  a chain of coroutines that can be cancelled: its state, the runnable that
 //                       resumes it, and the waker that interrupts its wait. Each child of when_all
 //                       and when_any is one (when_state.hpp).
-//   basic_task_header   a spawned task: a chain with a home (basic_task_home), a list in which it
-//                       stands, and a gate that opens at its end. A cell (task_cell.hpp) adds what
-//                       the task runs, and its outcome.
+//   basic_task_header   a spawned task: a chain, its home (basic_task_home), the links of a list,
+//                       and a gate that opens when the task ends; joiners wait at the gate. A cell
+//                       (task_cell.hpp) adds the code that the task runs, and the outcome.
 //
 // A spawned task is one allocation. It is destroyed with its last reference. The scheduler has a
 // reference until the task has ended. A join handle has another one.
@@ -65,20 +65,20 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //     1       0       0        1      ended
 //   (all other rows are illegal)
 //
-// The decider of a wait is the thread that grants it, times it out or stops it.
-//
-// Each suspension has one wake, by the decider of its wait. So a wake never finds the task queued.
-// A wake may come while the task is still entering its wait, because the bit `active` is cleared
+// The decider of a wait is the thread that grants it, times it out or stops it. Each suspension has
+// exactly one wake, by the decider of its wait. So a task that is woken is never queued already. A
+// wake may come while the task is still entering its wait, because the bit `active` is cleared
 // before the node is queued. Then the task is posted as usual, and another worker may run it before
 // the old worker has left it.
 //
 // A cancellation must end a wait without a race for the node of that wait [task.claim]. If the
-// canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. A claimed task
-// is not resumed: a wake only sets `notified`. So the node outlives the interruption. When the
-// interruption is over, the canceller posts the task if its wait was decided meanwhile, by the
-// canceller or by another thread. The node of a claimed task may be refused or granted at once.
-// Then the task needs no wake, but it waits until the claim has ended. A task that is cancelled
-// while it is active or shielded learns of the cancellation when it begins its next wait.
+// canceller finds the task waiting, it sets `cancelled` and `claimed` in one step. While a task is
+// claimed, it is not resumed: a wake only sets `notified`. So the node outlives the interruption.
+// After the interruption, the canceller posts the task if its wait was decided meanwhile, by the
+// canceller or by another thread. It may also happen that the task is claimed, and its node is then
+// refused or granted at once, so that the task stays on its thread. Such a task needs no wake, but
+// waits until the claim has ended. A task that is cancelled while it is active or shielded learns
+// of the cancellation when it begins its next wait.
 
 template <class Platform> class basic_task_state {
 public:
@@ -94,20 +94,21 @@ public:
     // Marks the task as waiting. If the task is cancelled and not shielded, leaves it active and
     // returns false.
     bool begin_wait() noexcept {
-        // Order: acquire [task.claim]; the writes before the cancellation, if there is one.
+        // Order: acquire [task.claim]; sees the writes before the cancellation, if there is one.
         word seen = word_.load(std::memory_order_acquire);
         do {
             if (is_cancelled(seen)) {
                 return false;
             }
             // Order: release [task.claim]; the canceller that claims the task sees how to interrupt
-            // it. Failure: as above.
+            // it. Failure: as the first load.
         } while (!word_.compare_exchange_weak(seen, seen & ~active, std::memory_order_release,
                                               std::memory_order_acquire));
         return true;
     }
 
-    // Marks the task as active again, without a wake. Waits until no canceller claims it.
+    // Marks the task as active again, without a wake. If a canceller claims the task, waits until
+    // the claim has ended.
     void end_wait() noexcept {
         basic_backoff<Platform> backoff;
         // Order: relaxed; the CAS acquires.
@@ -139,7 +140,7 @@ public:
 
     // Removes a shield. Returns true if it was the last one and a cancellation takes effect.
     bool unshield() noexcept {
-        // Order: acquire [task.claim]; the writes before the cancellation.
+        // Order: acquire [task.claim]; sees the writes before the cancellation.
         return is_cancelled(word_.fetch_sub(one_shield, std::memory_order_acquire) - one_shield);
     }
 
@@ -172,11 +173,11 @@ public:
 
     enum class cancelling { too_late, noted, claimed };
 
-    // Requests cancellation. If this returns `claimed`, the caller interrupts the wait and then
-    // calls end_claim().
+    // Requests cancellation. If it returns `claimed`, the caller must interrupt the wait, and then
+    // call end_claim().
     // Requires: `why` is not none.
     cancelling cancel(cancel_reason why = cancel_reason::requested) noexcept {
-        // Order: acquire [task.outcome]; the outcome, if `complete` is set.
+        // Order: acquire [task.outcome]; sees the outcome, if `complete` is set.
         word seen = word_.load(std::memory_order_acquire);
         word next;
         do {
@@ -190,8 +191,8 @@ public:
             if ((seen & (active | shields)) == 0) {
                 next |= claimed;
             }
-            // Order: acq_rel [task.claim]; the canceller sees how to interrupt the wait. The
-            // writes before the cancellation are visible to the task. Failure: as above.
+            // Order: acq_rel [task.claim]; the canceller sees how to interrupt the wait. The writes
+            // before the cancellation are visible to the task. Failure: as the first load.
         } while (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
                                               std::memory_order_acquire));
         return (next & claimed) != 0 ? cancelling::claimed : cancelling::noted;
@@ -215,9 +216,9 @@ public:
 
     // --- Called by the owner of a reference
 
-    // Gives up the right to ask for the outcome. Returns true if the call has dropped the caller's
-    // reference; another reference is left. Returns false if the task is complete. Then the caller
-    // still has its reference, and must discard the outcome.
+    // Gives up the right to ask for the outcome. If the task is not complete, drops the caller's
+    // reference and returns true; the scheduler still has a reference. If the task is complete,
+    // returns false. Then the caller still has its reference, and must discard the outcome.
     bool forgo() noexcept {
         // Order: acquire [task.outcome]; sees the outcome, if the task is complete. In a complete
         // task, `kept` has no meaning.
@@ -227,7 +228,7 @@ public:
                 return false;
             }
             // Order: release [task.outcome]; the writes of the handle's owner are visible to the
-            // task. Failure: as above.
+            // task. Failure: as the first load.
         } while (!word_.compare_exchange_weak(seen, (seen & ~kept) - reference,
                                               std::memory_order_release,
                                               std::memory_order_acquire));
@@ -236,7 +237,8 @@ public:
 
     // Returns true if the caller has the only reference, and no handle may ask for the outcome.
     bool is_alone() const noexcept {
-        // Order: acquire [task.outcome] [task.references]; the writes of the last handle's owner.
+        // Order: acquire [task.outcome] [task.references]; sees the writes of the last handle's
+        // owner.
         const word seen = word_.load(std::memory_order_acquire);
         return (seen & kept) == 0 && seen / reference == 1;
     }
@@ -253,8 +255,8 @@ public:
         if (word_.load(std::memory_order_acquire) / reference == 1) {
             return true; // no other owner can add a reference
         }
-        // Order: acq_rel [task.references]; as above. The caller's accesses happen before those of
-        // the last owner.
+        // Order: acq_rel [task.references]; as above. The accesses of the caller happen before
+        // those of the last owner.
         return word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 
@@ -324,7 +326,7 @@ template <class Platform> struct BIDE_SHARED cancel_round {
     // code, it is nullptr, because that code may cancel a group and wait for it.
     static cancel_round*& here() noexcept { return Platform::template local<current>().now; }
 
-    // Sets the round of the calling thread, and restores the outer one in its destructor.
+    // Sets the round of the calling thread. The destructor restores the previous round.
     class scope {
     public:
         explicit scope(cancel_round* round) noexcept : outer_(std::exchange(here(), round)) {}
@@ -490,8 +492,8 @@ protected:
     // Posts to_run() to a thread that may call finish().
     virtual void post_home() noexcept = 0;
 
-    // Runs the chain on this thread until it waits or ends. If the chain is a child that another
-    // chain awaits in place (when_state.hpp), that chain may continue and end here, too.
+    // Runs the chain on this thread until it waits or ends. If the chain is a child in place
+    // (when_state.hpp), the parent of the child may also continue and end in this call.
     void run() noexcept {
         if (!ended_) {
             if (fresh_ && state_.is_cancelled() && may_finish_here()) {
@@ -735,8 +737,8 @@ public:
 
     virtual executor_ref executor() noexcept = 0;
 
-    // Returns the number of the registry of waiting tasks that the calling thread uses. A worker
-    // uses the registry of the worker. The numbers begin at 0.
+    // Returns the number of the registry of waiting tasks that the calling thread uses. Each worker
+    // uses its own registry. The numbers begin at 0.
     virtual unsigned registry_here() const noexcept = 0;
     virtual basic_task_registry<Platform>& registry(unsigned number) noexcept = 0;
 
@@ -744,7 +746,7 @@ public:
     // home, and it ends before the home is destroyed.
     virtual bool is_here() const noexcept = 0;
 
-    // Returns true if the home accepts no more tasks and cancels those that it has.
+    // Returns true if the home accepts no more tasks and cancels its tasks.
     virtual bool is_closing() const noexcept = 0;
 
     // Counts a task that has ended. The task does not use this object afterwards. The caller then
@@ -755,7 +757,7 @@ protected:
     ~basic_task_home() = default;
 };
 
-// A spawned task. Its links are those of the list in a registry.
+// A spawned task. The links in its base class belong to the list of a registry.
 template <class Platform>
 class basic_task_header : public basic_task_control<Platform>,
                           public basic_task_links<Platform, basic_task_header<Platform>> {
@@ -774,8 +776,8 @@ public:
         BIDE_PROBE(task_spawn, this);
     }
 
-    // Ends the task without running it, because the scheduler has shut down. Called in the place of
-    // the first post().
+    // Ends the task without running it, because the scheduler has shut down. Called instead of the
+    // first post().
     void refuse() noexcept {
         this->never_start();
         end();
@@ -788,7 +790,7 @@ public:
         }
     }
 
-    // Order: acquire; the text, which the task may have written, for a dump.
+    // Order: acquire; a dump sees the characters of the name, which the task may have written.
     const char* name() const noexcept override { return name_.load(std::memory_order_acquire); }
     // Order: release; as above.
     void set_name(const char* name) noexcept override {
@@ -817,7 +819,7 @@ protected:
     ~basic_task_header() = default;
 #endif
 
-    // Called at the end. Takes over the outcome, and destroys the coroutine or function that
+    // Called when the task ends. Stores the outcome, and destroys the coroutine or function that
     // computed it.
     virtual void settle() noexcept = 0;
     // Called when no handle can ask for the outcome.

@@ -7,14 +7,15 @@
 //
 // `left_` counts the children that have not ended. The parent counts as one while it starts them.
 // The thread that counts down to zero resumes the parent [when.ended], and does not access the
-// state afterwards. Two threads access other children than their own, each before its own
-// count-down: the parent, which starts the children, and the winner, which cancels the other
-// children. A canceller of the parent does not count. Instead it claims the parent
-// (task_control.hpp), so the parent stays in its wait until the canceller has finished.
+// state afterwards. Only two threads access children that they do not run, and each does so before
+// its own count-down: the thread of the parent, which starts the children, and the thread of the
+// winner, which cancels the other children. A canceller of the parent is not counted. It claims the
+// parent instead (task_control.hpp), so the parent stays in its wait until the canceller has
+// finished.
 //
-// The parent's wait does not end before the children have ended. If the parent is cancelled, the
-// children are cancelled, and the wait continues. If the parent is cancelled and not shielded when
-// it awaits the children, its context refuses a wait. The parent then starts the children as
+// The parent's wait does not end before the children have ended. If the parent is cancelled during
+// the wait, the children are cancelled, and the wait continues. If the parent is cancelled and not
+// shielded before the wait, its context refuses the wait. The parent then starts the children as
 // cancelled, waits without its context, and is resumed by resumption().
 //
 // The children of a cancelled parent start, and their first wait is stopped. A single task that a
@@ -40,11 +41,12 @@
 // resumed it, it ends like a stolen child. Then it also counts down for the parent, and no further
 // child is started in place.
 //
-// If the budget is spent before a child starts, that child pauses. If other jobs run first, the
-// worker moves the children that the chain has forked to `run_`, because they would lie below the
-// children that the other jobs fork. When the paused child starts, on any worker, these children
-// are forked again there. A chain that never waits may need one of its forked children. So the
-// worker counts consecutive pauses, and after a number of them queues the oldest forked child.
+// If the budget is spent before a child starts, that child pauses, and other jobs may run first. In
+// that case, the worker moves the forked children of this chain to `run_`. Otherwise these children
+// would lie below the children that the other jobs fork. When the paused child starts, on any
+// worker, the children in `run_` are forked again there. A chain that never waits may need one of
+// its forked children. So the worker counts consecutive pauses, and after a number of them queues
+// the oldest forked child.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -153,8 +155,8 @@ private:
         when_->ended(*this);
     }
 
-    // The parent calls it when the child has ended in place. After this call, a cancellation must
-    // not stop the token of the child.
+    // The parent calls this when the child has ended in place. After this call, a cancellation must
+    // not request a stop through the token of the child.
     void settle_in_place() noexcept {
         settle();
         if (this->has_stop_token()) {
@@ -383,7 +385,7 @@ private:
         return std::noop_coroutine();
     }
 
-    // Called when the other tasks have run.
+    // Called when the other jobs of the worker have run.
     void go_on() noexcept {
         child& c = *next_;
         local& here = local::get();
@@ -428,7 +430,7 @@ private:
         }
     }
 
-    // Returns true if these were the last counts.
+    // Subtracts n from the count. Returns true if the count is now zero.
     bool count_down(std::size_t n = 1) noexcept {
         // Order: acq_rel [when.ended]; all accesses by and to each child happen before the steps of
         // the thread that counts down last, and of the parent.
