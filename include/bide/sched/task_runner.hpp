@@ -68,8 +68,8 @@ public:
     /// Thread safety: any thread may call it.
     void post(runnable& r) noexcept { home_.post(r); }
 
-    /// Runs a waker like a task; otherwise as post(runnable&). Terminates if there is no memory for
-    /// the queue entry.
+    /// Runs a waker like a task. If the runner has shut down, acts as post(runnable&) does.
+    /// Terminates if there is no memory for the queue entry.
     void post(waker w) noexcept;
 
     /// Returns the executor of its tasks.
