@@ -8,8 +8,10 @@
 //
 //   busy -> idle     nothing is queued; the thread adds itself to the idle list and sleeps
 //   idle -> busy     a post removed the thread from the list and gave it work
-//   idle -> left     the thread removed itself from the list after keep_alive, or finish() removed it
-//   busy -> left     nothing is queued, and the pool is closed, keeps no idle threads, or has too many
+//   idle -> left     the thread removed itself from the list after keep_alive, or finish() removed
+//                    it
+//   busy -> left     nothing is queued, and the pool is closed, keeps no idle threads, or has too
+//                    many
 //
 // A thread is removed from the list in one step, under the lock. Assume that a post comes when the
 // time of an idle thread is over. If the post finds that thread in the list, it gives the work to

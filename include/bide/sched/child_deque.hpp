@@ -6,8 +6,9 @@
 // child first, a thief the oldest one. (Chase, Lev, "Dynamic Circular Work-Stealing Deque", SPAA
 // 2005. Here the buffer does not grow.)
 //
-//   top       the oldest child. A thief takes it by a CAS that moves top up by one. The owner uses the
-//             same CAS to take the last child. To take all children, the owner moves top to bottom.
+//   top       the oldest child. A thief takes it by a CAS that moves top up by one. The owner uses
+//             the same CAS to take the last child. To take all children, the owner moves top to
+//             bottom.
 //   bottom    the place of the next child. Only the owner changes it.
 //   (top is above bottom only while the owner tries to take a child and there is none)
 //

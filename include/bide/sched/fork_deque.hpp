@@ -14,7 +14,8 @@
 //
 //   top     the next job to steal. A thief moves it up by one, by CAS.
 //   split   the first private job. The owner moves split up to publish jobs, and down to take jobs
-//           back. A thief moves split up while the owner is busy with something else (publish_all()).
+//           back. A thief moves split up while the owner is busy with something else
+//           (publish_all()).
 //   (top is never above split, and split is never above bottom)
 //
 // `range_` contains top and split in one word. Only the owner writes `bottom_`. A slot is written
@@ -26,12 +27,13 @@
 // depth at or above the limit, and a pop from such a depth, need no look. There are two kinds of
 // limit:
 //
-//   at least max(split, top + 2)  The owner sets it. It is never below split, so a job that the owner
-//                                 pushes or pops without a look is private. It is also at least top
-//                                 plus the wanted number of public jobs. So while there are fewer jobs
-//                                 than wanted, each push looks, and publishes its job at once.
-//   requested                     A thief sets it. It is above all depths, so the owner's next push or
-//                                 pop looks.
+//   at least max(split, top + 2)  The owner sets it. It is never below split, so a job that the
+//                                 owner pushes or pops without a look is private. It is also at
+//                                 least top plus the wanted number of public jobs. So while there
+//                                 are fewer jobs than wanted, each push looks, and publishes its
+//                                 job at once.
+//   requested                     A thief sets it. It is above all depths, so the owner's next push
+//                                 or pop looks.
 //
 // The caller tells the deque how many public jobs are wanted: at least two, and more while workers
 // sleep. The deque asks for this number only when the owner looks anyway. So the number does not

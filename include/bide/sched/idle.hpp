@@ -10,8 +10,8 @@
 // One word:
 //
 //   blocked   20 bits  workers that are blocked in a task
-//   searching 20 bits  workers that are awake and have no job: each of them will announce its sleep, or
-//                      find a job and end its search
+//   searching 20 bits  workers that are awake and have no job: each of them will announce its
+//                      sleep, or find a job and end its search
 //   sleeping  20 bits  workers in the set of sleepers
 //   timed      1 bit   one of the sleepers sleeps with a time-out
 //   deferred   1 bit   there may be a job for which no worker was woken, because a worker was
@@ -43,8 +43,8 @@
 // queues with jobs as searchers, or `deferred` is set. These are the steps that keep it:
 //
 //   - A push into an empty queue adds a searcher or sets the bit.
-//   - A searcher that takes the last job of a queue ends its search. So there is one such queue less
-//     and one searcher less.
+//   - A searcher that takes the last job of a queue ends its search. So there is one such queue
+//     less and one searcher less.
 //   - A searcher may leave jobs in the queue from which it took its own, or may have moved jobs to
 //     another queue. Then it ends its search with `more`, which sets the bit.
 //   - A worker that sleeps has looked. The jobs that were queued before its announcement had been

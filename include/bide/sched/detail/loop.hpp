@@ -16,8 +16,8 @@
 //   none      no thread runs the loop
 //   running   a thread runs the loop; if another thread wants to, the program terminates
 //   joining   a thread that waits for tasks of the loop runs it, outside of run()
-//   wanted    like joining, but other threads sleep until the joining thread leaves the loop; one of
-//             them then runs the loop
+//   wanted    like joining, but other threads sleep until the joining thread leaves the loop; one
+//             of them then runs the loop
 //
 // A thread that waits for tasks of a loop joins the loop only if it owns the loop. The owner is the
 // thread that has run the loop last. If no thread has run it, the owner is the thread that has made

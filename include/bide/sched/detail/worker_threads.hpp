@@ -21,8 +21,8 @@
 // A timer of the workers tends the threads for blocking tasks (basic_tended_pool). The timer is
 // armed only in these cases:
 //
-//   - The system has refused to start a thread, and the start must be tried again. If all threads of
-//     the pool are blocked, none of them can try it.
+//   - The system has refused to start a thread, and the start must be tried again. If all threads
+//     of the pool are blocked, none of them can try it.
 //   - A thread has left, and must be joined when it has ended.
 //
 // A thread that finds `armed_` set relies on the next firing of the timer. The firing resets
