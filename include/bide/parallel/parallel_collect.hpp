@@ -47,8 +47,8 @@ concept gives_optionals =
     gives_values<F, It> &&
     std::same_as<mapped_t<F, It>, std::optional<typename mapped_t<F, It>::value_type>>;
 
-// append(it, vector) appends the values of the element at `it`. `Values` is the number of values of
-// each element; 0 means that it is unknown.
+// append(it, vector) appends the values of the element at `it` to the vector. `Values` is the
+// number of values of each element. If `Values` is 0, that number is unknown.
 template <class T, std::size_t Values, class It, class Append> class collect_front {
 public:
     using part = collect_front;

@@ -39,16 +39,15 @@ template <class It, class Out> struct kept_output {
 
     static constexpr bool copies_in_vain = copies_bytes<It, Out>;
 
-    // Copies one element if it is kept. `index` is its number. `before` of the elements before it
-    // are kept.
+    // If the element at `it` is kept, copies it. `before` is the number of kept elements before it.
     void put(const It& it, bool is_kept, std::uint64_t, std::uint64_t before) const {
         if (is_kept) {
             *kept.at(before) = *it;
         }
     }
 
-    // Copies the elements for which `is_kept` is 1, of `size` elements from `it` on. `count`
-    // elements are kept.
+    // Of the `size` elements from `it` on, copies those for which `is_kept` is 1. `count` is their
+    // number.
     void put_all(const It& it, const unsigned char* is_kept, std::uint64_t size,
                  std::uint64_t count, std::uint64_t before) const {
         auto* const to = detail::unwrap(kept.at(before));
@@ -57,8 +56,9 @@ template <class It, class Out> struct kept_output {
             std::copy(from, from + size, to);
             return;
         }
-        // A place is overwritten until an element is kept in it. The place behind the last kept
-        // element may not exist, so the loop ends when the last element is kept.
+        // Copies each element, kept or not, to the current place. The place advances only after a
+        // kept element, so an element that is not kept is overwritten. The place behind the last
+        // kept element may not exist, so the loop ends at the last kept element.
         std::uint64_t done = 0;
         for (std::uint64_t n = 0; done != count; ++n) {
             to[done] = from[n];
@@ -85,10 +85,10 @@ template <class It, class Out, class Other> struct parted_output {
 // Copies the elements that are kept to consecutive places, in their order.
 //
 // keeps(it) returns true if the element at `it` is kept. It is called once for each element. The
-// place of an element is known when keeps() was called for all elements before it. The thread at
-// the front (detail/ordered_loop.hpp) calls keeps() and copies. A thief calls keeps() for its part,
-// and stores the answers, one byte each, and the number of kept elements of each block. The join
-// adds up these numbers. Then all blocks are copied in parallel.
+// place of an element is known only after keeps() was called for all elements before it. The thread
+// at the front (detail/ordered_loop.hpp) calls keeps() and copies at once. A thief calls keeps()
+// for its part, and stores the answers, one byte each, and the number of kept elements of each
+// block. The join adds up these numbers. Then all blocks are copied in parallel.
 template <class It, class Keeps, class Output> class pack_front {
     // The number of elements for which keeps() is called before they are copied.
     static constexpr std::uint64_t batch = 1'024;
@@ -208,8 +208,8 @@ private:
 #endif
     }
 
-    // Calls keeps() for `size` elements from `at` on, in order. Sets how many calls were made and
-    // how many elements are kept. Returns the exception of a call that threw.
+    // Calls keeps() for `size` elements from `at` on, in order. Stores in `result` how many calls
+    // were made and how many elements are kept. If a call throws, returns its exception.
     std::exception_ptr ask(std::uint64_t at, std::uint64_t size, unsigned char* is_kept,
                            block& result) {
         std::uint64_t asked = 0;

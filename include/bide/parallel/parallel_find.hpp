@@ -52,9 +52,9 @@ template <class T> const T* find_number(const T* first, const T* const last, T v
     return first;
 }
 
-// Returns how many elements are before the first match. std::find_if is used if possible, because
-// it examines several elements in one step of its loop. It refuses iterators whose difference type
-// is wider than all integers, such as those of std::views::iota over 64 bits.
+// Returns how many elements are before the first match. Uses std::find_if if possible, because that
+// examines several elements in one step of its loop. std::find_if does not accept iterators whose
+// difference type is wider than all integers, such as those of std::views::iota over 64 bits.
 template <class It, class Matches>
 std::uint64_t find_serially(const It& begin, const It& end, Matches matches) {
     if constexpr (std::contiguous_iterator<It>) {

@@ -31,13 +31,13 @@ namespace detail {
 
 // Moves the elements that are kept to the beginning of their range, in their order.
 //
-// The thread at the front moves each kept element behind the kept elements before it. A thief does
-// the same within its part. The join moves the kept elements of the thief's part behind those of
-// the front. At a time it moves, in parallel, as many elements as there is free room for. So no
-// memory is needed.
+// The thread at the front moves each kept element to the place behind the earlier kept elements. A
+// thief does the same within its part. The join moves the kept elements of the thief's part to the
+// place behind those of the front. It does so in steps. Each step moves, in parallel, as many
+// elements as fit into the free places. So no memory is needed.
 //
 // keeps(it, last) returns true if the element at `it` is kept. `last` points to an iterator to the
-// previous kept element of the part. If there is none, `last` is nullptr.
+// previous kept element of the part. If no element of the part was kept before, `last` is nullptr.
 template <class It, class Keeps> class compact_front {
 public:
     using part = compact_front;
@@ -60,8 +60,9 @@ public:
         }
         for (; it != end; ++it) {
             if constexpr (copies_bytes<const std::iter_value_t<It>*, It>) {
-                // The element before this one is still in its place. It is the last kept one, or
-                // equal to it.
+                // The previous element is still in its old place. If it was kept, it is the last
+                // kept element; otherwise it is equal to that one. So it serves as the last kept
+                // element.
                 It last = it;
                 --last;
                 const bool is_kept = keeps_(it, std::addressof(std::as_const(last)));

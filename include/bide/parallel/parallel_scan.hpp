@@ -76,8 +76,8 @@ inline constexpr bool regroups =
 // The front of a scan: the total of all earlier blocks, or nothing for the first block.
 template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class scan_front {
     static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
-    // If the output keeps the values of T, the thief writes the results within each block there.
-    // Then the join needs neither the elements nor the map.
+    // True if the output has the type of the values. Then the thief writes the results within each
+    // block to the output, and the join needs neither the elements nor the map.
     static constexpr bool keeps_in_output =
         std::same_as<std::iter_value_t<Out>, T> &&
         std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
@@ -197,14 +197,14 @@ private:
         return fold(at, [](Out&) {}, [](Out&, const T&) {});
     }
 
-    // Scans the block as if it were the first one. In an exclusive scan, leaves out the first
-    // place.
+    // Scans the block as if no block came before it. In an exclusive scan, writes nothing to the
+    // first place.
     T scan_alone(std::uint64_t at) {
         return fold(at, [](Out&) {}, [](Out& to, const T& sum) { *to = sum; });
     }
 
-    // Scans the block. `all_before` is the total of all earlier blocks. Returns the total with this
-    // block.
+    // Scans the block. `all_before` is the total of all earlier blocks. Returns the total of all
+    // blocks up to and including this one.
     T scan_on(const T& all_before, std::uint64_t at) {
         if constexpr (regroups<Op, T>) {
             const It end = in_.at(end_of(at));

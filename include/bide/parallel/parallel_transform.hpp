@@ -25,8 +25,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Writes f(*it, *others...) for each place of [it, last). If all ranges are contiguous, counts one
-// index, in blocks, and does not move an iterator for each range.
+// Writes f(*it, *others...) for each place of [it, last). If all ranges are contiguous, uses one
+// index for all of them, in blocks, and not one iterator for each range.
 template <class F, class It, class Out, class... Others>
 BIDE_INLINE void transform_serially(F& f, It it, const It& last, Out target, Others... others) {
     if constexpr ((std::contiguous_iterator<It> && ... && std::contiguous_iterator<Others>) &&
