@@ -552,8 +552,8 @@ public:
     /// Throws: std::system_error with the system's error if `fd` is not an open file or if there is
     /// no memory for the wait. std::system_error with errc::no_driver if the operation would wait
     /// and no scheduler or run_loop runs the driver. closed_error after forget() or the scheduler's
-    /// shutdown. Otherwise as other waits. as_result(), with_timeout() and with_stop() return the
-    /// error as a std::error_code.
+    /// shutdown. Everything else is as in other waits. as_result(), with_timeout() and
+    /// with_stop() return the error as a std::error_code.
     using base::async_wait_readable;
 
     /// Waits until a write to the file would not block; otherwise as async_wait_readable().

@@ -484,8 +484,9 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
 /// calls its argument.
 /// Blocks: as join().
 /// Throws: the exception of the first function, in the order of the range, that threw. All other
-/// functions have run then. stopped_error after a stop, if none has thrown. Otherwise as join(); if
-/// memory runs out in the middle, throws std::bad_alloc, and some functions have not run.
+/// functions have run then. stopped_error after a stop, if none has thrown. Other exceptions are
+/// those of join(); if memory runs out in the middle, throws std::bad_alloc, and some functions
+/// have not run.
 /// Requires: copies of the range's iterators may be used by several threads at once.
 /// Cancellation: after a stop of the options, functions that have not begun are left out. The
 /// options' grain has no effect. Progress counts functions.

@@ -275,7 +275,7 @@ Out copy_if(const On& on, const elements<It>& in, const Out& out, Predicate& pre
 } // namespace detail
 
 /// Copies the elements of the range to consecutive places from `out` on. Returns the iterator
-/// behind the last of these places. The places must not overlap the range. Otherwise as
+/// behind the last of these places. The places must not overlap the range. Everything else is as in
 /// parallel_transform().
 template <parallel_range Range, class Out>
     requires parallel_output<Out, std::ranges::range_reference_t<Range>>
@@ -299,8 +299,8 @@ auto parallel_copy(const fork_policy& on, It first, End last, Args&&... args) {
 /// the range must not overlap; no place behind the last one is written.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: what the first call in the order of the range threw; the elements before it are copied.
-/// stopped_error after a stop. Otherwise as join(). If a copy throws, the predicate may have been
-/// called for some elements behind it.
+/// stopped_error after a stop. Other exceptions are those of join(). If a copy throws, the
+/// predicate may have been called for some elements behind it.
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 /// Complexity: n calls of the predicate. Up to n bytes of memory.
@@ -320,7 +320,7 @@ auto parallel_copy_if(const fork_policy& on, It first, End last, Args&&... args)
 }
 
 /// Copies the first of each group of neighbours that are equal by equal(projection(a),
-/// projection(b)). Otherwise as parallel_copy_if().
+/// projection(b)). Everything else is as in parallel_copy_if().
 /// Requires: equal is an equivalence relation, because neighbours of the range are compared.
 template <parallel_range Range, class Out, class Equal = std::ranges::equal_to,
           class Projection = std::identity>
@@ -351,7 +351,7 @@ auto parallel_unique_copy(const fork_policy& on, It first, End last, Args&&... a
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
 /// `matches` on, and the unmatched elements to places from `others` on, both in their order.
-/// Returns the iterators behind the last places. Otherwise as parallel_copy_if().
+/// Returns the iterators behind the last places. Everything else is as in parallel_copy_if().
 template <parallel_range Range, class Out, class Other, class Predicate,
           class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection> &&

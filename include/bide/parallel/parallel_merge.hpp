@@ -111,8 +111,8 @@ void inplace_merge(const On& on, const elements<It>& all, std::uint64_t size, Co
 /// ranges. The ranges are compared by less(project_right(r), project_left(l)).
 /// Blocks: until all places are written. Meanwhile the caller writes parts of them.
 /// Throws: the exception of a comparison or a copy. If several parts of the loop throw, the
-/// exception of the first part. After an exception or a stop, some of the places are written.
-/// Otherwise as parallel_for().
+/// exception of the first part. After an exception or a stop, some of the places are written. Other
+/// exceptions are those of parallel_for().
 /// Requires: each range is sorted by less; otherwise each place gets an arbitrary element of the
 /// ranges. less and the projections may be called by several threads at once.
 /// Cancellation: see fork_options::stop. fork_options::progress counts the places that are written.

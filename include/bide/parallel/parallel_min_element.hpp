@@ -142,7 +142,7 @@ auto parallel_min_element(const fork_policy& on, It first, End last, Args&&... a
 }
 
 /// Returns an iterator to the first of the greatest elements by less(projection(a), projection(b)).
-/// If the range is empty, returns its end. Otherwise as parallel_min_element().
+/// If the range is empty, returns its end. Everything else is as in parallel_min_element().
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires detail::compares_in<Compare, std::ranges::iterator_t<Range>, Projection>
 std::ranges::borrowed_iterator_t<Range> parallel_max_element(const fork_policy& on, Range&& range,

@@ -251,8 +251,8 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 /// Throws: the exception that a serial run would throw: that of the first item, in the order of the
 /// source, for which the source or a stage threw. All items before that item have gone through all
 /// stages, and later items through none or some. stopped_error after a stop. std::invalid_argument
-/// if `tokens` is 0. std::bad_alloc. Otherwise as join(). Before it throws, all calls have ended
-/// and each item is destroyed.
+/// if `tokens` is 0. std::bad_alloc. Other exceptions are those of join(). Before it throws, all
+/// calls have ended and each item is destroyed.
 /// Requires: a stage waits for a later item only if free workers can take that item to the awaited
 /// point.
 /// Cancellation: see fork_options::stop. After a stop, no further item is read, and all items that

@@ -325,9 +325,9 @@ concept radix_projection = std::regular_invocable<Projection&, std::iter_referen
 /// Blocks: until the range is sorted. Meanwhile the caller sorts parts of it. A short range is
 /// sorted by the calling thread alone.
 /// Throws: std::bad_alloc, with nothing changed, if there is no memory for the buffers. If the
-/// projection throws, or a thread finds no memory to fork, the range has the same elements as before,
-/// in some order. If a move throws, all elements are alive, but their values are unspecified.
-/// Otherwise as parallel_sort().
+/// projection throws, or a thread finds no memory to fork, the range has the same elements as
+/// before, in some order. If a move throws, all elements are alive, but their values are
+/// unspecified. Other exceptions are those of parallel_sort().
 /// Requires: projection may be called by several threads at once. If it returns different numbers
 /// for one element, the elements end up in any order.
 /// Cancellation: as parallel_sort().

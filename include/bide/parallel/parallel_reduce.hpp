@@ -255,7 +255,8 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
 /// converted to T without loss: if they are numbers, T represents each value of their type.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls of map and combine that threw, the exception of the first call in index
-/// order. stopped_error after a stop. std::invalid_argument as parallel_for(). Otherwise as join().
+/// order. stopped_error after a stop. std::invalid_argument as parallel_for(). Other exceptions are
+/// those of join().
 /// Requires: map and combine may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 template <class First, class Last, class T, class Map, class Combine>

@@ -142,8 +142,8 @@ It compact(const On& on, const elements<It>& in, Keeps keeps) {
 /// that iterator are valid but unspecified.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls that threw, the exception of the first call in the order of the range.
-/// stopped_error after a stop. Otherwise as join(). After an exception, all elements are valid but
-/// unspecified.
+/// stopped_error after a stop. Other exceptions are those of join(). After an exception, all
+/// elements are valid but unspecified.
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 /// Complexity: n calls of the predicate. It allocates no memory.
@@ -165,7 +165,7 @@ auto parallel_remove_if(const fork_policy& on, It first, End last, Args&&... arg
 }
 
 /// Removes all but the first of each group of neighbours that are equal by equal(projection(a),
-/// projection(b)). Otherwise as parallel_remove_if().
+/// projection(b)). Everything else is as in parallel_remove_if().
 /// Requires: equal is an equivalence relation.
 template <parallel_range Range, class Equal = std::ranges::equal_to,
           class Projection = std::identity>

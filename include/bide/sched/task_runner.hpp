@@ -83,7 +83,7 @@ protected:
 
     /// Starts a task. `source` is a task, a function, or a function that returns a task. The task
     /// belongs to `home`, the object of the runner that runs it (task/detail/task_control.hpp).
-    /// `tag` replaces the tag of the task, unless it is empty. Otherwise as spawn().
+    /// `tag` replaces the tag of the task, unless it is empty. Everything else is as in spawn().
     template <class S>
         requires detail::task_source<S> || detail::plain_function<S>
     static auto spawn_in(detail::task_home& home, S source, task_tag tag = {}) {
