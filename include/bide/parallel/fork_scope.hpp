@@ -622,8 +622,8 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 /// body has returned. A lock that the caller of fork_scope() holds causes a deadlock only if it
 /// would cause one in a serial run.
 ///
-/// Memory: if a function runs on the thread of its spawner, its memory is used again for later
-/// functions. If another thread has taken the function, its memory is released when the spawner
+/// Memory: if a function runs on the thread of its spawner, later functions reuse the memory of
+/// this function. If another thread has taken the function, its memory is released when the spawner
 /// ends. So a body that runs for ever should open a new scope for each round.
 /// Blocks: until all functions have ended. In the body and in the functions, this_task and
 /// scheduler::current() are as in an arm of join().
@@ -632,7 +632,7 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 /// has spawned counts as a part of that function; of several exceptions of one such part, any one
 /// is thrown. Functions that an arm or an iteration has spawned have no fixed place in that order.
 /// After an exception, all functions still run. stopped_error after a stop, if no function has
-/// thrown. As join(), before the body is called.
+/// thrown. Before the body is called, the exceptions of join().
 /// Cancellation: after a stop of the options, functions that have not begun are dropped. The
 /// options' grain has no effect. Progress counts functions.
 template <class Body>

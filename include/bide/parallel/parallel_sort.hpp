@@ -93,7 +93,7 @@ void sort(const On& on, const elements<It>& all, Compare& less) {
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
 /// threads may call less at once. They also access different elements at once, which excludes
 /// vector<bool>.
-/// Cancellation: a stop takes effect between parts of the sort. If it leaves out a part, throws
+/// Cancellation: a stop takes effect between parts of the sort. If a part is skipped, throws
 /// stopped_error, and the range has the same elements as before, in some order.
 /// fork_options::progress counts the elements whose place is final. fork_options::grain is ignored.
 /// Complexity: O(n log n) comparisons.

@@ -168,9 +168,9 @@ public:
 
     /// Returns true if there is nothing to take. Items that a thief has claimed do not count. Any
     /// thread may call it.
-    /// Blocks: if a thief is at work and items are left, until that thief has copied its part,
-    /// because no other thief can take the items until then. Also blocks while the owner moves the
-    /// items.
+    /// Blocks: while a thief is at work and the ring has items that are not claimed, because no
+    /// other thief can take these items until the first thief has copied its part. Also blocks
+    /// while the owner moves the items to another buffer.
     bool empty() const noexcept {
         // Order: seq_cst [idle.announce]; the last look, after the announcement.
         const position tail = tail_.load(std::memory_order_seq_cst);

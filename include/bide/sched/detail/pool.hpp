@@ -2,15 +2,17 @@
 #ifndef BIDE_SCHED_DETAIL_POOL_HPP
 #define BIDE_SCHED_DETAIL_POOL_HPP
 
-// The workers of a scheduler (worker.hpp) and their queues: the loop in which each worker finds a
-// job, runs it, and sleeps if there is none. The threads belong to the owner of the pool. Each
-// thread calls run() with a worker.
+// A pool has the workers of a scheduler (worker.hpp) and the queues that they share. This file has
+// the loop in which each worker finds a job, runs it, and sleeps if there is none. The threads
+// belong to the owner of the pool. Each thread calls run() with a worker.
 //
 // A worker looks for its next job in this order:
 //
 //   at intervals      timers that are due, the driver, one job from the injector, and if another
 //                     worker has more jobs, half of the difference (global_queue_interval)
-//   high, low, pinned jobs, by the shares of their classes, after the first such job (class_turns)
+//   high, low, pinned jobs, by the shares of their classes (class_turns); only after the first such
+//   job
+//                     was pushed
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
@@ -698,7 +700,7 @@ private:
             owner_.found_nothing();
             // Before a short sleep, the timed sleeper takes no arm of a fork-join, because the
             // callers that have forked the arms usually run them soon. After the sleep, it takes
-            // the arms that are left.
+            // the remaining arms.
             leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
             woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
                     sleep(w, is_timed);
@@ -841,8 +843,9 @@ private:
         return take_lifo(w);
     }
 
-    // Takes a fair share from the injector: returns the first job and moves the rest to the ring.
-    // If the injector is empty, takes the job of the LIFO slot, or a high or a low job.
+    // Takes a fair share of the jobs in the injector. Returns the first of these jobs and moves the
+    // others to the ring. If the injector is empty, takes the job of the LIFO slot, or a high or a
+    // low job.
     runnable* take_injected(worker& w) noexcept {
         // If no other worker steals from this ring, a job in it could wait for too long.
         run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
@@ -859,8 +862,8 @@ private:
         return first;
     }
 
-    // Takes the jobs that a busy worker takes at intervals: one from the injector, and those of
-    // balance().
+    // Takes the jobs that a busy worker takes at intervals: one job from the injector, and the jobs
+    // that balance() takes from another worker.
     runnable* take_due(worker& w) noexcept {
         runnable* const injected = take_share(w, 1).pop();
         runnable* const stolen = balance(w);
