@@ -463,10 +463,10 @@ BIDE_INLINE auto invoke_all(Arms& arms, std::index_sequence<Is...>)
 } // namespace detail
 
 /// Runs any number of functions, at least one, as join() runs two. Returns the values, in order,
-/// when all have ended.
-/// Throws: the exception of the first function, in argument order, that threw; otherwise as join().
-/// If memory runs out in the middle, throws std::bad_alloc. Then some of the last functions have
-/// run, and the first ones have not.
+/// when all functions have ended.
+/// Throws: if functions threw, the exception of the first of these, in argument order. Other
+/// exceptions are those of join(). If memory runs out in the middle, throws std::bad_alloc. Then
+/// some of the last functions have run, and the first ones have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
@@ -479,16 +479,17 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
     return detail::in_fork(s, [&] { return detail::invoke_all(arms, each); });
 }
 
-/// Calls each function of a range, in parallel if workers are free, and returns when all have
-/// ended. Ignores their values. To keep the values, use parallel_transform() with a function that
-/// calls its argument.
+/// Calls each function of a range, in parallel if workers are free, and returns when all functions
+/// have ended. Ignores their values. To keep the values, use parallel_transform() with a function
+/// that calls its argument.
 /// Blocks: as join().
-/// Throws: the exception of the first function, in the order of the range, that threw. All other
-/// functions have run then. stopped_error after a stop, if none has thrown. Other exceptions are
-/// those of join(); if memory runs out in the middle, throws std::bad_alloc, and some functions
-/// have not run.
+/// Throws: if functions threw, the exception of the first of these, in the order of the range; all
+/// other functions have run, too. stopped_error after a stop, if no function has thrown. Other
+/// exceptions are those of join(). If memory runs out in the middle, throws std::bad_alloc, and
+/// some functions have not run.
 /// Requires: copies of the range's iterators may be used by several threads at once.
-/// Cancellation: after a stop of the options, functions that have not begun are left out. The
+/// Cancellation: after a stop of the options, functions that have not begun are skipped. The
+/// options' grain has no effect. Progress counts functions.
 /// options' grain has no effect. Progress counts functions.
 template <parallel_range Range>
     requires std::invocable<std::ranges::range_reference_t<Range>>

@@ -2,12 +2,12 @@
 #ifndef BIDE_SCHED_IDLE_HPP
 #define BIDE_SCHED_IDLE_HPP
 
-// Knows which workers sleep and which workers search. While any worker sleeps, some worker finds
-// each job, and no time-out is needed for that. A thread that makes a job visible asks here which
-// worker to wake. A worker that finds nothing announces here that it will sleep, checks every queue
-// once more, and sleeps.
+// basic_idle knows which workers sleep and which workers search. While any worker sleeps, some
+// worker finds each job, and no time-out is needed for that. A thread that makes a job visible asks
+// here which worker to wake. A worker that finds nothing announces here that it will sleep, checks
+// every queue once more, and sleeps.
 //
-// One word:
+// The state is one word:
 //
 //   blocked   20 bits  workers that are blocked in a task
 //   searching 20 bits  workers that are awake and have no job: each of them will announce its
@@ -20,8 +20,8 @@
 //   lock       2 bits  lock_bits, for the set, `sleeping` and `timed`
 //
 // The set is an array of bits. The set, `sleeping` and `timed` change only with the lock held, in
-// the one step that releases the lock. The other fields change at any time. Each step
-// decides by the value that it replaces.
+// the one step that releases the lock. The other fields change at any time. Each step decides by
+// the value that it replaces.
 //
 // The pair [idle.announce]. The pusher makes its job visible and then reads the word. The worker
 // announces in the word and then looks at the queues. All four steps are seq_cst:
