@@ -490,7 +490,6 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
 /// Requires: copies of the range's iterators may be used by several threads at once.
 /// Cancellation: after a stop of the options, functions that have not begun are skipped. The
 /// options' grain has no effect. Progress counts functions.
-/// options' grain has no effect. Progress counts functions.
 template <parallel_range Range>
     requires std::invocable<std::ranges::range_reference_t<Range>>
 void parallel_invoke(const fork_policy& on, Range&& functions) {

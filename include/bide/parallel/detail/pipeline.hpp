@@ -116,8 +116,7 @@ private:
 //   closed     bit 46          the source gives no more items
 //   source     bit 47          the source can be taken: no thread reads it, and it is not closed
 //   stages     bits 48 to 63   for each serial stage: it can be taken, because its next item waits
-//              and
-//                              no thread runs the stage
+//                              and no thread runs the stage
 //
 // A thread takes a stage, or the source and a token, by one CAS. So the stage with its item, or the
 // source, belongs to that thread until the thread puts it back [pipeline_work.taken]. A thread

@@ -206,8 +206,9 @@ public:
         }
     }
 
-    // Cancels the group because the task that joins it was cancelled. Does not cancel the members
-    // in this call, but appends the group to the cancel_round of the calling thread.
+    // Cancels the group because the task that joins it was cancelled. If the calling thread is in a
+    // cancel_round, appends the group to that round, which then cancels the members. Otherwise
+    // cancels the members in this call.
     void cancel_in_turn() noexcept {
         if (!start_cancel(cancel_reason::parent)) {
             return;
