@@ -33,8 +33,8 @@ public:
     // Returns false if there is an attachment.
     bool begin() noexcept {
         state seen = state::free;
-        // Order: acquire [driver.attach]; the previous attachment has ended. Failure: relaxed;
-        // there is an attachment.
+        // Order: acquire [driver.attach]; sees the end of the previous attachment. Failure:
+        // relaxed; there is an attachment already.
         return word_.compare_exchange_strong(seen, state::attached, std::memory_order_acquire,
                                              std::memory_order_relaxed);
     }
@@ -49,8 +49,8 @@ public:
     }
 
     bool is_attached() const noexcept {
-        // Order: seq_cst [driver.detach]; if end_waits() missed an entry that this thread has found
-        // or made before, this load reads that there is no attachment.
+        // Order: seq_cst [driver.detach]; this thread has found or made an entry before this load.
+        // If end_waits() missed that entry, this load reads that there is no attachment.
         return word_.load(std::memory_order_seq_cst) == state::attached;
     }
 

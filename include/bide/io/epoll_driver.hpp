@@ -4,15 +4,16 @@
 
 // Lets coroutines wait for files, by Linux's epoll(7). Empty on other systems.
 //
-// Each file that was waited for has an entry, which is found by the descriptor. An entry has a
-// lock, a queue for each direction, and the state of the request to the kernel:
+// Each file that was waited for has an entry. The descriptor is the key of the entry. An entry has
+// a lock, a queue for each direction, and the state of the request to the kernel:
 //
 //   armed        the events that were requested from the kernel for the waiters; 0 if none waits
-//   generation   the number of requests so far, in 31 bits; each event carries that of its request
+//   generation   the number of requests so far, in 31 bits; each event carries the number of its
+//                request
 //   registered   true if the last request has put the file into the epoll set
-//   forgotten    how often forget() or a detachment has ended all waits. A wait has the number at
-//                its start. If that differs, the descriptor may belong to another file: the wait is
-//                closed
+//   forgotten    how often forget() or a detachment has ended all waits. A wait stores this number
+//                when it begins. If the number differs later, the descriptor may belong to another
+//                file, and the wait ends with errc::closed
 //
 // The driver requests one event when a waiter is queued for an event that is not armed. If waiters
 // are left in the queues after an event, the driver requests another event. A request makes the
@@ -29,8 +30,8 @@
 //   woken      wake() was called, and has not ended a fetch() yet
 //
 // The thread that changes `waiting` to `woken` writes to the eventfd. The eventfd is edge-triggered
-// and never read: its only purpose is to end a system call. An edge that comes late ends one call
-// early.
+// and never read: its only purpose is to end a system call. If an edge comes late, one later system
+// call ends early.
 
 #include <bide/core/config.hpp>
 
@@ -69,9 +70,8 @@ namespace detail {
 
 template <class Driver> struct socket_access; // io_socket.hpp
 
-// The common base of epoll_driver and uring_driver. A Set makes the requests to the kernel. `Base`
-// is driver, or the base class of a model. The public functions are documented in the derived
-// drivers.
+// The common base of epoll_driver and uring_driver. `Set` makes the requests to the kernel. `Base`
+// is driver, or its replacement in a model. The derived drivers document the public functions.
 template <class Platform, class Set, class Base = driver> class readiness_driver : public Base {
     using node = basic_waiter<Platform>;
 
@@ -131,8 +131,8 @@ protected:
         }
     }
 
-    // each() visits every entry that was made before. A wait whose entry is made later finds that
-    // there is no attachment [growing_table.chunk].
+    // each() visits every entry that was made before the end of the attachment. A wait whose entry
+    // is made later finds that there is no attachment [growing_table.chunk].
     void detached() noexcept override {
         wake_list gone;
         entries_.each([&gone](entry& e) noexcept {
@@ -260,8 +260,8 @@ private:
         return {readiness{{}, *this, e, fd, readiness::way_of(which, e)}, payload};
     }
 
-    // Returns the entry of `fd`. If `fd` is not an open file, makes no entry, sets `error` and
-    // returns nullptr.
+    // Returns the entry of `fd`. Makes the entry if there is none. If `fd` is not an open file,
+    // makes no entry, sets `error`, and returns nullptr.
     entry* entry_for(int fd, int& error) noexcept {
         entry* e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
         if (e == nullptr) {
@@ -376,10 +376,10 @@ public:
         std::uint32_t events;
     };
 
-    // Requests one event of `events` from the kernel. The event will carry `key`. Replaces an
-    // earlier request for the file. `registered` tells whether the caller expects the file to be in
-    // the epoll set. If that is wrong, the function corrects the value. Returns 0 or the system's
-    // error number.
+    // Requests one event of `events` from the kernel. The event will carry `key`. The request
+    // replaces an earlier request for the file. `registered` is true if the caller expects the file
+    // to be in the epoll set. If that is wrong, the function corrects `registered`. Returns 0 or
+    // the system's error number.
     int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
         epoll_event requested{};
         requested.events = events | EPOLLONESHOT;
@@ -408,9 +408,9 @@ public:
         errno = saved; // the file may have been closed
     }
 
-    // Fetches events. If there are none, sleeps until the deadline or earlier. Returns true if
-    // wake() was called since the last fetch(). One thread at a time calls fetch(), has_next() and
-    // next().
+    // Fetches events. If there are none, sleeps until there is one, wake() is called, or the
+    // deadline has passed; it may also return earlier. Returns true if wake() was called since the
+    // last fetch(). One thread at a time calls fetch(), has_next() and next().
     // Requires: !has_next().
     bool fetch(deadline until) noexcept {
         if (!until.is_poll()) {
@@ -446,8 +446,8 @@ public:
         return false;
     }
 
-    // Ends the fetch() that is under way, or makes the next one return at once. Any thread may call
-    // it.
+    // Ends the fetch() that is under way. If none is under way, makes the next fetch() return at
+    // once. Any thread may call it.
     void wake() noexcept {
         // Order: release [epoll.wake]; the woken thread sees what was done before.
         if (sleeper_.exchange(sleeper::woken, std::memory_order_release) == sleeper::waiting) {
@@ -552,8 +552,8 @@ public:
     /// Throws: std::system_error with the system's error if `fd` is not an open file or if there is
     /// no memory for the wait. std::system_error with errc::no_driver if the operation would wait
     /// and no scheduler or run_loop runs the driver. closed_error after forget() or the scheduler's
-    /// shutdown. Otherwise as other waits. as_result(), with_timeout() and with_stop() return the
-    /// error as a std::error_code.
+    /// shutdown. Everything else is as in other waits. as_result(), with_timeout() and
+    /// with_stop() return the error as a std::error_code.
     using base::async_wait_readable;
 
     /// Waits until a write to the file would not block; otherwise as async_wait_readable().

@@ -13,14 +13,15 @@
 //
 // Each operation tries its system call first. If the call would block, the operation waits for the
 // file as async_wait_readable() does. When the file is ready, the operation tries the call again,
-// on the thread where the coroutine is about to resume. If the call would still block, it waits
-// again (retry_on_grant, core/wait_ops.hpp). So each operation is one wait with one time-out, and
-// allocates nothing.
+// on the thread where the coroutine is about to resume. If the call would still block, the
+// operation waits again (retry_on_grant, core/wait_ops.hpp). So each operation is one wait with one
+// time-out, and allocates nothing.
 //
 // A socket may be closed while a coroutine waits for it, and the system may give its descriptor to
-// the next file at once. If an event came before, the coroutine may be about to try its call again.
-// So each attempt holds the lock of the driver's entry, and first checks whether the file was
-// forgotten meanwhile. close() forgets the file under the same lock.
+// the next file at once. If the file became ready before that, the coroutine may be about to try
+// its system call again, on the wrong file. So each attempt holds the lock of the driver's entry,
+// and first checks whether the file was forgotten meanwhile. close() forgets the file under the
+// same lock.
 
 #if defined(__linux__)
 
@@ -145,11 +146,11 @@ public:
         return std::exchange(fd_, -1);
     }
 
-    // ---- Operations. Each operation returns an error and throws none. Each accepts with_timeout()
-    // and with_stop(), and ends when its task is cancelled. Then it returns errc::timeout or
-    // errc::stopped, and no byte was transferred. If no scheduler or run_loop runs the driver, it
-    // returns errc::no_driver. After close() it returns bad_file_descriptor. If the socket never
-    // had a descriptor, it terminates.
+    // ---- Operations. Each operation returns its error and throws nothing. Each accepts
+    // with_timeout() and with_stop(), and ends when its task is cancelled. If it ends in one of
+    // these ways, it returns errc::timeout or errc::stopped, and no byte was transferred. If no
+    // scheduler or run_loop runs the driver, the operation returns errc::no_driver. After close()
+    // it returns bad_file_descriptor. If the socket never had a descriptor, the program terminates.
 
     /// Reads the available bytes, at least one and at most into.size().
     /// Returns: the number of bytes; 0 at the end of the stream. If `into` is empty, returns 0 at

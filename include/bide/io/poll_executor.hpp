@@ -6,9 +6,9 @@
 /// An executor for an event loop that waits for file descriptors, such as poll(2), epoll(7), GLib,
 /// Qt or libuv. Linux only; empty on other systems.
 //
-// The queue is that of a strand (task/strand.hpp). The poster that must start a runner makes the
-// descriptor readable. run() clears it, and then becomes the runner. So when a runnable runs, its
-// poster no longer accesses the executor.
+// The queue is that of a strand (task/strand.hpp). When a poster must start a runner, it makes the
+// descriptor readable. run() clears the descriptor, and then becomes the runner. So when a runnable
+// runs, its poster no longer accesses the executor.
 
 #if defined(__linux__)
 
@@ -48,9 +48,9 @@ public:
     poll_executor(const poll_executor&) = delete;
     poll_executor& operator=(const poll_executor&) = delete;
 
-    /// Runs all queued runnables, including those that are posted meanwhile.
-    /// Requires: no runnable of the executor destroys it, and afterwards no task is left that is to
-    /// resume on it; otherwise terminates with a message. executor_runner::close() ends tasks.
+    /// Runs all queued runnables, including runnables that are posted meanwhile.
+    /// Requires: no runnable of the executor destroys it. Afterwards, no task is left that must
+    /// resume on it. Otherwise terminates with a message. executor_runner::close() ends tasks.
     ~poll_executor() {
         if (running_) {
             detail::fatal("poll_executor", this, "destroyed by what runs on it");
@@ -64,7 +64,7 @@ public:
     /// Returns the descriptor. The loop only watches it: it must not read it, write it or close it.
     int fd() const noexcept { return readable_.fd(); }
 
-    /// Runs `r` in the loop, after all that was posted before.
+    /// Runs `r` in the loop, after all runnables that were posted before.
     /// Thread safety: any thread may call it.
     void post(runnable& r) noexcept {
         if (queue_.push(r)) {
@@ -72,10 +72,10 @@ public:
         }
     }
 
-    /// Runs the queued runnables, including those that are posted meanwhile, but at most 64, so
+    /// Runs queued runnables, including runnables that are posted meanwhile. Runs at most 64, so
     /// that the loop can handle other events. If more are queued, the descriptor stays readable.
-    /// Returns: how many it ran. 0 if nothing was queued, or if a runnable of the executor calls
-    /// it.
+    /// Returns: how many runnables it ran. 0 if nothing was queued, or if the caller is a runnable
+    /// of the executor.
     std::size_t run() noexcept {
         if (running_ || !readable_.clear()) {
             return 0;

@@ -35,7 +35,7 @@ namespace bide { inline namespace BIDE_ABI {
 /// }
 /// \endcode
 ///
-/// Otherwise as callback_wait.
+/// Everything else is as in callback_wait.
 /// Thread safety: one thread at a time calls the functions.
 /// Destroys: cancels the wait, and gives back a grant that was not taken.
 template <class T> class pollable_wait {

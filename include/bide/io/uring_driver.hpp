@@ -7,31 +7,32 @@
 /// epoll_driver does. Needs Linux 5.11 and liburing: link bide::uring, or bide and liburing. No
 /// other header includes this one.
 //
-// The ring is one more file in an epoll set. It is readable while there are completions of the
-// kernel. So the sleep, the wake and the waits for files are those of epoll_driver.hpp.
+// The ring is one more file in an epoll set. It is readable while the kernel has posted completions
+// that were not taken. So the driver sleeps, wakes and waits for files as in epoll_driver.hpp.
 //
-// A uring_request lies in the frame of the coroutine that waits for it; its buffer may lie there,
-// too. The kernel uses both until it has posted the completion. So the wait is over only when the
-// completion was posted. A stop, a time-out or the destruction of the coroutine asks the kernel to
-// end the request, and waits for the completion. The phases of a request; all fields are written
-// under the lock of the ring:
+// A uring_request is part of the frame of the coroutine that waits for it. Its buffer may be part
+// of the same frame. The kernel uses both until it has posted the completion. So the wait is over
+// only when the completion was posted. A stop, a time-out or the destruction of the coroutine asks
+// the kernel to end the request, and then waits for the completion.
 //
-//   idle        not submitted yet; cancel() forbids it
-//   submitted   the kernel has the request, or it is about to be submitted again
-//   ends_early  as submitted, and the kernel was asked to end it. It is not submitted again
+// A request has these phases. All its fields are written under the lock of the ring:
+//
+//   idle        the request is not submitted yet; cancel() prevents the submission
+//   submitted   the kernel has the request, or the request is about to be submitted again
+//   ends_early  the kernel has the request and was asked to end it; it is not submitted again
 //   ended       the result is final, and next() has not returned the waiter yet
-//   over        the result is final. Only the owner accesses the request
+//   over        the result is final, and only the owner accesses the request
 //
 // The lock guards both queues of the ring. Each request is submitted at once. If the kernel accepts
 // no request because it lacks memory, the thread retries without the lock. Any thread takes
-// completions, and only stores them in their requests. look() then handles them, and may submit
-// requests. If a thread that takes completions leaves a result for next(), it wakes the thread in
-// wait(), because the ring is no longer readable.
+// completions, and only stores each of them in its request. look() then handles the completed
+// requests, and may submit requests. If a thread takes completions and leaves a result for next(),
+// it wakes the thread in wait(), because the ring is no longer readable.
 //
-// The kernel ends the requests of a thread that has ended, with ECANCELED. Such a request is
-// submitted again. A request to end another request may fail to find it (ENOENT) although the other
-// one is not over, because the kernel is about to process it again. Then the kernel is asked once
-// more.
+// If a thread ends, the kernel ends the requests of that thread with ECANCELED. Such a request is
+// submitted again. A request to end another request may fail with ENOENT although the other request
+// is not over, because the kernel is about to process the other request again. Then the kernel is
+// asked once more.
 //
 // ThreadSanitizer sees neither the kernel nor liburing. It needs no suppression, because the
 // threads touch the memory of the ring under the lock only.
@@ -170,8 +171,8 @@ public:
 
     // ---- Requests
 
-    // Calls refusal() under the lock. If it returns an outcome, returns that outcome. Otherwise
-    // submits the request.
+    // Calls refusal() under the lock. If refusal() returns an outcome, returns that outcome.
+    // Otherwise submits the request.
     template <class Refusal>
     wait_status begin(uring_request& r, node& w, Refusal refusal) noexcept {
         lock();
@@ -188,8 +189,8 @@ public:
         return what;
     }
 
-    // Asks the kernel to end the request. If the kernel has not completed it before, its outcome is
-    // `why`.
+    // Asks the kernel to end the request. If the kernel has not completed the request before, the
+    // outcome of the request is `why`.
     void end_early(uring_request& r, node& w, wait_status why) noexcept {
         lock();
         if (r.at == phase::idle) {
@@ -202,9 +203,10 @@ public:
         unlock();
     }
 
-    // Asks the kernel to end the request, and waits until it is over. Returns false if next() has
-    // returned the waiter before. After this call, next() does not return the waiter, because the
-    // coroutine that is being destroyed must not be woken.
+    // Called when the coroutine is destroyed. Asks the kernel to end the request, and waits until
+    // the request is over. Returns false if the request was never submitted, or if next() has
+    // already returned the waiter. After this call, next() does not return the waiter, because the
+    // coroutine must not be woken.
     bool end_now(uring_request& r) noexcept {
         lock();
         const bool ends = r.at != phase::idle && r.at != phase::over;
@@ -309,8 +311,8 @@ private:
 
     // ---- Called with the lock
 
-    // Submits a request that prepare(io_uring_sqe&) fills. While the queue is full, or the kernel
-    // accepts no request, releases the lock.
+    // Fills a submission entry by prepare(io_uring_sqe&), and submits it. While the queue is full,
+    // or the kernel accepts no request, releases the lock and retries.
     template <class Prepare> void submit(std::uint64_t data, Prepare prepare) noexcept {
         basic_backoff<Platform> again;
         const auto wait = [&]() noexcept {
@@ -333,8 +335,8 @@ private:
         }
     }
 
-    // Submits a request, maybe once more. If another thread has asked for the end of the request
-    // while submit() had released the lock, submits a no-op in its place.
+    // Submits a request for the first time or again. submit() may release the lock. If another
+    // thread has asked for the end of the request meanwhile, submits a no-op in its place.
     void submit_transfer(uring_request& r) noexcept {
         submit(reinterpret_cast<std::uintptr_t>(&r), [&r](io_uring_sqe& to) noexcept {
             if (r.at != phase::submitted) {
@@ -496,16 +498,19 @@ public:
         }
     }
 
-    // ---- Operations. Each operation returns an error and throws none. Each accepts with_timeout()
-    // and with_stop(), and ends when its task is cancelled. Then it returns errc::timeout or
-    // errc::stopped, and no byte was transferred. The kernel uses the buffer until the operation
-    // has ended. So a time-out, a stop or a cancellation asks the kernel to end the operation. The
-    // wait is over when the kernel confirms the end, which may be after the device has answered. If
-    // the transfer was made before, its result is returned. If the coroutine is destroyed
-    // meanwhile, the destructor blocks until the kernel has ended the operation. If no scheduler or
-    // run_loop runs the driver, the operation returns errc::no_driver. The file must not be in
-    // non-blocking mode, or the operation returns resource_unavailable_try_again where it would
-    // wait: sockets and pipes are for io_socket.hpp.
+    // ---- Operations. Each operation returns its error and throws nothing. Each accepts
+    // with_timeout() and with_stop(), and ends when its task is cancelled. If it ends in one of
+    // these ways, it returns errc::timeout or errc::stopped, and no byte was transferred.
+    //
+    // The kernel uses the buffer until the operation has ended. So a time-out, a stop or a
+    // cancellation asks the kernel to end the operation. The wait is over when the kernel confirms
+    // the end, which may be after the device has answered. If the transfer was made before, its
+    // result is returned. If the coroutine is destroyed meanwhile, the destructor blocks until the
+    // kernel has ended the operation.
+    //
+    // If no scheduler or run_loop runs the driver, the operation returns errc::no_driver. The file
+    // must not be in non-blocking mode; otherwise the operation returns
+    // resource_unavailable_try_again where it would wait. For sockets and pipes, use io_socket.hpp.
 
     /// Reads from a file at an offset in bytes. The current position of the file stays the same.
     /// Returns: the number of bytes, which may be fewer than into.size(); 0 at the end of the file.
@@ -531,8 +536,8 @@ private:
 
         basic_uring_driver& of;
 
-        // Tries the operation without the ring. If it would block, or if the file does not support
-        // this attempt, the ring does the operation.
+        // Tries the operation without the ring. If the attempt would block, or if the file does not
+        // support it, the ring does the operation.
         wait_status try_now(request& r) const noexcept {
             const int before = errno;
             const iovec all{r.data, r.size};

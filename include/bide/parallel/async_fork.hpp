@@ -4,7 +4,7 @@
 
 /// \file
 /// Parallel algorithms for coroutines: a fork-join that begins on a worker, while the coroutine
-/// waits without a thread. sched/detail/posted_call.hpp explains how.
+/// waits without a thread. sched/detail/posted_call.hpp describes the mechanism.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>

@@ -8,11 +8,11 @@
 /// The caller takes part. An external thread that calls runs arms, too. So with W workers that
 /// steal and C external callers, up to W + C arms run at a time.
 //
-// A join has two arms and uses the lane of the thread, a deque of jobs
-// (sched/detail/fork_lane.hpp). The owner pushes the second arm to the lane, where thieves find it,
-// and runs the first arm. If no thief has taken the second arm meanwhile, the owner runs it, too.
-// All state is in the frame of the join, and the path without a thief is inlined. If the thread has
-// no lane, it calls one arm after the other.
+// A join has two arms. It uses the lane of its thread, which is a deque of jobs
+// (sched/detail/fork_lane.hpp). The owner of the lane pushes the second arm to the lane, where
+// thieves find it, and runs the first arm. If no thief has taken the second arm meanwhile, the
+// owner runs it, too. All state is in the stack frame of the join. The code for the case without a
+// thief is inlined. If the thread has no lane, it calls one arm after the other.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -132,8 +132,8 @@ private:
 };
 
 #if BIDE_EXCEPTIONS
-// Called if the first arm threw. The second arm runs to its end, and its value or exception is
-// dropped.
+// Called if the first arm has thrown. Waits until the second arm has ended, and drops its value or
+// exception.
 template <class Platform, class G>
 BIDE_COLD void drop_second(basic_fork_lane<Platform>* lane, std::uint32_t at,
                            fork_arm<Platform, G>& arm, std::remove_reference_t<G>& g) noexcept {
@@ -180,8 +180,8 @@ template <class Platform, class G> union arm_storage {
     fork_arm<Platform, G> arm;
 };
 
-// Runs both arms on the lane of the calling thread. If `lane` is nullptr, runs them one after the
-// other. `is_brief` means that g takes less time than a wake.
+// Runs both arms on the lane of the calling thread. If `lane` is nullptr, runs f and then g.
+// `is_brief` means that g takes less time than a wake.
 template <class Platform, class F, class G>
 BIDE_INLINE fork_result<F, G> fork(basic_fork_lane<Platform>* lane, F&& f, G&& g,
                                    bool is_brief = false) {
@@ -252,11 +252,11 @@ private:
     const current_scheduler before_ = current_scheduler::here();
 };
 
-// Calls f() in a fork-join of `s`. If the calling thread is in a fork-join of `s` already, f()
-// becomes a part of it. `iterations` is the number of iterations of the fork-join. Their time is
-// estimated from earlier calls. If the estimate is at most LongestNs, in_fork() first calls
-// run_briefly(now), outside of the fork-join. If run_briefly() has run all iterations, it returns
-// the time, and f() is not called. Otherwise it returns 0.
+// Calls f() in a fork-join of `s`. If the calling thread is already in a fork-join of `s`, f()
+// becomes a part of that one. `iterations` is the number of iterations of the fork-join. The time
+// that they take is estimated from earlier calls. If the estimate is at most LongestNs, in_fork()
+// first calls run_briefly(now), outside of the fork-join. If run_briefly() runs all iterations, it
+// returns the time, and f() is not called. Otherwise run_briefly() returns 0.
 template <std::int64_t LongestNs = 0, class F, class Brief = std::nullptr_t>
 BIDE_NOINLINE nonvoid_t<std::invoke_result_t<F>>
 in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_briefly = nullptr) {
@@ -289,8 +289,8 @@ in_fork(scheduler& s, F&& f, std::uint64_t iterations = 1, const Brief& run_brie
     return detail::call_arm<F>(std::forward<F>(f));
 }
 
-// The interface of a scheduler for the parallel algorithms. Their templates take any type that can
-// be copied and has these members.
+// The interface of a scheduler for the parallel algorithms. The templates of the algorithms accept
+// any other copyable type with the same members.
 class forker {
 public:
     using platform = native_platform;
@@ -299,8 +299,8 @@ public:
 
     // Runs f() on the calling thread, and g() on the calling thread or on a worker. Returns when
     // both have ended.
-    // Throws: what f() threw; if f() did not throw, what g() threw. If there is no memory to fork,
-    // throws std::bad_alloc before either has begun.
+    // Throws: what f() threw; if f() did not throw, what g() threw. std::bad_alloc if there is no
+    // memory to fork; then neither f nor g was called.
     // Requires: the caller runs inside enter().
     template <class F, class G> void both(F&& f, G&& g) const {
         detail::fork_here(std::forward<F>(f), std::forward<G>(g));
@@ -320,9 +320,8 @@ public:
         detail::in_fork<LongestNs>(*scheduler_, std::forward<F>(f), iterations, run_briefly);
     }
 
-    // Returns true if workers would find no arm of this thread. Also returns true if the number of
-    // its arms is less than `most` and less than the number of workers that sleep. Costs a few
-    // loads.
+    // Returns true if workers would find no arm of this thread. Also returns true if this thread
+    // has less than `most` arms and workers sleep that could run more of them. Costs a few loads.
     // Requires: the call is made in enter().
     bool wants_work(std::uint64_t most) const noexcept {
         const fork_context& here = fork_context::here();
@@ -330,8 +329,8 @@ public:
                here.lane->wants_work(most);
     }
 
-    // Returns the lane of the calling thread. An arm compares it to know whether it runs on the
-    // thread that forked it.
+    // Returns the lane of the calling thread. An arm compares this lane with the lane of the thread
+    // that forked the arm, to find out whether it runs on that thread.
     // Requires: the call is made in enter().
     const void* lane() const noexcept { return fork_context::here().lane; }
 
@@ -341,10 +340,10 @@ private:
     scheduler* scheduler_;
 };
 
-// Calls f(i) for each i of [first, last), which is not empty, by a tree of forks with one call in
-// each leaf. Use it for few calls that take long. If calls throw, throws the exception of the call
-// with the lowest i, when all calls have ended. If `Surely` is true, all calls are made: if there
-// is no memory to fork, the calling thread makes them.
+// Calls f(i) for each i of [first, last), which is not empty. Makes a tree of forks with one call
+// in each leaf. Use it for few calls that take long. If calls throw, throws the exception of the
+// call with the lowest i, when all calls have ended. If `Surely` is true, all calls are made: if
+// there is no memory to fork, the calling thread makes them.
 template <bool Surely = false, class Forker, class F>
 void fork_each(const Forker& forks, std::size_t first, std::size_t last, const F& f) {
     if (last - first == 1) {
@@ -428,8 +427,8 @@ BIDE_NOINLINE auto join(scheduler& s, F&& f, G&& g)
 
 namespace detail {
 
-// Runs the first `Count` arms, on the lane if there is one, grouped as ((first, second), third),
-// ...
+// Runs the first `Count` arms, grouped as ((first, second), third), and so on. If `lane` is not
+// nullptr, forks them on that lane.
 template <std::size_t Count, class Arms>
 BIDE_INLINE auto fork_all(basic_fork_lane<native_platform>* lane, Arms& arms) {
     using last = std::tuple_element_t<Count - 1, Arms>;
@@ -464,10 +463,10 @@ BIDE_INLINE auto invoke_all(Arms& arms, std::index_sequence<Is...>)
 } // namespace detail
 
 /// Runs any number of functions, at least one, as join() runs two. Returns the values, in order,
-/// when all have ended.
-/// Throws: the exception of the first function, in argument order, that threw; otherwise as join().
-/// If memory runs out in the middle, throws std::bad_alloc. Then some of the last functions have
-/// run, and the first ones have not.
+/// when all functions have ended.
+/// Throws: if functions threw, the exception of the first of these, in argument order. Other
+/// exceptions are those of join(). If memory runs out in the middle, throws std::bad_alloc. Then
+/// some of the last functions have run, and the first ones have not.
 template <class... Fs>
     requires(sizeof...(Fs) != 0)
 BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
@@ -480,15 +479,16 @@ BIDE_NOINLINE auto parallel_invoke(scheduler& s, Fs&&... fs)
     return detail::in_fork(s, [&] { return detail::invoke_all(arms, each); });
 }
 
-/// Calls each function of a range, in parallel if workers are free, and returns when all have
-/// ended. Ignores their values. To keep the values, use parallel_transform() with a function that
-/// calls its argument.
+/// Calls each function of a range, in parallel if workers are free, and returns when all functions
+/// have ended. Ignores their values. To keep the values, use parallel_transform() with a function
+/// that calls its argument.
 /// Blocks: as join().
-/// Throws: the exception of the first function, in the order of the range, that threw. All other
-/// functions have run then. stopped_error after a stop, if none has thrown. Otherwise as join(); if
-/// memory runs out in the middle, throws std::bad_alloc, and some functions have not run.
+/// Throws: if functions threw, the exception of the first of these, in the order of the range; all
+/// other functions have run, too. stopped_error after a stop, if no function has thrown. Other
+/// exceptions are those of join(). If memory runs out in the middle, throws std::bad_alloc, and
+/// some functions have not run.
 /// Requires: copies of the range's iterators may be used by several threads at once.
-/// Cancellation: after a stop of the options, functions that have not begun are left out. The
+/// Cancellation: after a stop of the options, functions that have not begun are skipped. The
 /// options' grain has no effect. Progress counts functions.
 template <parallel_range Range>
     requires std::invocable<std::ranges::range_reference_t<Range>>

@@ -10,33 +10,35 @@
 //
 // A scope has parts: its body, which runs on the thread that has called fork_scope(), and each
 // function that a thief has taken. Each part has a frame, which belongs to the thread that runs the
-// part. The functions that the part spawns are jobs on the lane of that thread, as the second arms
-// of joins are. (A lane is a deque of jobs, sched/detail/fork_lane.hpp.) When the part has
+// part. The functions that the part spawns are jobs on the lane of that thread, like the second
+// arms of joins. (A lane is a deque of jobs, sched/detail/fork_lane.hpp.) When the part has
 // returned, the frame takes its jobs back, the youngest first, and calls them. If a job was stolen,
-// the frame waits until the stolen function and all functions that it has spawned have ended.
+// the frame waits until the stolen function has ended, and all functions that this function has
+// spawned.
 //
-// A lane is a stack. Two cases need care when a function is spawned. First, a join of this thread
-// may have its second arm on the lane; the function must not lie on top of that arm, because the
-// join pops the arm next. Second, an arm that a thief runs may make the spawn; the function must
-// not delay the join that waits for that arm. In both cases, the depth of the lane differs from the
-// depth at which the frame has left it. Then the function is pushed to a separate lane of the
-// scope, the lane beside. Such a function is called a function beside. All jobs of that lane are
-// public, and idle workers take them. The frame of the body runs the remaining ones at its end.
+// A lane is a stack. A spawned function must not be pushed to the lane of the calling thread in two
+// cases. First, the thread may be in a join whose second arm is on the lane: the join pops the top
+// of the lane next, and expects its arm there. Second, the thread may be a thief that runs an arm,
+// and a join waits for that arm: the function would delay the join. In both cases, the depth of the
+// lane differs from the depth that the frame has stored. Then the function is pushed to a separate
+// lane of the scope, the lane beside. Such a function is called a function beside. All jobs of the
+// lane beside are public, and idle workers take them. The frame of the body runs the remaining ones
+// at its end.
 //
-// Why a function never runs on top of a frame that may hold a lock which the function needs. There
-// are three places where it runs: on an idle worker; in its own frame, after the part has returned;
-// or on top of a join that waits for an arm in the course of which the scope was opened
-// (leapfrogging). It never runs inside spawn().
+// A function never runs on top of a frame that may hold a lock which the function needs. Proof:
+// there are three places where a function runs. It runs on an idle worker; in its own frame, after
+// the part has returned; or on top of a join that waits for an arm in the course of which the scope
+// was opened (leapfrogging). It never runs inside spawn().
 //
-// A bound on the stack. A waiting frame may take a function from a thief. That function may spawn
-// another one, which the thief takes back while it waits, and so on. Each function has returned,
-// but none has ended, and the stacks of both threads grow. In a serial run, the stack would not
-// grow. So at most `most_waits` waits of a thread leapfrog on top of each other. In the next wait,
-// the thread sleeps until the function has ended.
+// The stack is bounded. A waiting frame may take a function from a thief. That function may spawn
+// another one, which the thief takes back while it waits, and so on. Then the stacks of both
+// threads grow, because each function has returned but none has ended. In a serial run, the stack
+// would not grow. So at most `most_waits` waits of a thread run other jobs on top of each other. In
+// the next wait, the thread sleeps until the function has ended.
 //
-// While the frame of the body waits for a function beside, it does not leapfrog. Reason: the lane
-// of its thread may have older jobs, which the thread whose arm it would run could then find and
-// take.
+// While the frame of the body waits for a function beside, it runs no other jobs. The lane of its
+// thread may have older jobs. If this thread ran an arm of another thread meanwhile, that other
+// thread could find and take those older jobs.
 
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -64,10 +66,10 @@ namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // The memory of the functions that one frame of a scope spawns. It consists of cells of one size.
-// The first few cells lie in the frame itself, so a small scope allocates nothing. The other cells
-// lie in blocks. Each block is twice as large as the previous one. The cell that was given back
-// last is taken first, because it is still in the cache. Only the thread of the frame uses this
-// object.
+// The first few cells are part of the frame itself, so a small scope allocates nothing. The other
+// cells are in blocks. Each block is twice as large as the previous one. The cell that was given
+// back last is reused first, because it is still in the cache. Only the thread of the frame uses
+// this object.
 class spawn_cells {
 public:
     static constexpr std::size_t cell_size = 96;
@@ -132,8 +134,7 @@ template <class Platform> class basic_spawn_scope;
 
 namespace detail {
 
-// A function that was spawned. The function object follows in a derived type that only `call_`
-// knows.
+// A spawned function. A derived type contains the function object; only `call_` knows that type.
 template <class Platform> class basic_spawned : public basic_fork_job<Platform> {
     using job = basic_fork_job<Platform>;
 
@@ -170,8 +171,8 @@ template <class Platform> class basic_spawn_frame {
 public:
     // Constructs the frame of the body, which gives each function that it spawns the next order.
     explicit basic_spawn_frame(scope_type& in) noexcept : basic_spawn_frame(in, 0, true) {}
-    // Constructs the frame of a function, which gives its own order to each function that it
-    // spawns.
+    // Constructs the frame of a spawned function. Each function that it spawns gets the order of
+    // this function.
     basic_spawn_frame(scope_type& in, std::uint32_t order) noexcept
         : basic_spawn_frame(in, order, false) {}
     basic_spawn_frame(const basic_spawn_frame&) = delete;
@@ -249,9 +250,9 @@ private:
         here_.frame = this;
     }
 
-    // Waits for a job that was stolen. Returns true if this thread must run the job. During the
-    // wait, the frame accepts no spawned functions, because the jobs that run on top of it belong
-    // to other parts.
+    // Waits for a stolen job. Returns true if the thief gave the job back, so that this thread must
+    // run it. During the wait, other jobs may run on top of this frame. These belong to other
+    // parts, so the frame accepts no spawned functions.
     BIDE_NOINLINE bool wait_for(spawned& j) noexcept {
         const depth_type at = std::exchange(depth_, depth_in_wait);
         const auto how = lane_->wait(j, at, waits_below_ < most_waits);
@@ -459,8 +460,8 @@ private:
         return detail::call_arm(arm);
     }
 
-    // Makes a job in `memory` and passes it to push(). If `own_alignment` is not 0, the memory is
-    // not a cell, and was allocated with that alignment.
+    // Makes a job in `memory` and passes it to push(). If the memory is a cell, `own_alignment` is
+    // 0. Otherwise the memory was allocated with the alignment `own_alignment`.
     template <class Job, class F, class Push>
     void make(void* memory, std::size_t own_alignment, F&& function, frame* part,
               const Push& push) {
@@ -502,8 +503,8 @@ private:
     // ---- Beside
 
     lane* lane_beside();
-    // Pushes a job that must not be on the lane of the calling thread to the lane beside (see
-    // above).
+    // Pushes a job to the lane beside. The head of this file says when a job must not be on the
+    // lane of the calling thread.
     // Throws: std::bad_alloc, with nothing changed.
     void push_beside(spawned& j);
     // Called at the end of the frame of the body. Runs the functions of the lane beside that no
@@ -621,8 +622,8 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 /// body has returned. A lock that the caller of fork_scope() holds causes a deadlock only if it
 /// would cause one in a serial run.
 ///
-/// Memory: if a function runs on the thread of its spawner, its memory is used again for later
-/// functions. If another thread has taken the function, its memory is released when the spawner
+/// Memory: if a function runs on the thread of its spawner, later functions reuse the memory of
+/// this function. If another thread has taken the function, its memory is released when the spawner
 /// ends. So a body that runs for ever should open a new scope for each round.
 /// Blocks: until all functions have ended. In the body and in the functions, this_task and
 /// scheduler::current() are as in an arm of join().
@@ -631,7 +632,7 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
 /// has spawned counts as a part of that function; of several exceptions of one such part, any one
 /// is thrown. Functions that an arm or an iteration has spawned have no fixed place in that order.
 /// After an exception, all functions still run. stopped_error after a stop, if no function has
-/// thrown. As join(), before the body is called.
+/// thrown. Before the body is called, the exceptions of join().
 /// Cancellation: after a stop of the options, functions that have not begun are dropped. The
 /// options' grain has no effect. Progress counts functions.
 template <class Body>

@@ -6,11 +6,11 @@
 /// Objects that the arms of fork-joins borrow, such as buffers. There is about one object for each
 /// thread that takes part. Two arms never have the same object at the same time.
 //
-// A thread that waits for an arm may run another arm on top of it. So an object cannot belong to a
-// thread: the arm on top would change it under the arm below. Instead, an arm borrows an object
-// that no other arm has. The objects lie in shards, each with a lock. A thread uses one shard. So
-// it gets the object that it had last, if no other arm on that thread has that object. Threads that
-// share a shard share its objects.
+// While a thread waits for an arm, it may run another arm on top of that wait. So an object cannot
+// belong to a thread: the arm on top would change the object while the arm below uses it. Instead,
+// an arm borrows an object that no other arm has. The objects are in shards, each with a lock. A
+// thread always uses the same shard. So it gets the object that it had last, unless another arm on
+// that thread still has it. Threads that use the same shard share its objects.
 
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>

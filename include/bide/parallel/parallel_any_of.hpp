@@ -14,8 +14,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Returns true if predicate(projection(element)) is true for an element of the range.
-/// Otherwise as parallel_find_any().
+/// Returns true if predicate(projection(element)) is true for an element of the range. Everything
+/// else is as in parallel_find_any().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 bool parallel_any_of(const fork_policy& on, Range&& range, Predicate predicate,
@@ -31,8 +31,8 @@ auto parallel_any_of(const fork_policy& on, It first, End last, Args&&... args) 
     return bide::parallel_any_of(on, detail::elements_of(first, last), std::forward<Args>(args)...);
 }
 
-/// Returns true if predicate(projection(element)) is true for no element of the range.
-/// Otherwise as parallel_find_any().
+/// Returns true if predicate(projection(element)) is true for no element of the range. Everything
+/// else is as in parallel_find_any().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 bool parallel_none_of(const fork_policy& on, Range&& range, Predicate predicate,
@@ -47,8 +47,8 @@ auto parallel_none_of(const fork_policy& on, It first, End last, Args&&... args)
                                   std::forward<Args>(args)...);
 }
 
-/// Returns true if predicate(projection(element)) is true for all elements of the range. Otherwise
-/// as parallel_find_any(); an element for which it is false counts as the match.
+/// Returns true if predicate(projection(element)) is true for all elements of the range. Everything
+/// else is as in parallel_find_any(); an element for which it is false counts as the match.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,

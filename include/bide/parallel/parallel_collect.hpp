@@ -47,8 +47,8 @@ concept gives_optionals =
     gives_values<F, It> &&
     std::same_as<mapped_t<F, It>, std::optional<typename mapped_t<F, It>::value_type>>;
 
-// append(it, vector) appends the values of the element at `it`. `Values` is the number of values of
-// each element; 0 means that it is unknown.
+// append(it, vector) appends the values of the element at `it` to the vector. `Values` is the
+// number of values of each element. If `Values` is 0, that number is unknown.
 template <class T, std::size_t Values, class It, class Append> class collect_front {
 public:
     using part = collect_front;
@@ -213,7 +213,8 @@ concept gives_groups =
 /// moved, and need neither a default constructor nor a copy constructor.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls that threw, the exception of the first call in the order of the range. The
-/// values are destroyed. stopped_error after a stop. std::bad_alloc. Otherwise as join().
+/// values are destroyed. stopped_error after a stop. std::bad_alloc. Other exceptions are those of
+/// join().
 /// Requires: f may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 /// Complexity: n calls of f. If several workers take part, each value is moved at most once more
@@ -229,7 +230,7 @@ auto parallel_collect(const fork_policy& on, Range&& range, F f) {
 }
 
 /// Calls f(element), which returns a std::optional, for each element. Returns a vector of the
-/// values. Leaves out the elements for which the std::optional is empty. Otherwise as
+/// values. Leaves out the elements for which the std::optional is empty. Everything else is as in
 /// parallel_collect().
 template <parallel_range Range, class F>
     requires detail::gives_optionals<F, std::ranges::iterator_t<Range>>
@@ -237,8 +238,8 @@ auto parallel_collect_some(const fork_policy& on, Range&& range, F f) {
     return detail::collect_some(on, detail::elements_of(range), f);
 }
 
-/// Returns a vector of the elements for which predicate(projection(element)) is true. Otherwise as
-/// parallel_collect(). The elements are copied. To move them out of the range, use
+/// Returns a vector of the elements for which predicate(projection(element)) is true. Everything
+/// else is as in parallel_collect(). The elements are copied. To move them out of the range, use
 /// parallel_collect_some() with a function that moves its argument.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
@@ -257,7 +258,7 @@ parallel_collect_if(const fork_policy& on, Range&& range, Predicate predicate,
 
 /// Counts how many elements have each key. Returns a vector of `bins` counts. key(element) is an
 /// integer of [0, bins).
-/// Throws: std::out_of_range for another key. Otherwise as parallel_collect().
+/// Throws: std::out_of_range for another key. Everything else is as in parallel_collect().
 /// Complexity: O(n + bins). Each thief has a separate vector of counts, and takes only parts with
 /// at least `bins` elements.
 template <parallel_range Range, class Key = std::identity>

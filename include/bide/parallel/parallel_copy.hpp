@@ -39,16 +39,15 @@ template <class It, class Out> struct kept_output {
 
     static constexpr bool copies_in_vain = copies_bytes<It, Out>;
 
-    // Copies one element if it is kept. `index` is its number. `before` of the elements before it
-    // are kept.
+    // If the element at `it` is kept, copies it. `before` is the number of kept elements before it.
     void put(const It& it, bool is_kept, std::uint64_t, std::uint64_t before) const {
         if (is_kept) {
             *kept.at(before) = *it;
         }
     }
 
-    // Copies the elements for which `is_kept` is 1, of `size` elements from `it` on. `count`
-    // elements are kept.
+    // Of the `size` elements from `it` on, copies those for which `is_kept` is 1. `count` is their
+    // number.
     void put_all(const It& it, const unsigned char* is_kept, std::uint64_t size,
                  std::uint64_t count, std::uint64_t before) const {
         auto* const to = detail::unwrap(kept.at(before));
@@ -57,8 +56,9 @@ template <class It, class Out> struct kept_output {
             std::copy(from, from + size, to);
             return;
         }
-        // A place is overwritten until an element is kept in it. The place behind the last kept
-        // element may not exist, so the loop ends when the last element is kept.
+        // Copies each element, kept or not, to the current place. The place advances only after a
+        // kept element, so an element that is not kept is overwritten. The place behind the last
+        // kept element may not exist, so the loop ends at the last kept element.
         std::uint64_t done = 0;
         for (std::uint64_t n = 0; done != count; ++n) {
             to[done] = from[n];
@@ -85,10 +85,10 @@ template <class It, class Out, class Other> struct parted_output {
 // Copies the elements that are kept to consecutive places, in their order.
 //
 // keeps(it) returns true if the element at `it` is kept. It is called once for each element. The
-// place of an element is known when keeps() was called for all elements before it. The thread at
-// the front (detail/ordered_loop.hpp) calls keeps() and copies. A thief calls keeps() for its part,
-// and stores the answers, one byte each, and the number of kept elements of each block. The join
-// adds up these numbers. Then all blocks are copied in parallel.
+// place of an element is known only after keeps() was called for all elements before it. The thread
+// at the front (detail/ordered_loop.hpp) calls keeps() and copies at once. A thief calls keeps()
+// for its part, and stores the answers, one byte each, and the number of kept elements of each
+// block. The join adds up these numbers. Then all blocks are copied in parallel.
 template <class It, class Keeps, class Output> class pack_front {
     // The number of elements for which keeps() is called before they are copied.
     static constexpr std::uint64_t batch = 1'024;
@@ -208,8 +208,8 @@ private:
 #endif
     }
 
-    // Calls keeps() for `size` elements from `at` on, in order. Sets how many calls were made and
-    // how many elements are kept. Returns the exception of a call that threw.
+    // Calls keeps() for `size` elements from `at` on, in order. Stores in `result` how many calls
+    // were made and how many elements are kept. If a call throws, returns its exception.
     std::exception_ptr ask(std::uint64_t at, std::uint64_t size, unsigned char* is_kept,
                            block& result) {
         std::uint64_t asked = 0;
@@ -275,7 +275,7 @@ Out copy_if(const On& on, const elements<It>& in, const Out& out, Predicate& pre
 } // namespace detail
 
 /// Copies the elements of the range to consecutive places from `out` on. Returns the iterator
-/// behind the last of these places. The places must not overlap the range. Otherwise as
+/// behind the last of these places. The places must not overlap the range. Everything else is as in
 /// parallel_transform().
 template <parallel_range Range, class Out>
     requires parallel_output<Out, std::ranges::range_reference_t<Range>>
@@ -299,8 +299,8 @@ auto parallel_copy(const fork_policy& on, It first, End last, Args&&... args) {
 /// the range must not overlap; no place behind the last one is written.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: what the first call in the order of the range threw; the elements before it are copied.
-/// stopped_error after a stop. Otherwise as join(). If a copy throws, the predicate may have been
-/// called for some elements behind it.
+/// stopped_error after a stop. Other exceptions are those of join(). If a copy throws, the
+/// predicate may have been called for some elements behind it.
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 /// Complexity: n calls of the predicate. Up to n bytes of memory.
@@ -320,7 +320,7 @@ auto parallel_copy_if(const fork_policy& on, It first, End last, Args&&... args)
 }
 
 /// Copies the first of each group of neighbours that are equal by equal(projection(a),
-/// projection(b)). Otherwise as parallel_copy_if().
+/// projection(b)). Everything else is as in parallel_copy_if().
 /// Requires: equal is an equivalence relation, because neighbours of the range are compared.
 template <parallel_range Range, class Out, class Equal = std::ranges::equal_to,
           class Projection = std::identity>
@@ -351,7 +351,7 @@ auto parallel_unique_copy(const fork_policy& on, It first, End last, Args&&... a
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
 /// `matches` on, and the unmatched elements to places from `others` on, both in their order.
-/// Returns the iterators behind the last places. Otherwise as parallel_copy_if().
+/// Returns the iterators behind the last places. Everything else is as in parallel_copy_if().
 template <parallel_range Range, class Out, class Other, class Predicate,
           class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection> &&

@@ -16,7 +16,7 @@
 namespace bide { inline namespace BIDE_ABI {
 
 /// Assigns `value` to each element of the range. `value` must not be an element of the range.
-/// Otherwise as parallel_for().
+/// Everything else is as in parallel_for().
 template <parallel_range Range, class T>
     requires parallel_output<std::ranges::iterator_t<Range>, const T&>
 void parallel_fill(const fork_policy& on, Range&& range, const T& value) {

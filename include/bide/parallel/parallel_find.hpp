@@ -52,9 +52,9 @@ template <class T> const T* find_number(const T* first, const T* const last, T v
     return first;
 }
 
-// Returns how many elements are before the first match. std::find_if is used if possible, because
-// it examines several elements in one step of its loop. It refuses iterators whose difference type
-// is wider than all integers, such as those of std::views::iota over 64 bits.
+// Returns how many elements are before the first match. Uses std::find_if if possible, because that
+// examines several elements in one step of its loop. std::find_if does not accept iterators whose
+// difference type is wider than all integers, such as those of std::views::iota over 64 bits.
 template <class It, class Matches>
 std::uint64_t find_serially(const It& begin, const It& end, Matches matches) {
     if constexpr (std::contiguous_iterator<It>) {
@@ -149,8 +149,8 @@ template <class It, class Projection, class T> auto equals(const T& value) {
 /// elements behind the match are made, too.
 /// Blocks: until the match is known. Meanwhile the caller searches parts of the range.
 /// Throws: the exception of the first call, in the order of the range, that threw, unless a match
-/// comes before it. stopped_error if a stop left out an element that could be the result. Otherwise
-/// as join().
+/// comes before it. stopped_error if a stop left out an element that could be the result. Other
+/// exceptions are those of join().
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 template <parallel_range Range, class Predicate, class Projection = std::identity>
@@ -169,8 +169,8 @@ auto parallel_find_if(const fork_policy& on, It first, End last, Args&&... args)
                                   std::forward<Args>(args)...);
 }
 
-/// Returns an iterator to the first element whose projection equals `value`, or the end.
-/// Otherwise as parallel_find_if().
+/// Returns an iterator to the first element whose projection equals `value`, or the end. Everything
+/// else is as in parallel_find_if().
 template <parallel_range Range, class T, class Projection = std::identity>
     requires std::regular_invocable<Projection&, std::ranges::range_reference_t<Range>>
 std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Range&& range,
@@ -190,7 +190,7 @@ auto parallel_find(const fork_policy& on, It first, End last, Args&&... args) {
 /// If there are several such elements, returns any of them. When one of them is known, no thread
 /// begins another part of the range.
 /// Throws: if no match was found, the exception of the first call, in the order of the range, that
-/// threw, or stopped_error after a stop. Otherwise as parallel_find_if().
+/// threw, or stopped_error after a stop. Everything else is as in parallel_find_if().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 std::ranges::borrowed_iterator_t<Range> parallel_find_any(const fork_policy& on, Range&& range,

@@ -80,7 +80,7 @@ void for_indices(const On& on, First first, Last last, Body& body) {
 /// Throws: of the calls that threw, the exception of the call with the lowest index. If there was
 /// no stop, all calls with lower indices have run. Calls with higher indices may have run.
 /// stopped_error after a stop. std::invalid_argument if the first index is negative and the type of
-/// the index is unsigned. Otherwise as join().
+/// the index is unsigned. Other exceptions are those of join().
 /// Requires: body may be called by several threads at once. If it is trivially copyable, has at
 /// most 64 bytes and can be called as const, it is called through copies.
 /// Cancellation: see fork_options::stop.

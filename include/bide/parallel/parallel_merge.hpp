@@ -30,9 +30,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Returns how many of the first n elements of the merged sequence come from the left range. Of
-// equal elements, the left ones come first. comes_first(r, l) returns true if the right element `r`
-// comes before the left element `l`.
+// Returns how many of the first n elements of the merged sequence come from the left range. Among
+// equal elements, those of the left range come first. comes_first(r, l) returns true if the right
+// element `r` comes before the left element `l`.
 template <class Left, class Right, class ComesFirst>
 std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>& right,
                               std::uint64_t n, const ComesFirst& comes_first) {
@@ -40,8 +40,8 @@ std::uint64_t taken_from_left(const elements<Left>& left, const elements<Right>&
     std::uint64_t high = lesser_of(n, left.size);
     while (low != high) {
         const std::uint64_t middle = low + (high - low) / 2;
-        // The left element at `middle` is among the first n, unless the right element at n - middle
-        // - 1 comes before it.
+        // The left element at `middle` is one of the first n, unless the right element at n -
+        // middle - 1 comes before it.
         if (comes_first(*right.at(n - middle - 1), *left.at(middle))) {
             high = middle;
         } else {
@@ -60,8 +60,8 @@ inline constexpr bool merges_branchless =
     std::is_lvalue_reference_v<std::iter_reference_t<Left>> &&
     std::is_same_v<std::iter_reference_t<Left>, std::iter_reference_t<Right>>;
 
-// Writes [left, left_end) and [right, right_end), merged, from `to` on, without branches that
-// depend on the elements.
+// Merges [left, left_end) and [right, right_end), and writes the result from `to` on, without
+// branches that depend on the elements.
 template <class Left, class Right, class Out, class ComesFirst>
 void merge_copies(Left left, const Left left_end, Right right, const Right right_end, Out to,
                   const ComesFirst& comes_first) {
@@ -111,8 +111,8 @@ void inplace_merge(const On& on, const elements<It>& all, std::uint64_t size, Co
 /// ranges. The ranges are compared by less(project_right(r), project_left(l)).
 /// Blocks: until all places are written. Meanwhile the caller writes parts of them.
 /// Throws: the exception of a comparison or a copy. If several parts of the loop throw, the
-/// exception of the first part. After an exception or a stop, some of the places are written.
-/// Otherwise as parallel_for().
+/// exception of the first part. After an exception or a stop, some of the places are written. Other
+/// exceptions are those of parallel_for().
 /// Requires: each range is sorted by less; otherwise each place gets an arbitrary element of the
 /// ranges. less and the projections may be called by several threads at once.
 /// Cancellation: see fork_options::stop. fork_options::progress counts the places that are written.
@@ -136,8 +136,8 @@ Out parallel_merge(const fork_policy& on, Left&& left, Right&& right, Out out, C
     }
     const auto merge_part = [&](std::uint64_t begin, std::uint64_t end) {
         const auto from = detail::taken_from_left(l, r, begin, comes_first);
-        // If comparisons contradict each other, the second search may find an earlier place, or one
-        // that is too far.
+        // If comparisons contradict each other, this search may find a place before `from`, or a
+        // place that is too far behind it.
         const auto until = std::clamp(detail::taken_from_left(l, r, end, comes_first), from,
                                       (std::min)(from + (end - begin), l.size));
         if constexpr (detail::merges_branchless<std::ranges::iterator_t<Left>,

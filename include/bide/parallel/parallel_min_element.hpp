@@ -33,9 +33,10 @@ concept plain_greater =
     std::is_same_v<Compare, std::ranges::greater> || std::is_same_v<Compare, std::greater<>> ||
     std::is_same_v<Compare, std::greater<T>>;
 
-// Returns an iterator to the first number for which is_better(other, number) is false for all other
-// numbers. If there is no such number, because numbers are unordered, returns any iterator.
-// Compares block by block in several columns, and then searches the block of the best number.
+// Returns an iterator to the best number: the first number for which is_better(other, number) is
+// false for all other numbers. If there is no such number, because some numbers are unordered,
+// returns any iterator. Compares in several columns, block by block, and then searches the block of
+// the best number.
 // Requires: first != last.
 template <class T, class IsBetter>
 const T* best_number(const T* const first, const T* const last, IsBetter is_better) {
@@ -105,8 +106,8 @@ It best_element(const fork_policy& on, const elements<It>& all, Compare& less,
     detail::loop_over(on, all.numbers(), [&](std::uint64_t from, std::uint64_t to) {
         const It here = best_of(all.at(from), all.at(to));
         const std::uint64_t mine = from + static_cast<std::uint64_t>(here - all.at(from));
-        // Order: relaxed, all three; only the number is published, and the elements
-        // were there before the loop.
+        // Order: relaxed, all three; they publish only the number of an element. The elements
+        // themselves were there before the loop.
         std::uint64_t seen = best.load(std::memory_order_relaxed);
         while (mine != seen &&
                (mine < seen ? !better(all.at(seen), here) : better(here, all.at(seen))) &&
@@ -141,7 +142,7 @@ auto parallel_min_element(const fork_policy& on, It first, End last, Args&&... a
 }
 
 /// Returns an iterator to the first of the greatest elements by less(projection(a), projection(b)).
-/// If the range is empty, returns its end. Otherwise as parallel_min_element().
+/// If the range is empty, returns its end. Everything else is as in parallel_min_element().
 template <parallel_range Range, class Compare = std::ranges::less, class Projection = std::identity>
     requires detail::compares_in<Compare, std::ranges::iterator_t<Range>, Projection>
 std::ranges::borrowed_iterator_t<Range> parallel_max_element(const fork_policy& on, Range&& range,

@@ -28,9 +28,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Quickselect: partitions the range, then the part that has the wanted place. All threads take part
-// in a partition of a large part. After log2(n) bad partitions, the part is sorted by heap sort. So
-// every input takes O(n log n) at most.
+// Quickselect: partitions the range, then the part that contains the wanted place, and so on. All
+// threads take part in the partition of a large part. After log2(n) bad partitions, the part is
+// sorted by heap sort. So every input takes O(n log n) at most.
 //
 // Moves to `nth` the element that a sort would put there. No element before it is greater, and no
 // element behind it is less. `state` counts the elements that are in their final part.

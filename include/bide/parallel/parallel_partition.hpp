@@ -157,9 +157,9 @@ It stable_partition(const On& on, const elements<It>& in, Predicate& predicate,
 /// Throws: what a call of the predicate threw. If several calls threw, the exception of the first
 /// part of the range in which a call threw. The range then has the same elements as before, in some
 /// order. If a move or a swap throws, all elements are alive, but their values are unspecified.
-/// stopped_error after a stop. Otherwise as join().
+/// stopped_error after a stop. Other exceptions are those of join().
 /// Requires: predicate and projection may be called by several threads at once.
-/// Cancellation: a stop takes effect between parts. If it leaves out a part, throws stopped_error,
+/// Cancellation: a stop takes effect between parts. If a part is skipped, throws stopped_error,
 /// and the range has the same elements as before, in some order. fork_options::grain is the least
 /// number of elements of a part; there are at most 64 parts. fork_options::progress counts the
 /// calls of the predicate.

@@ -49,9 +49,10 @@ template <class F>
 concept item_generator =
     std::invocable<F&> && optional_item<std::remove_cvref_t<std::invoke_result_t<F&>>>;
 
-// Elements of a forward range stay valid when the iterator moves on. So the result of operator* is
-// passed on as it is, for example as an lvalue reference. An element of a single-pass range does
-// not stay valid, so its value is taken.
+// The type of the items that a pipeline reads from a range. An element of a forward range stays
+// valid when the iterator advances. So the result of operator* is passed on as it is, for example
+// as an lvalue reference. An element of a single-pass range does not stay valid, so its value is
+// taken.
 template <class It> struct pipeline_element {
     using type = std::iter_value_t<It>;
 };
@@ -97,8 +98,8 @@ public:
     }
 
 private:
-    // The iterator moves on only before the next read, because ++ may block, and because the item
-    // must be valid until then.
+    // Advances the iterator, if an item was read before. It does so only before the next read,
+    // because ++ may block, and because the item must be valid until then.
     void step() {
         if (std::exchange(has_read_, false)) {
             ++at_;
@@ -250,8 +251,8 @@ void run_pipeline(const On& on, std::size_t tokens, Source source, Stages&... st
 /// Throws: the exception that a serial run would throw: that of the first item, in the order of the
 /// source, for which the source or a stage threw. All items before that item have gone through all
 /// stages, and later items through none or some. stopped_error after a stop. std::invalid_argument
-/// if `tokens` is 0. std::bad_alloc. Otherwise as join(). Before it throws, all calls have ended
-/// and each item is destroyed.
+/// if `tokens` is 0. std::bad_alloc. Other exceptions are those of join(). Before it throws, all
+/// calls have ended and each item is destroyed.
 /// Requires: a stage waits for a later item only if free workers can take that item to the awaited
 /// point.
 /// Cancellation: see fork_options::stop. After a stop, no further item is read, and all items that

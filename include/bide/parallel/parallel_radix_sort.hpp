@@ -35,9 +35,9 @@ concept radix_number = (std::integral<T> && sizeof(T) <= 8) ||
                        (std::floating_point<T> && std::numeric_limits<T>::is_iec559 &&
                         (sizeof(T) == sizeof(std::uint32_t) || sizeof(T) == sizeof(std::uint64_t)));
 
-// Converts a number to an unsigned number, so that the order stays the same. The sign bit of
-// integers and of non-negative floating-point numbers is inverted. All bits of negative
-// floating-point numbers are inverted.
+// Converts a number to an unsigned number so that the order of the numbers stays the same. For
+// integers and non-negative floating-point numbers, inverts the sign bit. For negative
+// floating-point numbers, inverts all bits.
 template <radix_number T> constexpr auto radix_key(T number) noexcept {
     if constexpr (std::is_same_v<T, bool>) {
         return static_cast<unsigned char>(number ? 1 : 0);
@@ -55,15 +55,15 @@ template <radix_number T> constexpr auto radix_key(T number) noexcept {
     }
 }
 
-// A stable radix sort from the highest digit on, with a buffer of the same size. If the keys of a
-// part differ, the part is divided into up to 256 buckets by the highest bits in which its keys
-// differ. Each bucket is then a part. Parts of few elements are sorted by comparisons of their
-// keys.
+// A stable radix sort that begins with the highest digit and uses a buffer of the same size. If the
+// keys of a part differ, the part is divided into up to 256 buckets. The digit is taken from the
+// highest bits in which the keys differ. Each bucket is then a part. Small parts are sorted by
+// comparisons of their keys.
 //
-// Each element is in the range or in the buffer, as in merge_sort. A step first stores the digit of
-// each element, and then moves all elements of the part from the range to the buffer or back. So
-// the projection is called before any element is moved. Even if the projection returns another key
-// each time, the elements stay within the part.
+// Each element is either in the range or in the buffer, as in merge_sort. A step first stores the
+// digit of each element, and then moves all elements of the part from the range to the buffer or
+// back. So the projection is called before any element is moved. Even if the projection returns
+// another key in each call, the elements stay within the part.
 //
 // `Key` is called as key(element), and returns an unsigned number.
 template <class Forker, class It, class Key> class radix_sort {
@@ -103,8 +103,8 @@ private:
             const std::size_t rest = size() % all;
             return first + size() / all * chunk + (std::min)(chunk, rest);
         }
-        // In `counts_`, each chunk has the counts of its buckets. Returns the place of those of the
-        // first chunk. Disjoint parts have disjoint places.
+        // `counts_` has the counts of the buckets, for each chunk. Returns the index of the first
+        // chunk of this part in `counts_`. Disjoint parts use disjoint indices.
         std::size_t first_chunk() const noexcept { return (first + chunk_size - 1) / chunk_size; }
         std::size_t first;
         std::size_t last;
@@ -116,8 +116,8 @@ private:
                         static_cast<difference>(all.last), from, place::range);
     }
 
-    // Sorts a part, whose elements are at `from`, into the range. If the part is left out, only
-    // moves it there.
+    // Sorts the elements of a part and puts them into the range. The elements are at `from`. If the
+    // part is skipped, only moves its elements to the range.
     void sort(std::size_t first, std::size_t last, place from) {
         const part all{first, last};
         transfer elements = to_range(all, from);
@@ -164,8 +164,8 @@ private:
         sort_buckets(starts, 0, buckets, to);
     }
 
-    // Calls f for each chunk of the part, in parallel if there are several. Returns false if a chunk
-    // was left out.
+    // Calls f for each chunk of the part, in parallel if there are several. Returns false if a
+    // chunk was skipped.
     template <class F> bool for_chunks(part all, const F& f) const {
         if (all.chunks() == 1) {
             return f(0), true;
@@ -182,8 +182,8 @@ private:
         return is_complete.load(std::memory_order_relaxed);
     }
 
-    // Finds the bits in which the keys differ. If a chunk was left out, returns false. If the
-    // highest of these bits is in the sorted digit, the part has at least two buckets.
+    // Finds the bits in which the keys of the part differ. Returns false if a chunk was skipped. If
+    // the sorted digit contains the highest of these bits, the part has at least two buckets.
     template <class I> bool find_differences(I begin, part all, std::uint64_t& differences) const {
         typename Forker::platform::template atomic<std::uint64_t> found{0};
         const std::uint64_t one = key_(begin[static_cast<difference>(all.first)]);
@@ -325,9 +325,9 @@ concept radix_projection = std::regular_invocable<Projection&, std::iter_referen
 /// Blocks: until the range is sorted. Meanwhile the caller sorts parts of it. A short range is
 /// sorted by the calling thread alone.
 /// Throws: std::bad_alloc, with nothing changed, if there is no memory for the buffers. If the
-/// projection throws, or a thread finds no memory to fork, the range has the same elements as before,
-/// in some order. If a move throws, all elements are alive, but their values are unspecified.
-/// Otherwise as parallel_sort().
+/// projection throws, or a thread finds no memory to fork, the range has the same elements as
+/// before, in some order. If a move throws, all elements are alive, but their values are
+/// unspecified. Other exceptions are those of parallel_sort().
 /// Requires: projection may be called by several threads at once. If it returns different numbers
 /// for one element, the elements end up in any order.
 /// Cancellation: as parallel_sort().

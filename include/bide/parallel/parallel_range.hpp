@@ -5,9 +5,9 @@
 /// \file
 /// The ranges that the parallel algorithms take: parallel_range, parallel_bounds, parallel_output.
 //
-// The algorithms number the iterations of a loop, and the elements of a range. The plain loops in
-// them run in blocks of a constant number of iterations, because some compilers, such as g++ 12
-// with -O2, use vector instructions only if this number is a constant.
+// The algorithms number the iterations of a loop, and the elements of a range. Their plain loops
+// run in blocks of a constant number of iterations. Reason: some compilers, such as g++ 12 with
+// -O2, use vector instructions only if that number is a constant.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -77,8 +77,8 @@ loop_range<std::common_type_t<First, Last>> range_of(First first, Last last) {
     return {begin, static_cast<index>(last)};
 }
 
-// True for vector<bool> and similar ranges: neighbours share a word, to which two threads must not
-// write.
+// True for iterators of vector<bool> and of similar ranges: neighbouring elements share a word, and
+// two threads must not write to the same word.
 template <class It>
 concept packs_bits =
     std::is_same_v<std::iter_value_t<It>, bool> && std::is_class_v<std::iter_reference_t<It>> &&
@@ -105,8 +105,8 @@ concept parallel_range =
 
 namespace detail {
 
-// True if an End can end a range that begins with an It. For the constraints of overloads with
-// iterators.
+// True if an End can be the end of a range that begins with an It. It constrains the overloads that
+// take iterators.
 template <class End, class It>
 concept parallel_end = parallel_bounds<It, End>;
 
@@ -166,8 +166,8 @@ concept plain_numbers =
     std::is_same_v<std::remove_cvref_t<std::iter_reference_t<It>>, std::iter_value_t<It>> &&
     !std::is_volatile_v<std::remove_reference_t<std::iter_reference_t<It>>>;
 
-// True if an element can be copied as bytes. Then filters copy each element, even if it is not
-// kept, so that no branch depends on whether it is kept.
+// True if an element can be copied as bytes. Then filters copy each element, kept or not, so that
+// no branch depends on the answer of the predicate.
 template <class It, class Out>
 concept copies_bytes =
     std::contiguous_iterator<It> && std::contiguous_iterator<Out> &&

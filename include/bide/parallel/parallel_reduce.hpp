@@ -14,8 +14,8 @@
 // std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
-// (detail/parallel_loop.hpp): one thread computes the tree from the left. If that takes longer than
-// 4 us, the rest of the same tree becomes a fork-join.
+// (detail/parallel_loop.hpp): one thread computes the tree from the left. If the thread has not
+// finished after 4 us, the remaining part of the same tree becomes a fork-join.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -38,10 +38,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// True if a T can be constructed from a From and, if T is a number, represents each of its values.
-// Conversions that list-initialisation rejects as narrowing are rejected, with one exception: a
-// conversion from an integer type to a floating-point type is allowed if it is exact for all
-// values. If T is a class, its constructors decide.
+// True if a T can be constructed from a From without loss. If T is a number, T must represent each
+// value of From: a conversion that list-initialisation rejects as narrowing is rejected. There is
+// one exception: a conversion from an integer type to a floating-point type is allowed if it is
+// exact for all values. If T is a class, its constructors decide.
 template <class From, class T>
 concept reduces_to =
     std::constructible_from<T, From> &&
@@ -86,15 +86,15 @@ public:
     }
 
 private:
-    // The first call at a place uses a tree of forks, which takes longer than the same tree on one
-    // thread.
+    // The first call at a place in the program is measured with a tree of forks, which takes longer
+    // than the same tree on one thread. So this limit is higher than that of a loop.
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
     static constexpr std::size_t most_levels = 9; // of the tree of `most_brief` iterations
 
-    // The part of the tree that one thread has reduced from the left. For each node on the path
-    // from the root to the end of that part, it has the result of the left half, if that half is
-    // complete.
+    // The part of the tree that one thread has already reduced, from the left. It ends somewhere in
+    // the tree. For each node on the path from the root to that end, `left` has the result of the
+    // node's left half, if that half is complete.
     struct begun_part {
         std::uint64_t done = 0;   // iterations
         std::uint64_t budget = 0; // iterations that are still to be done now
@@ -134,9 +134,9 @@ private:
         return combine(std::move(left), reduce_here({part.middle(), part.last}));
     }
 
-    // Leaves `result` empty if a leaf was left out. A part that is left out is not divided. `begun`
-    // is the part that one thread has reduced before, if there is one, and `level` the level of
-    // `part` in the tree.
+    // Reduces `part` and stores the result in `result`. If a leaf was skipped, `result` stays
+    // empty. A part that is skipped is not divided. `begun` is what one thread has reduced before,
+    // or nullptr. `level` is the level of `part` in the tree.
     void reduce(range part, std::optional<T>& result, begun_part* begun = nullptr,
                 std::size_t level = 0) {
         const std::uint64_t n = part.size();
@@ -204,8 +204,8 @@ concept sums_integers =
     (std::same_as<std::remove_cv_t<Combine>, std::plus<>> ||
      std::same_as<std::remove_cv_t<Combine>, std::plus<T>>);
 
-// Returns the sum of map(i). Such a sum needs no tree, so it is a parallel loop, which decides how
-// large its leaves are.
+// Returns the sum of map(i). The order of the additions does not matter here. So this is a parallel
+// loop and not a tree, and the loop decides how large its leaves are.
 template <class T, class On, class Index, class Map>
 T sum(const On& on, loop_range<Index> all, Map& map) {
     native_platform::atomic<std::uint64_t> sum{0};
@@ -255,7 +255,8 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
 /// converted to T without loss: if they are numbers, T represents each value of their type.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls of map and combine that threw, the exception of the first call in index
-/// order. stopped_error after a stop. std::invalid_argument as parallel_for(). Otherwise as join().
+/// order. stopped_error after a stop. std::invalid_argument as parallel_for(). Other exceptions are
+/// those of join().
 /// Requires: map and combine may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 template <class First, class Last, class T, class Map, class Combine>

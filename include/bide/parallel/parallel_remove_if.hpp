@@ -31,13 +31,13 @@ namespace detail {
 
 // Moves the elements that are kept to the beginning of their range, in their order.
 //
-// The thread at the front moves each kept element behind the kept elements before it. A thief does
-// the same within its part. The join moves the kept elements of the thief's part behind those of
-// the front. At a time it moves, in parallel, as many elements as there is free room for. So no
-// memory is needed.
+// The thread at the front moves each kept element to the place behind the earlier kept elements. A
+// thief does the same within its part. The join moves the kept elements of the thief's part to the
+// place behind those of the front. It does so in steps. Each step moves, in parallel, as many
+// elements as fit into the free places. So no memory is needed.
 //
 // keeps(it, last) returns true if the element at `it` is kept. `last` points to an iterator to the
-// previous kept element of the part. If there is none, `last` is nullptr.
+// previous kept element of the part. If no element of the part was kept before, `last` is nullptr.
 template <class It, class Keeps> class compact_front {
 public:
     using part = compact_front;
@@ -60,8 +60,9 @@ public:
         }
         for (; it != end; ++it) {
             if constexpr (copies_bytes<const std::iter_value_t<It>*, It>) {
-                // The element before this one is still in its place. It is the last kept one, or
-                // equal to it.
+                // The previous element is still in its old place. If it was kept, it is the last
+                // kept element; otherwise it is equal to that one. So it serves as the last kept
+                // element.
                 It last = it;
                 --last;
                 const bool is_kept = keeps_(it, std::addressof(std::as_const(last)));
@@ -141,8 +142,8 @@ It compact(const On& on, const elements<It>& in, Keeps keeps) {
 /// that iterator are valid but unspecified.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls that threw, the exception of the first call in the order of the range.
-/// stopped_error after a stop. Otherwise as join(). After an exception, all elements are valid but
-/// unspecified.
+/// stopped_error after a stop. Other exceptions are those of join(). After an exception, all
+/// elements are valid but unspecified.
 /// Requires: predicate and projection may be called by several threads at once.
 /// Cancellation: see fork_options::stop.
 /// Complexity: n calls of the predicate. It allocates no memory.
@@ -164,7 +165,7 @@ auto parallel_remove_if(const fork_policy& on, It first, End last, Args&&... arg
 }
 
 /// Removes all but the first of each group of neighbours that are equal by equal(projection(a),
-/// projection(b)). Otherwise as parallel_remove_if().
+/// projection(b)). Everything else is as in parallel_remove_if().
 /// Requires: equal is an equivalence relation.
 template <parallel_range Range, class Equal = std::ranges::equal_to,
           class Projection = std::identity>

@@ -76,8 +76,8 @@ inline constexpr bool regroups =
 // The front of a scan: the total of all earlier blocks, or nothing for the first block.
 template <scan_kind Kind, class It, class Out, class T, class Op, class Map> class scan_front {
     static constexpr bool is_exclusive = Kind == scan_kind::exclusive;
-    // If the output keeps the values of T, the thief writes the results within each block there.
-    // Then the join needs neither the elements nor the map.
+    // True if the output has the type of the values. Then the thief writes the results within each
+    // block to the output, and the join needs neither the elements nor the map.
     static constexpr bool keeps_in_output =
         std::same_as<std::iter_value_t<Out>, T> &&
         std::is_lvalue_reference_v<std::iter_reference_t<Out>> && !regroups<Op, T>;
@@ -197,14 +197,14 @@ private:
         return fold(at, [](Out&) {}, [](Out&, const T&) {});
     }
 
-    // Scans the block as if it were the first one. In an exclusive scan, leaves out the first
-    // place.
+    // Scans the block as if no block came before it. In an exclusive scan, writes nothing to the
+    // first place.
     T scan_alone(std::uint64_t at) {
         return fold(at, [](Out&) {}, [](Out& to, const T& sum) { *to = sum; });
     }
 
-    // Scans the block. `all_before` is the total of all earlier blocks. Returns the total with this
-    // block.
+    // Scans the block. `all_before` is the total of all earlier blocks. Returns the total of all
+    // blocks up to and including this one.
     T scan_on(const T& all_before, std::uint64_t at) {
         if constexpr (regroups<Op, T>) {
             const It end = in_.at(end_of(at));
@@ -270,8 +270,8 @@ Out scan(const On& on, const elements<It>& in, const Out& out, Op& op, Map& map,
 /// itself; otherwise the places and the range must not overlap.
 /// Blocks: until all calls have ended. Meanwhile the caller makes some of them.
 /// Throws: of the calls of `op` that threw, the exception of the first call in the order of the
-/// range. stopped_error after a stop. Otherwise as join(). After an exception, the places are
-/// unspecified.
+/// range. stopped_error after a stop. Other exceptions are those of join(). After an exception, the
+/// places are unspecified.
 /// Requires: op is associative and may be called by several threads at once. It gets two values of
 /// the type of the elements, as rvalues or as const lvalues. The values are moved, and copied only
 /// to the places. They need no default constructor.
@@ -302,8 +302,8 @@ auto parallel_inclusive_scan(const fork_policy& on, It first, End last, Args&&..
                                          std::forward<Args>(args)...);
 }
 
-/// Writes for each element the combination of `init` and all elements before it. Otherwise as
-/// parallel_inclusive_scan() with `init`.
+/// Writes for each element the combination of `init` and all elements before it. Everything else is
+/// as in parallel_inclusive_scan() with `init`.
 template <parallel_range Range, class Out, class T, class Op = std::plus<>>
     requires detail::takes_scan<Out, Op, T>
 Out parallel_exclusive_scan(const fork_policy& on, Range&& range, Out out, T init, Op op = {}) {
@@ -319,9 +319,9 @@ auto parallel_exclusive_scan(const fork_policy& on, It first, End last, Args&&..
                                          std::forward<Args>(args)...);
 }
 
-/// Scans map(element) for each element of the range. Otherwise as parallel_inclusive_scan(), whose
-/// rules also hold for the calls of map. If the output does not have the type of the values, map
-/// may be called twice for an element.
+/// Scans map(element) for each element of the range. Everything else is as in
+/// parallel_inclusive_scan(), whose rules also hold for the calls of map. If the output does not
+/// have the type of the values, map may be called twice for an element.
 template <parallel_range Range, class Out, class Op, class Map>
     requires detail::takes_scan<Out, Op, detail::mapped_t<Map, std::ranges::iterator_t<Range>>>
 Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op,
@@ -349,7 +349,7 @@ auto parallel_transform_inclusive_scan(const fork_policy& on, It first, End last
 }
 
 /// Writes for each element the combination of `init` and map(element) of all elements before it.
-/// Otherwise as parallel_transform_inclusive_scan().
+/// Everything else is as in parallel_transform_inclusive_scan().
 template <parallel_range Range, class Out, class T, class Op, class Map>
     requires std::invocable<Map&, std::ranges::range_reference_t<Range>> &&
              detail::takes_scan<Out, Op, T>

@@ -29,9 +29,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Sorts a part of a range. If the part consists of a few sorted runs, merges the runs; if it is one
-// run, at most reverses it. Otherwise uses merge sort for a stable sort, and quick sort for an
-// unstable one. If there is no memory for the buffer of a merge, an unstable sort uses quick sort.
+// Sorts a part of a range. If the part consists of a few sorted runs, merges the runs. If it is one
+// run, at most reverses it. Otherwise a stable sort uses merge sort, and an unstable sort uses
+// quick sort. If there is no memory for the buffer of the merge of runs, an unstable sort uses
+// quick sort, too.
 // Throws: std::bad_alloc if a stable sort finds no memory.
 template <bool Stable, class Forker, class It, class Compare>
 void sort_here(Forker forks, It begin, It end, Compare& less, sort_state<Forker>& state) {
@@ -92,7 +93,7 @@ void sort(const On& on, const elements<It>& all, Compare& less) {
 /// Requires: less is a strict weak order; otherwise the elements end up in any order. Several
 /// threads may call less at once. They also access different elements at once, which excludes
 /// vector<bool>.
-/// Cancellation: a stop takes effect between parts of the sort. If it leaves out a part, throws
+/// Cancellation: a stop takes effect between parts of the sort. If a part is skipped, throws
 /// stopped_error, and the range has the same elements as before, in some order.
 /// fork_options::progress counts the elements whose place is final. fork_options::grain is ignored.
 /// Complexity: O(n log n) comparisons.

@@ -25,8 +25,8 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Writes f(*it, *others...) for each place of [it, last). If all ranges are contiguous, counts one
-// index, in blocks, and does not move an iterator for each range.
+// Writes f(*it, *others...) for each place of [it, last). If all ranges are contiguous, uses one
+// index for all of them, in blocks, and not one iterator for each range.
 template <class F, class It, class Out, class... Others>
 BIDE_INLINE void transform_serially(F& f, It it, const It& last, Out target, Others... others) {
     if constexpr ((std::contiguous_iterator<It> && ... && std::contiguous_iterator<Others>) &&
@@ -75,7 +75,7 @@ Out parallel_transform(const fork_policy& on, Range&& range, Out out, F f) {
 }
 
 /// Writes f(a, b) for each element a of the range and the element b at the same place from `second`
-/// on. Otherwise as above; `out` may be `second`, too.
+/// on. Everything else is as above; `out` may be `second`, too.
 template <parallel_range Range, std::random_access_iterator Second, class Out, class F>
     requires parallel_output<Out, detail::transformed_t<F, std::ranges::iterator_t<Range>, Second>>
 Out parallel_transform(const fork_policy& on, Range&& range, Second second, Out out, F f) {

@@ -7,25 +7,30 @@
 // left:
 //
 //   busy -> idle     nothing is queued; the thread adds itself to the idle list and sleeps
-//   idle -> busy     a post removed it from the list and gave it work
-//   idle -> left     it removed itself from the list when its time was over, or finish() removed it
-//   busy -> left     nothing is queued, and the pool is closed, keeps none idle, or has too many
+//   idle -> busy     a post removed the thread from the list and gave it work
+//   idle -> left     the thread removed itself from the list after keep_alive, or finish() removed
+//                    it
+//   busy -> left     nothing is queued, and the pool is closed, keeps no idle threads, or has too
+//                    many
 //
-// One step removes a thread from the list. A post may come when the time of an idle thread is over.
-// If the post finds that thread in the list, the thread finds the work before it leaves. If the
-// post does not find it, the post takes another thread. Work is queued only while no thread is idle
-// and at least one thread is busy. The busy thread reads the queue before it becomes idle. Threads
-// are started under the lock, too. So for queued work, each counted thread exists.
+// A thread is removed from the list in one step, under the lock. Assume that a post comes when the
+// time of an idle thread is over. If the post finds that thread in the list, it gives the work to
+// the thread, and the thread finds the work before it leaves. Otherwise the post takes another
+// thread.
 //
-// If the system refuses a start, for lack of memory or of threads, the work stays queued, and a
-// start is owed. All present threads may be blocked until that work has run. So each post tries the
-// start again. The owner of the pool also tries it, by calling tend() at intervals, because the
-// system does not report when a start is possible again. `attention` tells the owner to begin these
-// calls.
+// Work is queued only while no thread is idle and at least one thread is busy. A busy thread reads
+// the queue before it becomes idle. Threads are started under the lock, too, so each counted thread
+// exists. So queued work is always run.
 //
-// To wake an idle thread, the waker changes the thread's word under the lock. Afterwards it uses
-// only the address of the word, because the thread may already have done its work, left and been
-// deleted.
+// The system may refuse to start a thread, for lack of memory or of threads. Then the work stays
+// queued, and the start must be tried again later: the start is owed. All present threads may be
+// blocked until that work has run. So each post tries the start again. The system does not report
+// when a start is possible again. So the owner of the pool also calls tend() at intervals, which
+// tries the start. `attention` tells the owner to begin these calls.
+//
+// To wake an idle thread, the waker changes the thread's word under the lock. Afterwards the waker
+// uses only the address of the word, because the thread may already have done its work, left and
+// been deleted.
 //
 // A thread that has left is joined by the next thread that leaves, by reap(), or by finish().
 
@@ -332,8 +337,8 @@ private:
             self.work = nullptr;
             idle_.push_front(self);
             idle_count_ = idle_count_ + 1;
-            // Order: relaxed, all three; used under the lock, except in the wait. After the wait,
-            // the thread reads the state again under the lock.
+            // Order: relaxed, all three; `state` is used under the lock, except in the wait. After
+            // the wait, the thread reads `state` again under the lock.
             self.state.store(asleep, std::memory_order_relaxed);
             unlock();
             const std::int64_t now = Platform::now();
@@ -353,8 +358,8 @@ private:
         return nullptr;
     }
 
-    // Called with the lock, returns without it. Joins the thread that has left before. That thread
-    // may still be in its last steps or in the destructors of its thread-local objects.
+    // Called with the lock, returns without it. Joins the thread that left before this one. That
+    // thread may still be in its last steps or in the destructors of its thread-local objects.
     BIDE_COLD void leave(worker& self) noexcept {
         worker* const before = left_;
         left_ = &self;
@@ -362,7 +367,7 @@ private:
         const bool last = closed_ && threads_ == 0;
         if (last) {
             // Order: relaxed; under the lock. If finish() has read the old number, it is woken
-            // below. If it reads the number later, it finds the new one and does not sleep.
+            // below. Otherwise it reads the new number and does not sleep.
             changed_.fetch_add(1, std::memory_order_relaxed);
         }
         const waker attention = closed_ ? waker() : options_.attention;

@@ -6,21 +6,24 @@
 // child first, a thief the oldest one. (Chase, Lev, "Dynamic Circular Work-Stealing Deque", SPAA
 // 2005. Here the buffer does not grow.)
 //
-//   top       the oldest child. Thieves move it up by one, by CAS. The owner does, too, when it
-//             takes the last child, and moves it up to bottom when it takes all.
+//   top       the oldest child. A thief takes it by a CAS that moves top up by one. The owner uses
+//             the same CAS to take the last child. To take all children, the owner moves top to
+//             bottom.
 //   bottom    the place of the next child. Only the owner changes it.
 //   (top is above bottom only while the owner tries to take a child and there is none)
 //
-// The places count up and never wrap. The slot of a place is the place modulo Capacity. The owner
-// pushes only while bottom - top < Capacity. So if a thief has read a slot that is used again, top
-// has moved meanwhile, and its CAS fails.
+// Places are numbered upwards and never wrap. The slot of a place is the place modulo Capacity. The
+// owner pushes only while bottom - top < Capacity. Assume that the owner uses a slot again while a
+// thief still has the old value of the slot. Then top has moved meanwhile, and the CAS of the thief
+// fails.
 //
 // The owner moves bottom down and then reads top. A thief reads top and then bottom
-// [child_deque.last]. So if both are about to take the same child, either the thief sees the new
-// bottom, or the owner sees that this child is the last one. The owner then takes it by CAS, too.
+// [child_deque.last]. Assume that both are about to take the same child. Then the thief sees the
+// new bottom, or the owner sees that this child is the last one. In the second case the owner takes
+// the child by CAS, too, so only one of them succeeds.
 //
-// The pair [idle.announce] in idle.hpp: the owner that pushes a child sees each announcement that
-// came before. A worker that announces later sees the child.
+// The pair [idle.announce] in idle.hpp: the owner pushes a child and then sees each worker that has
+// announced its sleep before. A worker that announces later sees the child.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -44,20 +47,21 @@ public:
 
     // ---- Functions for the owner
 
-    /// Pushes the children of the list, from the front. If the room does not suffice, leaves the
-    /// rest in the list. Returns false if it has pushed none.
+    /// Pushes the children of the list, from the front. If the deque becomes full, leaves the
+    /// remaining children in the list. Returns false if it has pushed none.
     bool push(detail::run_list& list) noexcept {
         // Order: relaxed; the owner has written it itself.
         position at = bottom_.load(std::memory_order_relaxed);
-        // Order: acquire [child_deque.slot]; the thief that moved top by its CAS has read the slot
-        // before. If top is outdated, less room seems to be there than there is.
+        // Order: acquire [child_deque.slot]; a thief reads the slot before it moves top by its CAS,
+        // so that read comes before the slot is used again. If top is outdated, the deque looks
+        // fuller than it is.
         const position end = top_.load(std::memory_order_acquire) + Capacity;
         if (at == end || list.first() == nullptr) {
             return false;
         }
         for (; at != end && list.first() != nullptr; ++at) {
-            // Order: relaxed; the store of bottom publishes it. A thief that reads it too late
-            // fails.
+            // Order: relaxed; the store of bottom publishes the slot. If a thief that is too late
+            // reads this value, its CAS fails.
             slots_[at % Capacity].store(list.pop(), std::memory_order_relaxed);
         }
         // Order: seq_cst; publishes the slots and the children [child_deque.publish], before the
@@ -82,8 +86,8 @@ public:
         // Order: relaxed; the CAS decides.
         position top = top_.load(std::memory_order_relaxed);
         while (top < bottom) {
-            // Order: relaxed; the owner wrote the slots and the children. Failure: a thief was
-            // faster.
+            // Order: relaxed; the owner has written the slots and the children itself. Failure: a
+            // thief has moved top meanwhile.
             if (top_.compare_exchange_weak(top, bottom, std::memory_order_relaxed,
                                            std::memory_order_relaxed)) {
                 for (; top != bottom; ++top) {
@@ -119,8 +123,8 @@ public:
 
     /// Returns true if there is no child.
     bool empty() const noexcept {
-        // Order: seq_cst [idle.announce]; the last look before a sleep, after the announcement. If
-        // top is outdated, more children seem to be there than there are.
+        // Order: seq_cst [idle.announce]; this is the last check before a sleep, after the
+        // announcement. If top is outdated, the deque looks fuller than it is.
         const position bottom = bottom_.load(std::memory_order_seq_cst);
         // Order: relaxed; as above.
         return top_.load(std::memory_order_relaxed) >= bottom;

@@ -147,8 +147,9 @@ private:
         return true;
     }
 
-    // Events are reported when they have ended. If an event began before the end of the last event
-    // of the row, its thread had lost the worker to another thread meanwhile.
+    // Each event is reported when it has ended. If an event began before the last event of the row
+    // ended, the thread of the event had lost the worker to another thread meanwhile. Such an event
+    // gets a row below.
     static std::uint16_t row_of(worker_log& l, const event& e) noexcept {
         unsigned row = 0;
         while (row + 1 < max_rows && l.row_ends[row] > e.begin) {

@@ -112,8 +112,8 @@ auto spawn(S& where, Source source) {
 }
 
 /// Starts a task on an executor of another library, without a handle. If an exception leaves the
-/// task, `on_error` gets it, on the thread where the task has ended. Otherwise as spawn(where,
-/// source).
+/// task, `on_error` gets the exception, on the thread where the task has ended. Everything else is
+/// as in spawn(where, source).
 template <executor S, class Source, std::invocable<std::exception_ptr> Handler>
     requires(!std::derived_from<S, task_runner>)
 void spawn(S& where, Source source, Handler on_error) {
@@ -144,8 +144,8 @@ public:
 
     // Refuses later tasks and cancels the present ones. Called once.
     void close() noexcept {
-        // Order: relaxed; a task that does not see it is cancelled when it first waits, or is
-        // listed.
+        // Order: relaxed; a task that misses this store is cancelled all the same: either below,
+        // because it is in the list, or when it first waits.
         closing_.store(true, std::memory_order_relaxed);
         tasks_.close();
         tasks_.for_each([](task_header& t) { t.cancel(cancel_reason::shutdown); });

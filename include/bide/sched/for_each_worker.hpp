@@ -45,8 +45,8 @@ template <> struct worker_values<void> {
     using type = void;
 };
 
-// The calls on all workers, and their outcomes. A call has ended when its callable is destroyed,
-// even if the call was refused.
+// The calls on all workers, and the outcomes of the calls. A call counts as ended when its callable
+// is destroyed, even if the call was refused.
 template <class F> class worker_calls {
     using value_type = on_worker_t<F>;
     static_assert(std::is_void_v<value_type> || std::is_object_v<value_type>,
@@ -85,8 +85,8 @@ public:
     basic_gate<native_platform>& ended() noexcept { return ended_; }
 
     // Returns the values.
-    // Throws: the exception of the worker with the lowest number; stopped_error if a call was
-    // refused.
+    // Throws: if calls threw, the exception of the worker with the lowest number. stopped_error if
+    // a call was refused.
     // Requires: the calls have ended.
     result finish() {
         bool refused = false;
@@ -175,8 +175,9 @@ auto for_each_worker(scheduler& s, F&& f) ->
     return calls.finish();
 }
 
-/// Calls a function on each worker as for_each_worker() does, for a coroutine. It starts when it is
-/// awaited. The coroutine may run on one of the workers; it does not block that worker.
+/// Calls a function on each worker, as for_each_worker() does, for a coroutine. The calls start
+/// when the task is awaited. The coroutine may run on one of the workers, and does not block that
+/// worker.
 /// Throws: as for_each_worker(), when all calls have ended.
 /// Blocks: never, with one exception: if the task is destroyed before its end, the destruction
 /// blocks until all calls have ended.

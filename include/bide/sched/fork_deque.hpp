@@ -13,68 +13,75 @@
 //   |   stolen    |    public       |     private      |  free
 //
 //   top     the next job to steal. A thief moves it up by one, by CAS.
-//   split   the first private job. The owner moves it: up to publish, down to take back. A thief
-//           moves it up while the owner is busy with something else (publish_all()).
-//   (top above split, split above bottom: never)
+//   split   the first private job. The owner moves split up to publish jobs, and down to take jobs
+//           back. A thief moves split up while the owner is busy with something else
+//           (publish_all()).
+//   (top is never above split, and split is never above bottom)
 //
-// `range_` contains top and split in one word. Only the owner writes `bottom_`. Slot i is written
+// `range_` contains top and split in one word. Only the owner writes `bottom_`. A slot is written
 // again only after its job has ended. So a thief may read the slot after its CAS
-// [fork_deque.publish], even if the top and split that it had read before are outdated.
+// [fork_deque.publish], even if the values of top and split that the thief had read before are
+// outdated.
 //
-// `limit_` tells the owner when it must read `range_`; such a read is called a look. A push to a
-// depth at or above the limit, and a pop from such a depth, need no look. The limit is one of
+// `limit_` tells the owner when it must read `range_`. Such a read is called a look. A push to a
+// depth at or above the limit, and a pop from such a depth, need no look. There are two kinds of
+// limit:
 //
-//   at least max(split, top + 2)  set by the owner. It is never below split, so the jobs that the owner
-//                                 pushes or pops without a look are private. Pushes of the
-//                                 oldest jobs, as many as are wanted, look and publish them at
-//                                 once.
-//   requested                     above all depths: the owner's next push or pop looks.
+//   at least max(split, top + 2)  The owner sets it. It is never below split, so a job that the
+//                                 owner pushes or pops without a look is private. It is also at
+//                                 least top plus the wanted number of public jobs. So while there
+//                                 are fewer jobs than wanted, each push looks, and publishes its
+//                                 job at once.
+//   requested                     A thief sets it. It is above all depths, so the owner's next push
+//                                 or pop looks.
 //
-// The caller says how many public jobs are wanted: at least two, and more while workers sleep. The
-// deque asks for that number only when the owner looks anyway. So a push or pop without a look
-// costs the same for every number. A number that is too small or too large only changes when jobs
-// become public.
+// The caller tells the deque how many public jobs are wanted: at least two, and more while workers
+// sleep. The deque asks for this number only when the owner looks anyway. So the number does not
+// change the cost of a push or pop without a look. A number that is too small or too large only
+// changes when jobs become public.
 //
 // Only the owner writes a limit of the first kind. The thief that takes the last public job writes
 // `requested`. So the owner's next push or pop publishes half of the private jobs, before the next
 // thief comes.
 //
-// No request is lost: at any time, some job is public, or no job is private, or `limit_` is
-// `requested`, or the thief that took the last public job is about to write `requested`. The owner
-// overwrites `requested` in two places. In the first, it publishes jobs. Then some job is public,
-// and the thief that takes the last public job requests after the owner's write. In the second, it
-// has found no job to publish. There it uses an exchange. If the exchange returns `requested`, the
-// owner looks again, and sees which job the requesting thief has taken [fork_deque.request].
+// No request is lost. At any time, one of these holds: some job is public; no job is private;
+// `limit_` is `requested`; or the thief that took the last public job is about to write
+// `requested`. The owner overwrites `requested` in two places. In the first place, the owner
+// publishes jobs. Then some job is public, and the thief that takes the last public job writes
+// `requested` after the owner's write. In the second place, the owner has found no job to publish,
+// and writes the limit by an exchange. If the exchange returns `requested`, the owner looks again,
+// and sees which job the requesting thief has taken [fork_deque.request].
 //
-// If there is neither a public nor a private job, the next push looks. Proof: bottom is then top,
-// and `limit_` is at least top + 2. There are three cases: the owner has seen this top by the CAS
-// that took back the last job; or the owner has set this top in reset(); or a thief took the last
-// job, and has requested since.
+// If the deque has neither public nor private jobs, the next push looks. Proof: bottom is equal to
+// top then, and `limit_` is at least top + 2, in each of three cases. The owner may have seen this
+// top in the CAS by which it took back the last job. The owner may have set this top in reset(). Or
+// a thief took the last job, and has written `requested` since.
 //
-// A request may come late and replace another request. So a request is made by an exchange: the
-// owner reads the end of a chain of exchanges, and sees which jobs all of these thieves have taken.
+// A request may come late and replace another request. So each request is an exchange. The owner
+// reads the end of a chain of exchanges, and so sees which jobs all thieves of the chain have
+// taken.
 //
-// An owner that runs a long job publishes nothing. So if a thief finds that a request stays
-// unanswered, the thief publishes all private jobs itself. It sets the bit `publishing` in
-// `range_`, requests, makes a heavy fence, and reads `bottom_`. Then one CAS of `range_` clears the
-// bit and moves split up to that bottom. The CAS fails if the bit is no longer set: each push and
-// pop that looks clears the bit before it decides anything. If the owner does not look, these steps
+// An owner that runs a long job publishes nothing. So if a request stays unanswered, a thief
+// publishes all private jobs in the owner's place. The thief sets the bit `publishing` in `range_`,
+// writes `requested`, makes a heavy fence, and reads `bottom_`. Then one CAS of `range_` clears the
+// bit and moves split up to that bottom. Each push or pop of the owner that looks clears the bit
+// first. If the owner has cleared the bit, the CAS fails. If the owner does not look, these steps
 // are ordered [fork_deque.busy]:
 //
 //   owner: writes bottom   light fence   reads the limit      thief: requests   heavy fence   reads bottom
 //
 // If the owner has read the limit before the request, the thief reads the bottom that the owner has
-// written. Otherwise the owner looks. A push may check the limit before it writes bottom, because
-// it only adds a job, which the thief may see or not. A light fence costs nothing; the thief pays
-// for both fences (core/platform.hpp). On a system without a heavy fence, thieves do not publish,
-// and the owner keeps more jobs public.
+// written. Otherwise the owner sees the request and looks. A push may check the limit before it
+// writes bottom: a push only adds a job, and it does not matter whether the thief sees that job. A
+// light fence costs nothing; the thief pays for both fences (core/platform.hpp). On a system
+// without a heavy fence, thieves do not publish, and the owner keeps more jobs public.
 //
-// When the owner writes the limit, it changes `range_` afterwards, or its write replaces no
-// request. So the owner clears the bit, or the thief that has set the bit requests later
-// [fork_deque.publishing].
+// Each time the owner writes the limit, either it changes `range_` afterwards, or its write
+// replaces no request. So for a thief that has set the bit, either the owner clears the bit, or the
+// thief writes `requested` after the owner's write [fork_deque.publishing].
 //
-// The pair [idle.announce] in idle.hpp: the owner that publishes a job sees each announcement that
-// came before. A worker that announces later sees the job.
+// The pair [idle.announce] in idle.hpp: the owner publishes a job and then sees each worker that
+// has announced its sleep before. A worker that announces later sees the job.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/process_fence.hpp>
@@ -107,12 +114,12 @@ public:
     basic_fork_deque(const basic_fork_deque&) = delete;
     basic_fork_deque& operator=(const basic_fork_deque&) = delete;
 
-    // ---- Functions for the owner, which is one thread. A fork at depth d is push() and then
-    // pop(d). If pop(d) returns that the job was stolen, the owner calls reset(d) after the job has
-    // ended.
+    // ---- Functions for the owner, which is one thread. A fork at depth d calls push() and later
+    // pop(d). If pop(d) reports that the job was stolen, the owner waits for the end of the job and
+    // calls reset(d).
 
-    /// Returns the number of jobs, including those that were stolen and not reset yet. The next job
-    /// is pushed at that depth.
+    /// Returns the number of jobs, including stolen jobs that were not reset yet. The next job is
+    /// pushed at the depth of this number.
     depth_type depth() const noexcept {
         // Order: relaxed; the owner has written it.
         return bottom_.load(std::memory_order_relaxed);
@@ -121,14 +128,14 @@ public:
     /// The number of jobs that are kept public at least, if there are so many.
     static constexpr depth_type min_public = 2;
 
-    /// Pushes a job. wanted() returns the number of jobs to keep public; less than min_public
-    /// counts as min_public. wanted() is called only if the push looks. Returns true if jobs were
-    /// published; the caller then wakes a worker.
+    /// Pushes a job. If the push looks, it calls wanted(), which returns the number of jobs to keep
+    /// public. A number below min_public counts as min_public. Returns true if jobs were published;
+    /// the caller then wakes a worker.
     /// Throws: std::bad_alloc, with nothing changed.
     template <class Wanted> bool push(Job& job, Wanted wanted) {
         const depth_type at = depth();
-        // Order: relaxed; the owner wrote this limit itself, or a thief has written `requested`,
-        // which the owner may see late.
+        // Order: relaxed; the owner has written this limit itself, or a thief has written
+        // `requested`. The owner may see a request late.
         if (limit_.load(std::memory_order_relaxed) > at || at == capacity_) [[unlikely]] {
             return push_slow(job, (std::max)(min_public, depth_type{wanted()}));
         }
@@ -141,8 +148,9 @@ public:
     /// The same, with min_public.
     bool push(Job& job) { return push(job, &least); }
 
-    /// Takes back the job at depth `at`, the youngest, unless it was stolen. A stolen job stays in
-    /// its slot; jobs that are pushed while it runs go on top of it. wanted() is as in push().
+    /// Takes back the youngest job, at depth `at`, unless it was stolen. A stolen job stays in its
+    /// slot; jobs that are pushed while the stolen job runs go on top of it. wanted() is as in
+    /// push().
     /// Requires: at + 1 == depth().
     template <class Wanted> fork_pop pop(depth_type at, Wanted wanted) noexcept {
         // Order: release [fork_deque.bottom]; publishes the older jobs, as in push().
@@ -166,13 +174,14 @@ public:
         bottom_.store(at, std::memory_order_release);
         // The limit is at least two above this depth: either the thief that took the last public
         // job has written `requested`, or the owner took that job back and then set the limit.
-        // Order: release [fork_deque.publishing]; a thief that sets the bit `publishing` after this
-        // reads the bottom that was written above. A bit that was set before is cleared.
+        // Order: release [fork_deque.publishing]; if a thief sets the bit `publishing` after this
+        // step, it reads the bottom that was written above. If a thief has set the bit before, this
+        // step clears it.
         range_.exchange(pack(at, at), std::memory_order_release);
     }
 
-    /// Returns true if no job is public, or fewer than `wanted` jobs are left. Then a loop that can
-    /// be divided is divided.
+    /// Returns true if no job is public, or if fewer than `wanted` jobs are left. A loop that can
+    /// be divided is then divided.
     bool wants_work(depth_type wanted = 1) const noexcept {
         // Order: relaxed; a hint.
         const word seen = range_.load(std::memory_order_relaxed);
@@ -195,7 +204,7 @@ public:
             }
             if (at + 1 == split_of(seen)) {
                 // Order: release [fork_deque.request]; the owner that reads this value, or a later
-                // one of the chain of exchanges, sees which job was taken.
+                // value of the chain of exchanges, sees which job was taken.
                 limit_.exchange(requested, std::memory_order_release);
             }
             // Order: acquire [fork_deque.grow]; sees the buffer that held the slot when it was
@@ -224,9 +233,9 @@ public:
         return publisher_.load(std::memory_order_relaxed) != publisher::impossible;
     }
 
-    /// Returns true if some jobs are private, none is public, and the owner has not answered the
-    /// request yet. If the request is not new, the owner is busy with other work. Returns false
-    /// while a thief publishes the jobs, and if thieves cannot publish.
+    /// Returns true if there are private jobs, no public ones, and a request that the owner has not
+    /// answered. If that request is not new, the owner is busy with other work. Returns false while
+    /// a thief publishes the jobs, and if thieves cannot publish.
     bool hides_jobs() const noexcept {
         // Order: relaxed, all four; a hint.
         const word seen = range_.load(std::memory_order_relaxed);
@@ -235,18 +244,18 @@ public:
                publisher_.load(std::memory_order_relaxed) == publisher::none;
     }
 
-    /// Publishes all private jobs in the place of the owner. Called by a thief. Returns true if
-    /// there were private jobs, and neither the owner nor another thief has published them before.
+    /// Called by a thief. Publishes all private jobs in the place of the owner. Returns false if
+    /// there are no private jobs, or if the owner or another thief publishes them first.
     bool publish_all() noexcept {
         auto alone = publisher::none;
-        // Order: acquire [fork_deque.publisher]; an earlier thief has cleared its bit. Failure
-        // relaxed: nothing is done.
+        // Order: acquire [fork_deque.publisher]; the previous thief has cleared its bit. Failure
+        // relaxed: another thief is here, and nothing is done.
         if (!publisher_.compare_exchange_strong(
                 alone, publisher::present, std::memory_order_acquire, std::memory_order_relaxed)) {
             return false;
         }
-        // Order: acquire [fork_deque.publishing]; the request below comes after each write of the
-        // limit that the owner made before it changed the range.
+        // Order: acquire [fork_deque.publishing]; the owner may have written the limit and then
+        // changed the range. This thief sees those writes, so its request below comes after them.
         word seen = range_.fetch_or(publishing, std::memory_order_acquire) | publishing;
         // Order: release [fork_deque.request]; the owner that reads this sees the bit.
         limit_.exchange(requested, std::memory_order_release);
@@ -310,9 +319,9 @@ private:
     }
 
     BIDE_NOINLINE fork_pop pop_slow(depth_type at, depth_type wanted) noexcept {
-        // Top may be outdated, but it is not above the current top; the CAS decides. If a thief has
-        // read the bottom that was written before this pop, it has set its bit before this look
-        // [fork_deque.busy].
+        // Top may be outdated, but it is never above the current top; the CAS decides. A thief in
+        // publish_all() may have read the bottom that was written before this pop. Then it has set
+        // its bit before this look [fork_deque.busy].
         word seen = look();
         while (at < split_of(seen)) {
             const depth_type top = top_of(seen);
@@ -322,13 +331,13 @@ private:
                 bottom_.store(at + 1, std::memory_order_release);
                 return fork_pop::stolen;
             }
-            // Takes back half of the public jobs, but not so many that the owner would publish them
-            // again.
+            // Takes back half of the public jobs, but keeps the wanted number public, so that the
+            // owner need not publish the same jobs again.
             const depth_type half = (split - top) / 2;
             const depth_type spare = split - top - (std::min)(split - top, wanted);
             const depth_type back =
                 std::clamp<depth_type>(spare, 1, (std::max)(half, depth_type{1}));
-            // Order: relaxed; the jobs that are taken back are the owner's own. Failure: the loop
+            // Order: relaxed; the owner has pushed the jobs that it takes back. Failure: the loop
             // reads again.
             const word next = seen - back * one_split;
             if (range_.compare_exchange_weak(seen, next, std::memory_order_relaxed,
@@ -340,8 +349,9 @@ private:
         return rebalance(seen, wanted) ? fork_pop::popped_and_published : fork_pop::popped;
     }
 
-    // Returns how many of the private jobs to publish. If fewer than `wanted` jobs are public, it
-    // is half of the private ones, rounded up, and at least as many as are missing to `wanted`.
+    // Returns how many private jobs to publish. If at least `wanted` jobs are public, the number is
+    // 0. Otherwise it is half of the private jobs, rounded up, or more if needed to have `wanted`
+    // public jobs.
     depth_type publish_count(word seen, depth_type wanted) const noexcept {
         const depth_type mine = depth() - split_of(seen);
         const depth_type theirs = split_of(seen) - top_of(seen);
@@ -350,13 +360,14 @@ private:
 
     // Keeps the thief that is in publish_all() from moving split. Returns the newest range.
     BIDE_COLD word take_over() noexcept {
-        // Order: acq_rel [fork_deque.publishing]; sees a split that a thief has moved. If a thief
-        // sets its bit later, its request comes later than the owner's last write of the limit.
+        // Order: acq_rel [fork_deque.publishing]; sees the split that a thief has moved. If a thief
+        // sets its bit after this step, its request comes after all earlier writes of the limit by
+        // the owner.
         return range_.fetch_and(~publishing, std::memory_order_acq_rel) & ~publishing;
     }
 
-    // Returns the range, for an owner that looks. If a thief is in publish_all(), takes over from
-    // that thief.
+    // Returns the range, for an owner that looks. If a thief is in publish_all(), keeps that thief
+    // from moving split.
     word look() noexcept {
         // Order: relaxed; with an old top fewer jobs are published: see [fork_deque.request].
         const word seen = range_.load(std::memory_order_relaxed);
@@ -364,14 +375,14 @@ private:
     }
 
     // Publishes publish_count() jobs and sets the limit. `seen` is the range that the caller has
-    // read. Returns true if it published any job.
+    // read. Returns true if any job was published.
     bool rebalance(word seen, depth_type wanted) noexcept {
         for (;;) {
             const depth_type n = publish_count(seen, wanted);
             const depth_type next_limit = (std::max)(split_of(seen) + n, top_of(seen) + wanted);
             if (n != 0) {
-                // Order: relaxed; a thief that takes a job that is published below, or that sets
-                // `publishing` later, writes `requested` after this store.
+                // Order: relaxed; the CAS below publishes jobs. A thief that takes one of these
+                // jobs, or sets `publishing` later, writes `requested` after this store.
                 limit_.store(next_limit, std::memory_order_relaxed);
                 // Order: seq_cst; publishes the slots and the jobs [fork_deque.publish], before the
                 // look for sleepers [idle.announce]. Release [fork_deque.publishing]. Failure
@@ -388,8 +399,8 @@ private:
             if (limit_.load(std::memory_order_relaxed) == next_limit) {
                 return false;
             }
-            // Order: acquire [fork_deque.request]; sees what the requesting thief has taken, and
-            // its bit.
+            // Order: acquire [fork_deque.request]; sees which job the requesting thief has taken,
+            // and sees the bit of that thief.
             if (limit_.exchange(next_limit, std::memory_order_acquire) != requested) {
                 return false;
             }

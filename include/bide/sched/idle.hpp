@@ -2,16 +2,16 @@
 #ifndef BIDE_SCHED_IDLE_HPP
 #define BIDE_SCHED_IDLE_HPP
 
-// Knows which workers sleep and which search. While a worker sleeps, each job is found by some
-// worker, and no time-out is needed for that. A thread that makes a job visible asks here which
-// worker to wake. A worker that finds nothing announces here that it will sleep, looks at every
-// queue once more, and sleeps.
+// basic_idle knows which workers sleep and which workers search. While any worker sleeps, some
+// worker finds each job, and no time-out is needed for that. A thread that makes a job visible asks
+// here which worker to wake. A worker that finds nothing announces here that it will sleep, checks
+// every queue once more, and sleeps.
 //
-// One word:
+// The state is one word:
 //
 //   blocked   20 bits  workers that are blocked in a task
-//   searching 20 bits  workers that are awake and have no job: each of them will announce, or find
-//                      a job and end its search
+//   searching 20 bits  workers that are awake and have no job: each of them will announce its
+//                      sleep, or find a job and end its search
 //   sleeping  20 bits  workers in the set of sleepers
 //   timed      1 bit   one of the sleepers sleeps with a time-out
 //   deferred   1 bit   there may be a job for which no worker was woken, because a worker was
@@ -20,40 +20,45 @@
 //   lock       2 bits  lock_bits, for the set, `sleeping` and `timed`
 //
 // The set is an array of bits. The set, `sleeping` and `timed` change only with the lock held, in
-// the one step that releases the lock. The other fields change at any time. Each step
-// decides by the value that it replaces.
+// the one step that releases the lock. The other fields change at any time. Each step decides by
+// the value that it replaces.
 //
 // The pair [idle.announce]. The pusher makes its job visible and then reads the word. The worker
 // announces in the word and then looks at the queues. All four steps are seq_cst:
 //
 //   pusher: job visible   read the word          worker: announce   look at every queue
 //
-// If the pusher's read comes before the announcement in their single order, the job comes before
-// the look, and the look sees the job. The same holds for every later announcement, also of a
-// worker that was awake when the pusher read: a worker that announces later does not sleep while
-// the job is queued.
+// Assume that the pusher's read comes before the announcement in their single order. Then the job
+// became visible before the worker's look, and the look sees the job. This holds for each
+// announcement that comes after the pusher's read, also of a worker that was awake at that time. So
+// a worker that announces later does not sleep while the job is queued.
 //
-// If the announcement comes first, the pusher reads that a worker sleeps. The pusher wakes a
-// worker. But if it reads that a worker searches, it sets `deferred` and leaves the job to the
-// searching worker. If the announcing worker sees the job in its look, it retracts its
-// announcement. Then it is still in the set, or a waker has removed it from the set and counted it
-// as searching. In the second case, its token is on its way.
+// If the announcement comes first, the pusher reads that a worker sleeps. Then the pusher wakes a
+// worker, with one exception: if it reads that a worker searches, it sets `deferred` and leaves the
+// job to the searching worker. If the announcing worker sees the job in its look, it retracts its
+// announcement. Either the worker is then still in the set, or a waker has removed it from the set
+// and counted it as searching. In the second case, the waker is about to give it a token.
 //
 // Why one wake and a bit are enough. Invariant: while a worker sleeps, there are at most as many
-// queues with jobs as searchers, or `deferred` is set. A push into an empty queue adds a searcher
-// or sets the bit. A searcher that takes the last job of a queue ends its search: there is one such
-// queue and one searcher less. If a searcher leaves jobs in the queue from which it took its own,
-// or has moved jobs to another queue, it ends its search with `more`, which sets the bit. A worker
-// that sleeps has looked: the jobs from before its announcement were taken, or it would have
-// retracted in order to search. While the bit is set, the last searcher that finds a job wakes the
-// next worker, until a worker finds nothing and announces. Then `searching` is 0, and the
-// announcement clears the bit, because every push that has set the bit comes before the look. If
-// that look finds a job, retract() sets the bit again.
+// queues with jobs as searchers, or `deferred` is set. These are the steps that keep it:
 //
-// A worker that is awake may move a job between two queues, and a look may miss the job meanwhile.
-// When that worker has put the job into the second queue, it reads the word like a pusher, or ends
-// its search with `more`. So a worker that announces later sees the job [idle.handed_over]. For a
-// worker that slept before, a wake is made or the bit is set.
+//   - A push into an empty queue adds a searcher or sets the bit.
+//   - A searcher that takes the last job of a queue ends its search. So there is one such queue
+//     less and one searcher less.
+//   - A searcher may leave jobs in the queue from which it took its own, or may have moved jobs to
+//     another queue. Then it ends its search with `more`, which sets the bit.
+//   - A worker that sleeps has looked. The jobs that were queued before its announcement had been
+//     taken; otherwise it would have retracted the announcement in order to search.
+//
+// While the bit is set, the last searcher that finds a job wakes the next worker. This goes on
+// until a worker finds nothing and announces. Then `searching` is 0, and the announcement clears
+// the bit, because every push that has set the bit comes before the look of this worker. If that
+// look finds a job, retract() sets the bit again.
+//
+// A worker that is awake may move a job between two queues. Meanwhile the job is in neither of
+// them, and a look may miss it. When the worker has put the job into the second queue, it reads the
+// word like a pusher, or ends its search with `more`. So a worker that announces later sees the job
+// [idle.handed_over]. If a worker slept before, the moving worker wakes a worker or sets the bit.
 //
 // A job that only one thread may run is pinned to that thread. Other workers do not look for it.
 // Its pusher wakes the worker of that thread, which then also counts as a searcher. If a worker was
@@ -61,10 +66,10 @@
 //
 // The timed sleeper is a sleeper that sleeps with a time-out while other workers run. From time to
 // time, it looks for jobs in LIFO slots. A push into a LIFO slot wakes no worker, because the
-// worker of the slot is expected to take the job at once. A push that relies on the timed sleeper
-// sets `deferred`, and no announcement clears the bit while there is a timed sleeper. If the timed
-// sleeper is woken for another job, the end of its search wakes the next worker, which becomes the
-// timed sleeper.
+// worker that owns the slot usually takes the job at once. Such a push relies on the timed sleeper,
+// and sets `deferred`. While there is a timed sleeper, no announcement clears this bit. If the
+// timed sleeper is woken for another job, the end of its search wakes the next worker, which
+// becomes the timed sleeper.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -108,9 +113,10 @@ public:
     /// As wake_one(), for a push into a LIFO slot. Also returns none if there is a timed sleeper.
     [[nodiscard]] unsigned wake_unless_timed() noexcept { return wake(searching_ | is_timed); }
 
-    /// As wake_unless_timed(), for an arm of a fork-join that is not worth a wake. If there is a
-    /// timed sleeper, the end of a search wakes no worker for the arm, either. If no worker takes
-    /// the arm, its owner runs it.
+    /// Returns a sleeping worker that the caller must unpark, or none, for an arm of a fork-join
+    /// that is not worth a wake. Returns none if a worker searches or there is a timed sleeper. If
+    /// there is a timed sleeper, the end of a search does not wake a worker for the arm either. If
+    /// no worker takes the arm, its owner runs it.
     [[nodiscard]] unsigned wake_for_brief_arm() noexcept {
         return wake(searching_ | is_timed, is_timed);
     }
@@ -139,21 +145,22 @@ public:
         return true;
     }
 
-    /// Ends the search of the caller, which counts as searching and has found a job. `more` is true
-    /// if another worker should be woken. The reasons: further jobs are in the queue from which the
-    /// caller took its job; the caller has moved jobs to another queue; or its job comes from no
-    /// queue but, for example, from a timer, so that the job for which the caller was woken is
-    /// still queued. Returns the worker that the caller must unpark, or none.
+    /// Ends the search of the caller. The caller counts as searching and has found a job. `more` is
+    /// true if another worker should be woken, for one of these reasons: the queue from which the
+    /// caller took its job has further jobs; the caller has moved jobs to another queue; or the job
+    /// of the caller comes from no queue but, for example, from a timer, so that the job for which
+    /// the caller was woken is still queued. Returns the worker that the caller must unpark, or
+    /// none.
     [[nodiscard]] unsigned end_search(bool more) noexcept {
         // Order: relaxed; the CAS decides.
         return decide(word_.load(std::memory_order_relaxed), search_end_policy{more});
     }
 
-    /// Adds the caller to the sleepers. `searching` is true if the caller counts as searching;
-    /// after the call it does not. The caller must then check every queue once. Then it sleeps
-    /// until it is unparked, or it retracts. Returns true if the caller becomes the timed sleeper.
-    /// The caller becomes the timed sleeper only if `may_time` is true, there is no other timed
-    /// sleeper, and some worker neither sleeps nor is blocked.
+    /// Adds the caller to the sleepers. `searching` is true if the caller counts as searching; the
+    /// call ends that. The caller must then check every queue once. After the check, it sleeps
+    /// until it is unparked, or calls retract(). Returns true if the caller becomes the timed
+    /// sleeper. That happens if `may_time` is true, there is no other timed sleeper, and some
+    /// worker neither sleeps nor is blocked.
     bool announce(unsigned self, bool searching, bool may_time) noexcept {
         word seen = lock::acquire(word_);
         bits_of(self) = bits_of(self) | bit_of(self);
@@ -183,11 +190,11 @@ public:
         return remove(self, took_deferred_[self]);
     }
 
-    /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If no worker
-    /// sleeps, it is possible that no worker finds a new job.
+    /// Adds `by` to the number of blocked workers. Returns how many workers sleep. If the result is
+    /// 0, perhaps no worker would find a new job.
     unsigned add_blocked(int by) noexcept {
-        // Order: release [idle.blocked]; a worker that finds that the last sleeper has left finds
-        // the blocked worker.
+        // Order: release [idle.blocked]; the last sleeper may leave the set after this step. Then
+        // it sees that this worker is blocked.
         return count(
             word_.fetch_add(static_cast<word>(static_cast<std::int64_t>(by)) << blocked_shift,
                             std::memory_order_release),
@@ -195,8 +202,8 @@ public:
     }
 
     /// Returns true if some worker is blocked and no worker sleeps. Each worker calls it after it
-    /// has left the set of sleepers. The call sees that the caller has left the set, and sees all
-    /// workers that were blocked before that.
+    /// has left the set of sleepers. The result takes into account that the caller has left the
+    /// set, and includes all workers that were blocked before that.
     bool needs_replacement() const noexcept {
         // Order: acquire [idle.blocked]; see add_blocked().
         const word now = word_.load(std::memory_order_acquire);
@@ -244,8 +251,9 @@ private:
         return static_cast<unsigned>((in & field) / (field & (~field + 1)));
     }
 
-    // Decides whether to wake a worker when the word is `seen`, and computes the new word. If a
-    // worker is woken, the new word already counts it as searching and no longer as sleeping.
+    // Decides whether to wake a worker when the value of the word is `seen`, and computes the new
+    // value. If a worker is woken, the new value counts that worker as searching and no longer as
+    // sleeping.
     struct push_policy {
         word relied_on; // fields: if one of them is not 0, a worker will look
         word leaves_it; // fields: if one is not 0, no search that ends wakes a worker for it
@@ -347,8 +355,9 @@ private:
         }
     }
 
-    // Called with the lock. Changes the word from `seen` to `next` and releases the lock. If the
-    // word has changed, stores its value in `seen` and returns false.
+    // Called with the lock. Changes the word from `seen` to `next` and releases the lock, in one
+    // step. If the value of the word is no longer `seen`, stores the value in `seen` and returns
+    // false.
     bool unlock_as(word& seen, word next) noexcept {
         const auto* const at = &word_;
         if (count(next, sleeping_) != count(seen, sleeping_)) {

@@ -55,8 +55,9 @@ public:
         return oldest.first();
     }
 
-    /// Takes the oldest items, up to `most`, in one step, and appends them to `list` in order.
-    /// `most` is at least one. Returns how many it took.
+    /// Takes the oldest items in one step: `most` of them, or all if there are fewer. Appends them
+    /// to `list` in order. Returns the number of items taken.
+    /// Requires: `most` is at least one.
     std::size_t pop(detail::run_list& list, std::size_t most) noexcept {
         // Order: relaxed; a hint. A worker that must not miss an item has called empty() before.
         if (word_.load(std::memory_order_relaxed) >> shift == 0) {

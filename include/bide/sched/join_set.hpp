@@ -38,12 +38,12 @@ namespace detail {
 // oldest first; the number of children that have not ended; and the waiters. One lock guards all of
 // it.
 //
-// For a granted waiter, one child of the list is reserved. The waiter takes the child when it
-// resumes. The list is never shorter than the number of reservations. A waiter is enqueued only if
-// every child in the list is reserved, so the next child that ends is for the first waiter. A
-// waiter may give up its reservation; the next waiter then gets it. So the result "no child is
-// left" (`closed`) is given only when no child runs and none is reserved. A later begin() of a
-// child ends that state.
+// When a wait is granted, one child of the list is reserved for the waiter. The waiter takes the
+// child when it resumes. The list is never shorter than the number of reservations. A waiter is
+// enqueued only if every child in the list is reserved. So the next child that ends is for the
+// first waiter. A waiter may give up its reservation; the next waiter then gets the child. So the
+// result "no child is left" (`closed`) is given only when no child runs and none is reserved. If
+// another child begins later, waiters can wait again.
 //
 // If the children are cancelled, the waiters wait until the last child has ended. So if the waiting
 // task itself was cancelled, no child runs when it resumes, and the destructor of the set need not
@@ -198,8 +198,8 @@ private:
         return c;
     }
 
-    // Reserves the children that are not reserved yet for the first waiters, and grants their
-    // waits. If no child is left, wakes all waiters. Releases the lock.
+    // Grants the waits of the first waiters, and reserves one unreserved child for each of them. If
+    // no child is left, wakes all waiters. Releases the lock.
     void wake_waiters() noexcept {
         wake_list granted;
         wake_list closed;
@@ -252,9 +252,9 @@ public:
                          basic_join_set_state<Platform>& of) noexcept
         : member_task(home, kept, of.all), ended_(of.ended) {}
 
-    // Returns the outcome of the child that try_reserve() or a wait has reserved, and drops its
-    // reference.
-    // Throws: the exception of the task; stopped_error if it never ran.
+    // Returns the outcome of the child that was reserved by try_reserve() or by a wait, and drops
+    // the reference of the list to the child.
+    // Throws: the exception of the task; stopped_error if the task never ran.
     static T take_reserved(ended_children& from) {
         struct last_reference {
             basic_join_set_child& c;
@@ -280,7 +280,7 @@ protected:
     ~basic_join_set_child() = default;
 
 private:
-    // Passes the outcome to the set. To the group, it reports that the child has not failed. If the
+    // Passes the outcome to the set, and reports to the group that the child has not failed. If the
     // cancellation of the set has stopped the child, there is no outcome.
     void discard_outcome() noexcept final {
         if ((this->never_ran() || this->kept_.is_stopped()) && ended_.was_cancelled()) {

@@ -104,14 +104,14 @@ public:
     }
 
     /// Runs all runnable tasks, and the tasks whose times have come, until every task waits. Does
-    /// not wait itself. If a task yields again and again, it does not return; run_for() has a
+    /// not wait itself. If a task yields again and again, poll() does not return; run_for() has a
     /// limit.
     /// Returns: as run().
     std::size_t poll() noexcept;
 
-    /// Makes a run() return that is under way. If none is under way, makes the next call of run(),
-    /// run_for(), run_until() with a time, or poll() return. The tasks continue in the call after
-    /// that.
+    /// Makes the run() that is under way return. If none is under way, makes the next call of
+    /// run(), run_for(), run_until() with a time, or poll() return. The tasks continue in the call
+    /// after that.
     /// Thread safety: any thread may call it.
     /// Memory order: what happens before stop() happens before that return.
     void stop() noexcept;

@@ -13,34 +13,37 @@
 //   steal            real             tail
 //     |  in transit    |  available      |  free, up to steal + capacity
 //
-//   real     the next item to take. A CAS moves it up: by one for the owner's pop, by half of the
-//            items for a thief's claim or the owner's overflow.
-//   steal    equal to `real` while no thief is at work; then a pop moves both. A claim leaves it
-//            behind, at the first item of the claim. When the thief has copied its items, it moves
-//            `steal` up to `real`, which may have moved on meanwhile.
+//   real     the position of the next item to take. A CAS moves it up. The owner's pop moves it by
+//            one. A thief's claim, or an overflow of the owner, moves it by half of the items.
+//   steal    equal to `real` while no thief is at work; then a pop moves both. A thief's claim
+//            moves only `real`, so `steal` stays at the first item of the claim. When the thief has
+//            copied its items, it moves `steal` up to the current `real`.
 //            It is one less than `real` while the owner moves the items to another buffer.
-//   (never: real behind steal at other times, or tail past steal by more than the capacity)
+//   (`steal` is never past `real`; `tail` is never past `steal` by more than the capacity)
 //
 // So only the thief reads the slots from `steal` to `real`. The owner writes a slot only after
 // `steal` has passed it, so it cannot overwrite these slots [run_queue.slot_free]. There is one
 // thief at a time: another thief finds steal != real and leaves.
 //
-// The first buffer is part of the object. If it is full, the owner moves the items to a buffer of
-// twice the size. The owner first sets `steal` to real - 1, by a CAS from steal == real. So it
-// never waits for a thief: it does not move the items while a thief is at work, and no thief claims
-// an item while the owner moves them. A thief reads the address of the buffer only after its claim
-// [run_queue.buffer]. So the owner can free the old buffer at once.
+// The first buffer is part of the object. If the buffer is full, the owner moves the items to a
+// buffer of twice the size. For this, the owner first sets `steal` to real - 1, by a CAS that
+// requires steal == real. So the owner never waits for a thief: it does not move the items while a
+// thief is at work, and no thief claims an item while the owner moves them. A thief reads the
+// address of the buffer only after its claim [run_queue.buffer]. So the owner can free the old
+// buffer at once.
 //
 // If there is no memory for a larger buffer, the older half of the items and the new item overflow.
 // While a thief is at work, only the new item overflows.
 //
-// The changes of `head_` are read-modify-writes, so each continues the release sequence of the
-// thief that moved `steal`. The one exception is the owner's store at the end of a move. The owner
-// has acquired that sequence at the beginning of the move. A position that a thief has read may be
-// outdated; its CAS then fails. But a position that is exactly 2^32 items old would not be noticed.
+// Each change of `head_` is a read-modify-write, with one exception. So each change continues the
+// release sequence of the thief that moved `steal`. The exception is the owner's store at the end
+// of a move to another buffer; the owner has acquired that sequence at the beginning of the move. A
+// position that a thief has read may be outdated; then the thief's CAS fails. But the CAS would not
+// notice a position that is exactly 2^32 items old.
 //
-// The pair [idle.announce] in idle.hpp: a pusher, or a thief that pushes into its own ring, sees
-// each announcement that came before its push. A worker that announces later sees the push.
+// The pair [idle.announce] in idle.hpp: the owner of a ring pushes into it, as a pusher or as a
+// thief that moves stolen items. It then sees each worker that has announced its sleep before. A
+// worker that announces later sees the push.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -129,11 +132,11 @@ public:
         }
     }
 
-    /// Takes the older half of the items, rounded up, but no more than `most`, which is not 0. The
+    /// Takes the older half of the items, rounded up, but at most `most`, which is not 0. The
     /// caller is a thief, the owner of `mine`. Returns the first item, which the thief runs at
-    /// once, and puts the others into `mine`, in order. Sets `taken` to the number of items. It
-    /// takes fewer items if `mine` has no room for them and cannot grow. Returns nullptr if there
-    /// are no items, if another thief is at work, or if the owner moves the items.
+    /// once, and appends the other items to `mine`, in order. Sets `taken` to the number of items.
+    /// If `mine` has no room for all of them and cannot grow, takes fewer items. Returns nullptr if
+    /// there are no items, if another thief is at work, or if the owner moves the items.
     runnable* steal_into(basic_run_queue& mine, unsigned& taken,
                          unsigned most = MaxCapacity) noexcept {
         taken = 0;
@@ -165,15 +168,15 @@ public:
 
     /// Returns true if there is nothing to take. Items that a thief has claimed do not count. Any
     /// thread may call it.
-    /// Blocks: if a thief is at work and items are left, until that thief has copied its part,
-    /// because no other thief can take the items until then. Also blocks while the owner moves the
-    /// items.
+    /// Blocks: while a thief is at work and the ring has items that are not claimed, because no
+    /// other thief can take these items until the first thief has copied its part. Also blocks
+    /// while the owner moves the items to another buffer.
     bool empty() const noexcept {
         // Order: seq_cst [idle.announce]; the last look, after the announcement.
         const position tail = tail_.load(std::memory_order_seq_cst);
         for (basic_backoff<Platform> wait;; wait()) {
-            // Order: relaxed; if the head is at that tail, the items before the tail were taken. An
-            // outdated head makes the ring look non-empty.
+            // Order: relaxed; if the head has reached that tail, all items before the tail were
+            // taken. If the head is outdated, the ring looks non-empty.
             const word head = head_.load(std::memory_order_relaxed);
             if (distance(real_of(head), tail) <= 0) {
                 return true;
@@ -212,8 +215,8 @@ private:
     slot& slot_of(position at) noexcept { return slots_[at & mask_]; }
     // Returns a number of items for which there is room. There may be room for more.
     position room() const noexcept {
-        // Order: acquire [run_queue.slot_free]; thieves have read the contents of the slots. An
-        // outdated head gives a smaller number. Only the owner writes the tail.
+        // Order: acquire [run_queue.slot_free]; the thieves that moved the head have read their
+        // slots. If the head is outdated, the result is too small. Only the owner writes the tail.
         return capacity() - (tail_.load(std::memory_order_relaxed) -
                              steal_of(head_.load(std::memory_order_acquire)));
     }
@@ -301,8 +304,8 @@ private:
                                                                                     : there;
     }
 
-    // Claims half of the items, at most `most`: moves `real` past them. Sets `first` to the
-    // position of the first one. Returns their number.
+    // Claims half of the items, at most `most`, by moving `real` past them. Sets `first` to the
+    // position of the first claimed item. Returns the number of claimed items.
     position claim_half(position& first, position most) noexcept {
         // Order: relaxed; the CAS decides.
         word head = head_.load(std::memory_order_relaxed);
@@ -330,15 +333,15 @@ private:
     void end_claim() noexcept {
         // Order: relaxed; the CAS decides.
         word head = head_.load(std::memory_order_relaxed);
-        // Order: release [run_queue.slot_free]; the slots were read before. Failure: the owner has
-        // popped an item; the loop reads again.
+        // Order: release [run_queue.slot_free]; the slots are read before this step. Failure: the
+        // owner has popped an item; the loop reads again.
         while (!head_.compare_exchange_weak(head, pack(real_of(head), real_of(head)),
                                             std::memory_order_release, std::memory_order_relaxed)) {
         }
     }
 
-    // Prefetches the item at the position `at`, if there is one, because the owner takes it soon.
-    // If many items are queued, this item is in no cache.
+    // Prefetches the item at the position `at`, if there is one. The owner takes that item soon,
+    // and if many items are queued, it is in no cache.
     void prefetch(position at, position tail) noexcept {
         if (distance(at, tail) > 0) {
             const runnable* const item = slot_of(at);
@@ -349,8 +352,9 @@ private:
 
     alignas(cache_line_pair) typename Platform::template atomic<word> head_{0};
     alignas(cache_line_pair) typename Platform::template atomic<position> tail_{0};
-    // The buffer, and its number of slots less one. The owner writes both while it moves the items.
-    // The owner reads them, and so does a thief between its claim and the end of the claim.
+    // The buffer, and its number of slots less one. The owner writes both when it moves the items
+    // to another buffer. The owner reads them at any time. A thief reads them only between its
+    // claim and the end of the claim.
     typename Platform::template var<slot*> slots_{own_};
     typename Platform::template var<position> mask_{InitialCapacity - 1};
     slot own_[InitialCapacity]{}; // the first buffer

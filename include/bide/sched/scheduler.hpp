@@ -51,10 +51,10 @@ struct scheduler_access;
 /// Fairness: tasks that yield run in the order of the queue of their worker. After at most 128 runs
 /// of tasks, a worker compares its queue with the queue of one other worker, a different one each
 /// time. If the other queue is longer by more than a quarter and one task, the worker takes half of
-/// the difference. So if the workers run equally many tasks, a task that yields again and again
-/// runs at least half as often as any other one, less 128 times for each worker. A worker whose
-/// thread gets no processor runs no tasks. Without scheduler_options::enable_stealing there is no
-/// such bound.
+/// the difference. This gives a bound, if all workers run equally many tasks. Assume that a task
+/// yields again and again. While any other task runs n times, this task runs at least n / 2 - 128 w
+/// times, where w is the number of workers. A worker whose thread gets no processor runs no tasks.
+/// Without scheduler_options::enable_stealing there is no such bound.
 ///
 /// After fork() the child process has the memory of the scheduler but none of its threads. The
 /// child may destroy the scheduler: the destructor does nothing, and its memory leaks. The child

@@ -76,11 +76,11 @@ struct scheduler_options {
     /// nullptr: no trace.
     trace_sink* trace = nullptr;
 
-    /// How long the timed sleeper sleeps at most. A worker that makes a task runnable usually runs
-    /// that task next, so no other worker is woken for it. The timed sleeper is an idle worker that
-    /// sleeps with a time-out. If the first worker is busy for too long, the timed sleeper takes
-    /// the task over, within twice this time. Values above 1 s count as 1 s. If the option is zero,
-    /// no worker sleeps with a time-out, and an idle worker is woken for each such task.
+    /// The maximum time that the timed sleeper sleeps. The timed sleeper is an idle worker that
+    /// sleeps with a time-out. A worker that makes a task runnable usually runs that task next, so
+    /// no other worker is woken for the task. If the worker is busy for too long, the timed sleeper
+    /// takes over the task, within twice this time. Values above 1 s count as 1 s. If the option is
+    /// zero, no worker sleeps with a time-out, and an idle worker is woken for each such task.
     std::chrono::microseconds max_timed_sleep{4'000};
 
     /// How much later than necessary a sleep or a time-out of a task may end. The times of sleeps

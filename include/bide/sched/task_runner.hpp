@@ -68,8 +68,8 @@ public:
     /// Thread safety: any thread may call it.
     void post(runnable& r) noexcept { home_.post(r); }
 
-    /// Runs a waker like a task; otherwise as post(runnable&). Terminates if there is no memory for
-    /// the queue entry.
+    /// Runs a waker like a task. If the runner has shut down, acts as post(runnable&) does.
+    /// Terminates if there is no memory for the queue entry.
     void post(waker w) noexcept;
 
     /// Returns the executor of its tasks.
@@ -83,7 +83,7 @@ protected:
 
     /// Starts a task. `source` is a task, a function, or a function that returns a task. The task
     /// belongs to `home`, the object of the runner that runs it (task/detail/task_control.hpp).
-    /// `tag` replaces the tag of the task, unless it is empty. Otherwise as spawn().
+    /// `tag` replaces the tag of the task, unless it is empty. Everything else is as in spawn().
     template <class S>
         requires detail::task_source<S> || detail::plain_function<S>
     static auto spawn_in(detail::task_home& home, S source, task_tag tag = {}) {

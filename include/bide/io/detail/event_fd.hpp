@@ -31,7 +31,7 @@ public:
 
     int fd() const noexcept { return fd_; }
 
-    // Makes the descriptor readable. Any thread may call it. It is the caller's last access to
+    // Makes the descriptor readable. Any thread may call it. The call ends the caller's use of
     // *this.
     void set() noexcept {
         const int saved = errno;

@@ -2,10 +2,10 @@
 #ifndef BIDE_IO_DETAIL_GROWING_TABLE_HPP
 #define BIDE_IO_DETAIL_GROWING_TABLE_HPP
 
-// A table that makes a T for a number when the number is first used. It suits small numbers that
-// are reused, such as file descriptors. Chunk 0 holds the first 64 objects; in a model, it holds
-// one. Each later chunk holds as many as all earlier chunks together. A T stays at its address
-// until the table is destroyed, so finding it takes no lock.
+// A table that maps a number to a T, and makes the T when the number is first used. It suits small
+// numbers that are reused, such as file descriptors. Chunk 0 holds the first 64 objects; in a
+// model, it holds one. Each later chunk holds as many objects as all earlier chunks together. A T
+// stays at its address until the table is destroyed, so a lookup takes no lock.
 //
 // Guarantee: assume that thread A writes a flag (seq_cst) and then calls each(), and that thread B
 // finds or makes a T and then reads the flag (seq_cst). Then each() visits that T, or B reads the
@@ -53,8 +53,8 @@ public:
             if (made == nullptr) {
                 return nullptr;
             }
-            // Order: seq_cst [growing_table.chunk]; a thread that finds the chunk sees it
-            // constructed, and an each() that misses the chunk comes before this step. Failure:
+            // Order: seq_cst [growing_table.chunk]; a thread that finds the chunk sees its
+            // construction. An each() that misses the chunk comes before this step. Failure:
             // another thread has made the chunk.
             if (chunks_[at.chunk].compare_exchange_strong(
                     first, made.get(), std::memory_order_seq_cst, std::memory_order_seq_cst)) {
@@ -93,9 +93,8 @@ private:
     }
 
     T* chunk(number at) const noexcept {
-        // Order: seq_cst [growing_table.chunk]; sees the chunk as it was constructed. In each(),
-        // this read comes after the write of the flag; in find(), it comes before the read of the
-        // flag.
+        // Order: seq_cst [growing_table.chunk]; sees the construction of the chunk. In each(), this
+        // read comes after the write of the flag; in find(), it comes before the read of the flag.
         return chunks_[at].load(std::memory_order_seq_cst);
     }
 

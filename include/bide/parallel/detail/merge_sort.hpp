@@ -23,12 +23,13 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- Runs
 
-// Finds out whether a sequence consists of few long runs. Each run ascends, or descends strictly.
-// If the runs cover at least half of the sequence, the rest may be in any order, and only the rest
-// has to be sorted. A random sequence is rejected after a few comparisons.
+// Finds out whether a sequence consists of few long runs. A run is a part that ascends, or that
+// descends strictly. If the runs cover at least half of the sequence, the remaining elements may be
+// in any order, and only these are sorted. A random sequence is rejected after a few comparisons.
 //
-// If a run is long, the next step examines as many elements as all steps before it together, in
-// parallel. So the search costs at most two comparisons for each element.
+// The search works in steps. If a run is long, the next step examines as many elements as all
+// earlier steps together, in parallel. So the search costs at most two comparisons for each
+// element.
 template <class It> class long_runs {
     using difference = std::iter_difference_t<It>;
 
@@ -36,7 +37,7 @@ public:
     static constexpr int most = 8;
 
     // Finds the runs and changes nothing. Returns false if there are more than `most` runs, or if
-    // one of them is short.
+    // one of the runs is short.
     template <class Forker, class Compare>
     bool find(Forker forks, It begin, It end, Compare& less) {
         const difference least = (end - begin) / most;
@@ -160,8 +161,8 @@ template <class Forker, class It> void reverse_in_parallel(const Forker& forks, 
 
 // ---- Two places
 
-// Memory for n objects, which the owner constructs and destroys. If there was no memory, it is
-// empty.
+// Memory for n objects, which the owner constructs and destroys. If the allocation fails, the
+// buffer is empty.
 template <class T> class raw_buffer {
 public:
     explicit raw_buffer(std::size_t elements) noexcept
@@ -198,10 +199,10 @@ private:
 };
 
 // A range and a buffer of the same size. If the elements are not trivially copyable, both always
-// contain constructed objects. Each element is in the range or in the buffer, and the object at the
-// same index in the other one is moved from. A step moves all its elements from the one to the
-// other, in order; if a comparison throws, it moves them in any order. So the caller of a step
-// always knows where the elements are.
+// contain constructed objects. Each element is either in the range or in the buffer. The object at
+// the same index in the other place is moved from. A step moves all its elements from one place to
+// the other, in order. If a comparison throws, the step still moves them, in any order. So the
+// caller of a step always knows where the elements are.
 template <class It> class two_places {
     using value = std::iter_value_t<It>;
     using difference = std::iter_difference_t<It>;
@@ -209,8 +210,7 @@ template <class It> class two_places {
 public:
     enum class place { range, buffer };
 
-    // If it is true, the objects of the buffer exist without a constructor call when there is
-    // memory.
+    // True if the memory of the buffer contains valid objects without any constructor call.
     static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
     // The place of the elements after bring_home(); it is called their home.
     static constexpr place home = is_plain ? place::range : place::buffer;
@@ -259,8 +259,8 @@ public:
         return f(buffer());
     }
 
-    // If an exception leaves the scope, the destructor moves [first, last) to `target`. So in every
-    // case the elements end up at `target`.
+    // If an exception leaves the scope, the destructor moves the elements [first, last) to
+    // `target`. So the elements always end up at `target`.
     class transfer {
     public:
         transfer(const two_places& in, difference first, difference last, place from,
@@ -313,7 +313,7 @@ private:
 // order.
 
 // The elements of two sequences that a merge has not moved yet. If an exception leaves the merge,
-// the destructor moves these elements.
+// the destructor moves these elements to their target.
 template <class From, class To> struct merge_rest {
     merge_rest(From a_first, From a_last, From b_first, From b_last, To into)
         : left(a_first), left_end(a_last), right(b_first), right_end(b_last), to(into) {}
@@ -336,10 +336,10 @@ template <class From, class To> struct merge_rest {
     bool finished = false;
 };
 
-// Merges from the front and from the back while both sides have at least 32 elements. It works in
-// rounds, in which neither side can run out. If a whole block of one side comes before the next
-// element of the other side, the block is copied. So sequences that are nearly in order merge
-// quickly.
+// Merges from the front and from the back while both sequences have at least 32 elements. It works
+// in rounds that are so short that neither sequence can run out. If a whole block of one sequence
+// comes before the next element of the other sequence, the block is copied. So sequences that are
+// nearly in order are merged quickly.
 template <class From, class To, class Compare>
 void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
@@ -386,9 +386,9 @@ void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
     }
 }
 
-// Merges the elements that merge_both_ends() leaves. One side has few elements, the other side any
-// number. If a block of the larger side comes before the next element of the smaller side, the
-// block is copied.
+// Merges the elements that merge_both_ends() has left. One sequence has few elements, the other one
+// any number. If a block of the larger sequence comes before the next element of the smaller one,
+// the block is copied.
 template <class From, class To, class Compare>
 void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
     constexpr std::iter_difference_t<From> block = 16;
@@ -418,8 +418,8 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
         detail::merge_few_with_many(rest, less);
     } else {
         while (rest.left != rest.left_end && rest.right != rest.right_end) {
-            // Uses branches, so that the processor predicts the next comparison and continues
-            // speculatively.
+            // This step has branches. The processor predicts the result of the next comparison and
+            // continues speculatively.
             if (less(*rest.right, *rest.left)) {
                 *rest.to = std::ranges::iter_move(rest.right);
                 ++rest.right;
@@ -433,10 +433,10 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
     rest.finish();
 }
 
-// Merges in parallel: halves the larger sequence, and cuts the other one at the place where the
-// middle element of the larger one belongs. Calls watch.leaves_out() before each part. If it
+// Merges in parallel. Halves the larger sequence. Cuts the smaller sequence where the middle
+// element of the larger one belongs. Calls watch.leaves_out() before each part. If leaves_out()
 // returns true, moves the elements of the part without merging them. Calls watch.count(n) when n
-// elements are merged.
+// elements were merged.
 template <class Forker, class From, class To, class Compare, class Watch>
 void merge_parts(Forker forks, From left, From left_end, From right, From right_end, To to,
                  Compare& less, const Watch& watch) {
@@ -476,9 +476,9 @@ void merge_parts(Forker forks, From left, From left_end, From right, From right_
 
 // ---- The sort
 
-// A stable merge sort that moves the elements back and forth between the range and a buffer of the
-// same size. Both halves are sorted in parallel and merged in parallel. Halves that are in order
-// already are not merged.
+// A stable merge sort with a buffer of the same size as the range. Each step moves the elements
+// from the range to the buffer or back. Both halves are sorted in parallel and merged in parallel.
+// If both halves together are already in order, they are not merged.
 template <class Forker, class It, class Compare> class merge_sort {
     using difference = std::iter_difference_t<It>;
     using state = basic_loop_state<typename Forker::platform>;
@@ -515,8 +515,8 @@ private:
     static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 16;
     static constexpr difference fork_size = sort_fork_size;
 
-    // Calls f, which sorts [first, middle), and g, which sorts [middle, last). Calls them in
-    // parallel if the part is large enough.
+    // Calls f, which sorts [first, middle), and g, which sorts [middle, last). If the part is large
+    // enough, calls them in parallel.
     template <class F, class G>
     void both(difference first, difference middle, difference last, const F& f, const G& g) {
         if (last - first < fork_size) {
@@ -527,7 +527,7 @@ private:
         }
     }
 
-    // Returns true if a part before `first` has thrown, or if a stop was requested. Then the sort
+    // Returns true if a part before `first` has thrown, or if a stop was requested. The caller then
     // moves the elements to their target without sorting them.
     bool leaves_out(difference first) noexcept {
         return state_.leaves_out(static_cast<std::uint64_t>(first));

@@ -6,22 +6,26 @@
 // is the sum of all earlier elements; in a filter, it is the number of earlier elements that are
 // kept.
 //
-// One thread goes from left to right. Its state is called the front: it is the result of all
-// elements that this thread has passed. As long as no other thread asks for work, this is a serial
-// loop, and each element is visited once. If a thread asks for work, the second half of the
-// remaining elements becomes an arm. The thief that takes the arm does the work that needs no
-// front, such as the sum of its part. When the owner reaches that part, it joins the thief's result
-// to the front. The remaining work on that part is a parallel loop. If no thief takes the arm, the
-// owner continues with its elements.
+// One thread goes through the elements from left to right. Its state is called the front: the
+// result of all elements that this thread has passed. As long as no other thread asks for work,
+// this is a serial loop, and each element is visited once. If a thread asks for work, the second
+// half of the remaining elements becomes an arm, a function that another thread may take. A thief
+// that takes the arm does the work that needs no front, such as the sum of its part. When the owner
+// reaches that part, it joins the thief's result to the front. The remaining work on that part is a
+// parallel loop. If no thief takes the arm, the owner continues with its elements.
 //
-// A Front has these members; `from` and `to` are numbers of elements:
-//     run(from, to)                goes on; the elements before `from` are in the front
-//     part                         the result of a thief that worked ahead
-//     ahead(loop, from, to, done)  called by a thief, while another thread calls run(); stores the
-//                                  part in `done`, an empty optional, if that needs no front
-//     join(loop, part)             takes the part into the front
-// If a part is a Front itself, there is no ahead(). The part is Front(front, range), and then goes
-// on as any front. Parts begin at multiples of the unit, and have at least that many elements.
+// A Front has these members. `from` and `to` are numbers of elements:
+//
+//   run(from, to)                continues the front; it has passed the elements before `from`
+//   part                         the type of the result of a thief
+//   ahead(loop, from, to, done)  called by a thief, while another thread calls run(). Does the work
+//                                that needs no front, and stores the result in `done`, which is an
+//                                empty optional
+//   join(loop, part)             joins the thief's result to the front
+//
+// If `part` is a Front itself, there is no ahead(). The thief then constructs Front(front, range)
+// and runs it as any front. Parts begin at multiples of the unit, and have at least one unit of
+// elements.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/parallel_loop.hpp>
@@ -42,8 +46,8 @@ template <class Forker> class ordered_loop {
 public:
     using range = loop_range<std::uint64_t>;
 
-    // Parts of less than `least` elements are not done by thieves. If `unit` is greater than
-    // `size`, it counts as `size`, so that sums of sizes do not overflow.
+    // Thieves take only parts of at least `least` elements. If `unit` is greater than `size`, it
+    // counts as `size`, so that sums of sizes do not overflow.
     ordered_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                  std::uint64_t least = 1) noexcept
         : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),
@@ -59,7 +63,7 @@ public:
     }
 
     // Takes the elements of the part into the front. If a stop was requested or an earlier part has
-    // thrown, leaves elements out and returns early.
+    // thrown, returns early, and leaves the remaining elements out.
     template <class Front> void advance(Front& front, range part) {
         std::uint64_t chunk = first_chunk();
         std::uint64_t piece = first_piece;
@@ -106,9 +110,9 @@ public:
     Forker forks() const noexcept { return forks_; }
 
 private:
-    // These constants are as in parallel_loop. Until an element was visited, up to few_elements
-    // elements are divided as if each took long. The other two are the first and the greatest
-    // number of elements between two checks whether thieves want work.
+    // The meaning of few_elements is as in parallel_loop: until an element was visited, up to
+    // few_elements elements are divided as if each took long. first_piece and longest_piece are the
+    // first and the greatest number of elements between two checks whether thieves want work.
     static constexpr std::uint64_t few_elements = 1'024;
     static constexpr std::uint64_t first_piece = 64;
     static constexpr std::uint64_t longest_piece = 4'096;
@@ -124,9 +128,9 @@ private:
                                              [this, &front, &part] { advance(front, part); });
     }
 
-    // Runs `first` on the first n elements, rounded, while the rest of the part is an arm. Returns
-    // true if the front continues with the rest: no thief has taken the rest, and it is not left
-    // out.
+    // Runs `first` on about n elements of the part, while the remaining elements are an arm. Sets
+    // `part` to the remaining elements. If a thief has taken the arm, joins its result to the
+    // front, and `part` is empty. Returns false if the remaining elements must be left out.
     template <class Front, class First>
     bool fork(Front& front, range& part, std::uint64_t n, First first) {
         const range rest{part.first + rounded(part, n), part.last};
@@ -167,8 +171,8 @@ private:
         }
     }
 
-    // Visits up to n elements in pieces. If thieves want work, visits fewer. Returns false if the
-    // rest is left out.
+    // Visits up to n elements, in pieces. If thieves want work, visits fewer. Returns false if the
+    // remaining elements must be left out.
     template <class Front>
     bool run_chunk(Front& front, range& part, std::uint64_t n, std::uint64_t& piece,
                    std::uint64_t arms) {

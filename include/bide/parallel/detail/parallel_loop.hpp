@@ -4,28 +4,30 @@
 
 // The loop of the parallel algorithms. It divides itself when other threads want work.
 //
-// Each part of the loop runs in chunks. After a chunk, if thieves would find no arm of this thread,
-// half of the remaining iterations are forked. So there are few forks while all workers are busy.
-// If iterations take long, or some take longer than others, there are as many forks as are useful.
-// A chunk has one iteration at first, and grows until it takes 4 us by the clock. All parts share
-// the learned size of a chunk.
+// Each part of the loop runs in chunks. After a chunk, the thread checks whether thieves would find
+// an arm of this thread. (An arm is a function of a fork-join.) If not, half of the remaining
+// iterations are forked. So there are few forks while all workers are busy. If iterations take
+// long, or some take longer than others, there are as many forks as are useful. A chunk has one
+// iteration at first, and grows until it takes 4 us by the clock. All parts share the learned size
+// of a chunk.
 //
 // While workers sleep, a part is divided until each of these workers would find an arm, but not
-// into arms of less than 64 us. Until an iteration has run, the time of an iteration is not known.
-// Then a loop of up to 1,024 iterations is divided as if each iteration took long, and a larger
-// loop is divided into two. Once the time is known, an arm of less than 32 us wakes no worker,
-// because the wake takes the caller about as long.
+// into arms of less than 64 us. Before the first iteration has run, the time of an iteration is not
+// known. Then a loop of up to 1,024 iterations is divided as if each iteration took long, and a
+// larger loop is divided into two. Once the time is known, an arm of less than 32 us wakes no
+// worker, because the caller needs about as long for the wake.
 //
-// For each place in the program that begins a loop, the time of an iteration is stored. A loop that
-// is expected to take at most 2 us by that time starts without a fork-join: it runs one iteration,
-// then up to 64, and so on as a chunk grows. If it has not ended after 4 us, the rest becomes a
-// fork-join. So a brief loop reads the clock four times more than a serial one. If its first
-// iteration suddenly takes long, it delays the other iterations only by its own time.
+// Each place in the program that begins a loop stores the time of an iteration. If a loop is
+// expected to take at most 2 us by that time, it starts without a fork-join: it runs one iteration,
+// then up to 64, and so on, as a chunk grows. If the loop has not ended after 4 us, the remaining
+// iterations become a fork-join. So a brief loop reads the clock four times more than a serial one.
+// If the first iteration unexpectedly takes long, it delays the other iterations only by its own
+// time.
 //
-// While the first iteration of a part runs, the rest of the part is an arm. The same holds for each
-// iteration that follows one which took as long as a chunk, and for a leaf of a given grain. So a
-// worker that becomes free takes that rest, even if the iteration takes longer than all other
-// iterations together.
+// While the first iteration of a part runs, the other iterations of the part are an arm. So a
+// worker that becomes free takes them, even if the first iteration takes longer than all others
+// together. The same is done in two other cases: for an iteration after one that took as long as a
+// chunk, and for a leaf of a given grain.
 //
 // Within a chunk, the part checks again whether thieves want work, because later iterations may
 // take longer than earlier ones. It checks after the first 64 iterations of a part, then after 256,
@@ -60,13 +62,13 @@ template <class Number> void lower(Number& to, std::uint64_t at) noexcept {
     }
 }
 
-// The state that the leaves of one parallel loop share: it decides which leaves are skipped after
+// The state that the leaves of one parallel loop share. It decides which leaves are skipped after
 // an exception, after a stop, or after a leaf of a search has found a match.
 //
-// If a leaf or a combination of leaves throws, its first iteration is recorded. From then on,
-// leaves with higher indices are skipped; leaves with lower indices still run. So the exception
-// that remains is the one that a serial loop would throw. In a search, a match has the same effect
-// as an exception.
+// If a leaf or a combination of leaves throws, the number of its first iteration is recorded. From
+// then on, leaves with higher numbers are skipped; leaves with lower numbers still run. So the
+// exception that remains at the end is the one that a serial loop would throw. In a search, a match
+// has the same effect as an exception.
 template <class Platform> class basic_loop_state {
 public:
     basic_loop_state(const fork_options& options, std::uint64_t iterations) noexcept
@@ -92,8 +94,8 @@ public:
         return true;
     }
 
-    // Runs a leaf of `iterations` iterations that begins at `at`. `iterations` is 0 for a step that
-    // follows the leaves, such as a combination.
+    // Runs a leaf of `iterations` iterations that begins at `at`. If the step is not a leaf but
+    // follows the leaves, such as a combination, `iterations` is 0.
     template <class Leaf> void run(std::uint64_t at, std::uint64_t iterations, Leaf&& leaf) {
         attempt mine(*this, at);
         leaf();
@@ -183,8 +185,8 @@ public:
         return lesser_of(fitting, lesser_of(iterations * growth, longest));
     }
 
-    // Makes `chunk` the size with which other parts begin. Writes the size only if it has changed
-    // by a factor of two, because all parts read that cache line.
+    // Makes `chunk` the initial size for other parts. All parts read the cache line of the size. So
+    // the size is written only if it has changed by a factor of two.
     void learn(std::uint64_t chunk) noexcept {
         const std::uint64_t old = learned();
         if (old == 0 || chunk < old / 2 || chunk / 2 > old) {
@@ -194,10 +196,10 @@ public:
     }
 
     // Runs a loop of `size` iterations without a fork-join. The loop began at the time `begin`.
-    // run(n) runs about n iterations, and returns how many iterations are left. Returns the time at
-    // the end of the loop. If the loop takes longer than chunk_time, returns 0; then the rest needs
-    // a fork-join. n grows as the size of chunks does, so the time of an iteration is known before
-    // many iterations have run.
+    // run(n) runs about n iterations, and returns how many iterations are left. If the loop takes
+    // longer than chunk_time, returns 0; the remaining iterations then need a fork-join. Otherwise
+    // returns the time at the end of the loop. n grows as the size of chunks does, so the time of
+    // an iteration is known before many iterations have run.
     template <std::invocable<std::uint64_t> Run>
     static std::int64_t run_briefly(std::uint64_t size, const std::int64_t begin, Run run) {
         std::uint64_t chunk = 1;
@@ -231,9 +233,10 @@ concept forks_brief_loops =
         f.enter_loop(std::uint64_t{}, *brief, *call);
     };
 
-// Calls run_rest() in a fork-join. If the loop of `size` iterations may be brief, it begins outside
-// of the fork-join, as basic_chunk_sizes::run_briefly() describes: run(n) runs about n iterations,
-// and returns how many iterations are left. If none is left, run_rest() is not called.
+// Calls run_rest() in a fork-join. If the loop of `size` iterations is expected to be brief, first
+// runs it outside of the fork-join, as basic_chunk_sizes::run_briefly() describes. run(n) runs
+// about n iterations, and returns how many iterations are left. If none is left, run_rest() is not
+// called.
 template <std::int64_t LongestNs, class Forker, class Run, class RunRest>
 void enter_loop(const Forker& forks, std::uint64_t size, const Run& run, const RunRest& run_rest) {
     if constexpr (forks_brief_loops<Forker>) {
@@ -246,13 +249,13 @@ void enter_loop(const Forker& forks, std::uint64_t size, const Run& run, const R
     }
 }
 
-// If a loop is expected to take at most this time, in nanoseconds, it is first tried without a
-// fork-join. It is about ten times as long as the entry of a fork-join takes.
+// In nanoseconds. A loop that is expected to take at most this time first runs without a fork-join.
+// The limit is about ten times the cost of entering a fork-join.
 inline constexpr std::int64_t longest_brief_ns = 2'000;
 
-// Calls leaf(first, last) for parts that together are the range. The loop decides how large each
-// part is. A leaf may return the number of an iteration. Then leaves that begin after that
-// iteration are left out.
+// Calls leaf(first, last) for parts of the range that together cover it. The loop decides how large
+// each part is. A leaf may return the number of an iteration. Then leaves that begin after that
+// iteration are skipped.
 template <class Forker, class Index, class Leaf> class parallel_loop {
     using platform = typename Forker::platform;
     using range = loop_range<Index>;
@@ -284,8 +287,8 @@ public:
     basic_loop_state<platform>& state() noexcept { return state_; }
 
 private:
-    // In nanoseconds. A second arm that takes less time wakes no worker, except the arm of the
-    // first fork of the loop.
+    // In nanoseconds. A second arm that takes less time wakes no worker. The first fork of the loop
+    // is an exception.
     static constexpr std::int64_t brief_arm_time = 32'000;
     // While no iteration has run, a loop of at most this many iterations is divided as if each
     // iteration took long.
@@ -332,8 +335,8 @@ private:
         }
     }
 
-    // Forks the second half of `part`. The second half begins with the chunk size that is known
-    // when the half starts. A part that is skipped is not divided.
+    // Forks the second half of `part`. When that half starts, it takes the chunk size that all
+    // parts share at that time. If the part is skipped, does not divide it.
     void fork(range part, std::uint64_t chunk) {
         if (state_.leaves_out(range{first_, part.first}.size())) {
             return;
@@ -349,8 +352,8 @@ private:
     }
 
     // Forks `part` at `middle`: f runs the iterations before `middle`, and g, the second arm of the
-    // fork, runs the others. If there is no memory to fork, neither is called, and the part is
-    // recorded as one that has thrown.
+    // fork, runs the others. If there is no memory to fork, throws, calls neither f nor g, and
+    // records the part as one that has thrown.
     template <class F, class G> void both(range part, Index middle, F&& f, G&& g) {
         struct recorded {
             ~recorded() {
@@ -395,8 +398,8 @@ private:
         return left <= few_iterations ? left : 1;
     }
 
-    // Rounds n iterations down, so that their end is a multiple of `vector` away from the first
-    // index.
+    // Rounds n iterations down. Afterwards, the distance from the first index of the loop to the
+    // end of the n iterations is a multiple of `vector`.
     std::uint64_t rounded(Index from, std::uint64_t n) const noexcept {
         const std::uint64_t at = range{first_, from}.size();
         return n < vector ? n : n - (at + n) % vector;
@@ -406,8 +409,8 @@ private:
         return grain_ != 0 ? grain_ : greater_of(sizes_.learned(), 1);
     }
 
-    // Runs up to n iterations in blocks. If thieves want work, runs fewer. Returns false if the
-    // rest is left out.
+    // Runs up to n iterations, in blocks. If thieves want work, runs fewer. Returns false if the
+    // remaining iterations must be skipped.
     bool run_chunk(range& part, std::uint64_t n, std::uint64_t& block, std::uint64_t arms) {
         const std::uint64_t most =
             lesser_of(greater_of(n / 8 / vector * vector, common_block), longest_block);
@@ -424,8 +427,8 @@ private:
         }
     }
 
-    // Runs n iterations, while the rest of the part is an arm. Returns false if a thief has taken
-    // the rest, or if the rest is left out.
+    // Runs n iterations, while the remaining iterations of the part are an arm. Returns false if a
+    // thief has taken the arm, or if the remaining iterations must be skipped.
     bool run_beside_rest(range& part, std::uint64_t n) {
         const range rest{part.at(n), part.last};
         const void* const here = forks_.lane();
@@ -478,9 +481,9 @@ private:
     chunks sizes_;
 };
 
-// Calls run(callee), which runs a plain loop of calls callee(args...). If `body` is small and can
-// be called as const, the callee is a copy of `body`. No other code knows the address of the copy,
-// so the compiler keeps the captures in registers.
+// Calls run(callee). `run` is a plain loop of calls callee(args...). If `body` is small and can be
+// called as const, the callee is a copy of `body`. No other code knows the address of the copy, so
+// the compiler keeps the captures in registers.
 template <class... Args, class Body, class Run> void run_with_callee(Body& body, const Run& run) {
     using plain = std::decay_t<Body>; // a function becomes a pointer to it
     if constexpr (std::is_trivially_copyable_v<plain> && sizeof(plain) <= 64 &&
@@ -493,8 +496,8 @@ template <class... Args, class Body, class Run> void run_with_callee(Body& body,
     }
 }
 
-// Calls leaf(first, last) for parts that together are the range, on the scheduler and with the
-// options of the policy.
+// Runs a parallel_loop over the range with this leaf, on the scheduler and with the options of the
+// policy.
 template <class On, class Index, class Leaf>
 void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
     if (!all.empty()) {

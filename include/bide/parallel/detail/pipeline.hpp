@@ -3,24 +3,24 @@
 #define BIDE_PARALLEL_DETAIL_PIPELINE_HPP
 
 // How a pipeline runs. The threads of a pipeline are the caller, and each worker that takes an arm
-// of the fork-join. All do the same. Each takes work from one word: the source, or a serial stage
-// whose next item waits. A thread that has read an item takes the item through the stages, as far
-// as it can. If the item is not the next one of a serial stage, the thread leaves the item at that
-// stage and takes other work. A thread puts the source or a serial stage back before it continues
-// with the item. So another thread can take the source or the stage while the item is in a long
-// stage.
+// of the fork-join. All threads do the same. Each takes work that one word offers: the source, or a
+// serial stage whose next item waits. A thread that has read an item takes the item through the
+// stages, as far as it can. If the item is not the next one of a serial stage, the thread leaves
+// the item at that stage and takes other work. Before a thread continues with an item, it puts the
+// source or the serial stage back. So another thread can take the source or the stage while the
+// item is in a long stage.
 //
 // The arms are forked once, at the beginning, in halves. A thread that has taken an arm stays until
-// the end of the pipeline, and sleeps while there is no work. An arm that no thread has taken
-// before the end returns at once. So no thread waits for an arm while there is work. No arm of the
-// pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
+// the end of the pipeline, and sleeps while there is no work. If no thread has taken an arm before
+// the end, that arm returns at once. So no thread waits for an arm while there is work. No arm of
+// the pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
 // forked (invariant 3 in parallel/README.md).
 //
-// Exceptions. The items are numbered by the source. After item n has thrown, no stage is called for
-// an item with a higher number, and the source is no longer read. Items with lower numbers
-// continue, because one of them may throw, too. The exception of the lowest number is the one of a
-// serial run. An item that has thrown or is left out is called dead. It has no value, but it still
-// passes the serial stages, so that their numbering has no gap.
+// Exceptions. The source numbers the items. After item n has thrown, no stage is called for an item
+// with a higher number, and the source is no longer read. Items with lower numbers continue,
+// because one of them may throw, too. The exception of the item with the lowest number is the one
+// that a serial run would throw. An item that has thrown or is skipped is called dead. A dead item
+// has no value, but it still passes the serial stages, so that their numbering has no gap.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -111,28 +111,29 @@ private:
 // The work that the threads of a pipeline can take next, in one word:
 //
 //   tokens     bits 0 to 23    how many more items may be in flight
-//   sleepers   bits 24 to 34   threads that sleep, or are about to, and that no thread wakes yet
+//   sleepers   bits 24 to 34   threads that sleep, or are about to, and that no thread is waking
 //   searchers  bits 35 to 45   threads that look for work: they spin, or are being woken
 //   closed     bit 46          the source gives no more items
-//   source     bit 47          no thread reads the source, and it is not closed
-//   stages     bits 48 to 63   for each serial stage: its next item waits, and no thread
-//                              runs the stage
+//   source     bit 47          the source can be taken: no thread reads it, and it is not closed
+//   stages     bits 48 to 63   for each serial stage: it can be taken, because its next item waits
+//                              and no thread runs the stage
 //
 // A thread takes a stage, or the source and a token, by one CAS. So the stage with its item, or the
 // source, belongs to that thread until the thread puts it back [pipeline_work.taken]. A thread
-// takes a stage rather than the source, and a late stage rather than an early one, so that items
-// end before others begin. The pipeline is over when the source is closed and no token is in use.
+// prefers a stage to the source, and a late stage to an early one, so that items end before others
+// begin. The pipeline is over when the source is closed and no token is in use.
 //
 // Sleeping. A thread that finds no work counts itself as a searcher. If it still finds none, it
 // becomes a sleeper, by a CAS that fails if there is work meanwhile. A thread that puts work into
-// the word, or leaves work there, knows the sleepers and searchers from the value that its
-// read-modify-write returned. If there is a sleeper and no searcher, it turns a sleeper into a
-// searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees the
-// work before it sleeps, and wakes another thread if it leaves work there. So no wake is lost. And
-// if items are cheaper than a wake, there is only one wake at a time, however many threads sleep.
+// the word, or leaves work there, learns the numbers of sleepers and searchers from the value that
+// its read-modify-write returned. If there is a sleeper and no searcher, the thread turns a sleeper
+// into a searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees
+// the work before it sleeps. If the searcher leaves work in the word, it wakes another thread. So
+// no wake is lost. And if items are cheaper than a wake, there is only one wake at a time, however
+// many threads sleep.
 //
 // A thread that sleeps has no item, no stage and no source. A thread that has one of these never
-// waits for another thread of the pipeline. So even a pipeline with one thread comes to its end.
+// waits for another thread of the pipeline. So even a pipeline with one thread ends.
 template <class Platform> class basic_pipeline_work {
     using word = std::uint64_t;
 
@@ -142,8 +143,8 @@ public:
     static constexpr unsigned most_threads = 1U << 10;
     static constexpr unsigned most_stages = 16;
 
-    // The work that a thread has taken: `over`, `source`, or the number of a serial stage, from 0
-    // on.
+    // The work that a thread has taken: `over`, `source`, or the number of a serial stage. These
+    // numbers begin at 0.
     static constexpr int over = -2;
     static constexpr int source = -1;
 
@@ -153,8 +154,8 @@ public:
     basic_pipeline_work(const basic_pipeline_work&) = delete;
     basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
 
-    // Takes the next work. If `has_token` is true, first puts back the token of an item that has
-    // ended.
+    // Takes the next work. If `has_token` is true, an item of the caller has ended; the call first
+    // puts back the token of that item.
     // Returns: the number of a serial stage, `source` or `over`.
     // Blocks: until there is work, or the pipeline is over.
     int take(bool has_token);
@@ -202,8 +203,8 @@ private:
     bool is_idle(word seen) const noexcept { return first_of(seen) == 0 && !is_over(seen); }
 
     void put(word bit) {
-        // Order: release [pipeline_work.taken]; the thread that takes the work sees what was done
-        // with it. The returned value shows whether there are sleepers.
+        // Order: release [pipeline_work.taken]; the next thread that takes this work sees
+        // everything that was done with it. The returned value shows whether there are sleepers.
         const word seen = word_.fetch_or(bit, std::memory_order_release) | bit;
         if (needs_wake(seen)) [[unlikely]] {
             wake_one(seen);
@@ -230,8 +231,8 @@ private:
 
 template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token) {
     bool is_searcher = false;
-    // Order: acquire [pipeline_work.taken]; if the pipeline is over, this thread sees what the
-    // thread did that put the last token back. Otherwise the CAS decides.
+    // Order: acquire [pipeline_work.taken]; if the pipeline is over, this thread sees everything
+    // that happened before the last token was put back. Otherwise the CAS decides.
     word seen = word_.load(std::memory_order_acquire);
     for (;;) {
         const word with = has_token ? seen + one_token : seen;
@@ -248,9 +249,9 @@ template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token
         const bool ends = bit == 0 && is_over(with);
         word next = with - bit - (bit == source_bit ? one_token : 0);
         next -= is_searcher ? one_searcher : 0;
-        // Order: acq_rel [pipeline_work.taken]; sees what the thread did that put the work there,
-        // and publishes what this thread did with the item that has ended. Failure acquire: as the
-        // load above.
+        // Order: acq_rel [pipeline_work.taken]; sees everything that happened before the work was
+        // put into the word, and publishes what this thread did with the item that has ended.
+        // Failure acquire: as the load above.
         if (!word_.compare_exchange_weak(seen, ends ? next & ~sleeper_mask : next,
                                          std::memory_order_acq_rel, std::memory_order_acquire)) {
             continue;
@@ -297,27 +298,28 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
     return true;
 }
 
-// The items that wait for a serial stage. The stage takes the places 0, 1, 2, ... in order. The
-// place of an item is its number; if the stage keeps no order, it is the number of its arrival. The
-// place that the stage takes next has the turn. No thread waits: if a thread arrives with an item
-// whose place does not have the turn, it leaves the item in the slot of the place. A slot has the
-// item and one word:
+// The items that wait for a serial stage. The stage takes the items of the places 0, 1, 2, ... in
+// order. The place of an item is the number of the item. If the stage keeps no order, the place is
+// the number of the item's arrival. The place whose item the stage takes next has the turn. No
+// thread waits: if a thread arrives with an item whose place does not have the turn, it leaves the
+// item in the slot of the place. A slot has room for the item, and one word:
 //
 //   empty   neither the item nor the turn has come
 //   filled  the item is in the slot; the turn has not come
 //   turn    the stage is free for this place; the item has not come
-//   (else)  never
+//   (no other value is possible)
 //
 // The item and the turn come from two threads, each by one exchange. The thread whose exchange
 // comes second sees that, and gets both the turn and the item [pipeline_queue.turn]. So exactly one
 // thread runs the stage, and no thread waits for it.
 //
-// Why a slot is empty when it is used again: at most `tokens` items are in flight, and there are at
-// least as many slots. So among the items of the places p to p + tokens, some item A was read after
-// some item B had ended. B had passed the stage, and so had the item of place p. A was read, and
-// has arrived, no later than the item of place p + tokens, because places are given in the order of
-// reads, or of arrivals [pipeline_queue.arrival]. So the item of place p + tokens finds the slot
-// empty, as the item of place p has left it.
+// Why a slot is empty when it is used again. There are at least `tokens` slots. So if P is the item
+// of the place p, the same slot is used again at the place p + tokens or later; let Q be the item
+// of the place p + tokens. At most `tokens` items are in flight. So among the items from P to Q,
+// some item A was read after another one, B, had ended. Items pass the stage in the order of
+// places. B had passed it, and so had P. A arrived no later than Q, because places are given in the
+// order of reads, or of arrivals [pipeline_queue.arrival]. So when Q arrives, P has left the slot
+// empty.
 template <class Platform, class T> class basic_pipeline_queue {
 public:
     struct waiting {
@@ -338,13 +340,13 @@ public:
 
     // Returns the next place, by the order of the calls.
     std::uint64_t arrive() noexcept {
-        // Order: acq_rel [pipeline_queue.arrival]; sees the slots that were emptied before an
-        // earlier arrival. That arrival is the other end of the pair [pipeline_queue.arrival].
+        // Order: acq_rel [pipeline_queue.arrival]; sees which slots were emptied before an earlier
+        // arrival. Both ends of the pair [pipeline_queue.arrival] are at this line.
         return arrivals_.fetch_add(1, std::memory_order_acq_rel);
     }
 
-    // Returns true if the place has the turn. Then the caller runs the stage with the item of the
-    // place.
+    // Returns true if the place has the turn. The caller has the item of the place, and must then
+    // run the stage with that item.
     bool has_turn(std::uint64_t place) noexcept {
         slot& s = slots_[place & mask_];
         // Order: acquire [pipeline_queue.turn]; sees what the stage did for the place before.
@@ -356,12 +358,12 @@ public:
         return true;
     }
 
-    // Returns the slot of a place, for its item. Only the thread that has the item may call it.
-    // That thread then calls leave().
+    // Returns the slot of a place. The caller has the item of that place, stores it in the slot,
+    // and then calls leave().
     waiting& slot_of(std::uint64_t place) noexcept { return slots_[place & mask_].held; }
 
-    // Leaves the item in the slot. Returns false if the place got the turn meanwhile. Then the
-    // caller runs the stage with the item in the slot.
+    // Leaves the item in the slot. Returns false if the place has got the turn meanwhile; the
+    // caller must then run the stage with the item in the slot.
     bool leave(std::uint64_t place) noexcept {
         slot& s = slots_[place & mask_];
         // Order: acq_rel [pipeline_queue.turn]; publishes the item, or sees what the stage did.
@@ -373,8 +375,8 @@ public:
         return false;
     }
 
-    // Passes the turn to the next place. Returns true if the item of the next place waits. Then the
-    // caller has that turn, and gives it to the thread that calls next().
+    // Passes the turn to the next place. Returns true if the item of that place waits. Then the
+    // caller owns the turn of that place, and hands it to the thread that will call next().
     bool pass_turn() noexcept {
         next_ = next_ + 1;
         slot& s = slots_[next_ & mask_];
@@ -529,8 +531,8 @@ public:
     }
 
 private:
-    // Runs on `threads` threads: forks half of them. If there is no memory to fork, runs on this
-    // thread.
+    // Runs the pipeline on `threads` threads, by forking half of them. If there is no memory to
+    // fork, runs it on this thread alone.
     void run_on(unsigned threads, failure& mine) noexcept {
         if (threads == 1) {
             return run_here(mine);
@@ -578,9 +580,9 @@ private:
         return failed_at_.load(std::memory_order_relaxed) < n;
     }
 
-    // Reads an item, and takes it through the stages. Returns true if the item has ended and its
-    // token is free again.
-    // Requires: the caller has the source, with a token.
+    // Reads an item, and takes it through the stages. Returns true if the item has ended, so that
+    // its token is free again.
+    // Requires: the caller has taken the source and a token.
     bool read(failure& mine) noexcept {
         const number n = next_number_;
         pipeline_item<input<0>> item;
@@ -609,8 +611,8 @@ private:
         return true;
     }
 
-    // Takes item n, which is before stage K, as far as possible. Returns true if the item has
-    // ended.
+    // Takes item n through the stages from stage K on, as far as possible. Returns true if the item
+    // has ended.
     template <std::size_t K, class T>
     bool go_on(number n, pipeline_item<T>& item, failure& mine) noexcept {
         if constexpr (K == count) {
@@ -639,8 +641,8 @@ private:
         }
     }
 
-    // Runs serial stage K with item n, and takes the item through the next stages. Before that,
-    // puts stage K back, so that another thread can take it with its next item.
+    // Runs serial stage K with item n. Then puts stage K back, so that another thread can take it
+    // with its next item, and takes item n through the next stages.
     template <std::size_t K, class T>
     bool run_serial(number n, pipeline_item<T>& item, failure& mine) noexcept {
         return run_stage<K>(n, item, mine, [this]() noexcept {

@@ -31,11 +31,11 @@ template <class It> struct division {
 };
 
 // Partitions elements that are cheap to copy, without branches that depend on the elements. One
-// element is taken out, which leaves a gap. Each step moves the first element of the right part to
-// the gap. Then it moves the next element to the end of the left part, and the gap is now at the
-// old place of that element. If the element belongs to the left part, the end of the left part
-// moves up by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto Partitioning", and
-// Bergdoll, "ipnsort".)
+// element is taken out, which leaves a gap. Each step handles the next element. It moves the first
+// element of the right part into the gap. Then it moves the next element to the place behind the
+// left part; the old place of that element is the new gap. If the element belongs to the left part,
+// the end of the left part moves up by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto
+// Partitioning", and Bergdoll, "ipnsort".)
 template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes_left) {
     struct gap {
         ~gap() { *at = element; }
@@ -130,9 +130,10 @@ private:
 
 inline constexpr std::size_t most_divide_chunks = 64;
 
-// Partitions as divide() does, in parallel. Calls divide_chunk(begin, end) for each chunk of at
-// least `least_chunk` elements. divide_chunk() partitions the chunk by divide() and returns the
-// result of divide(). If it leaves out a chunk, the result of this function is meaningless.
+// Partitions as divide() does, in parallel. Calls divide_chunk(begin, end) for each chunk. A chunk
+// has at least `least_chunk` elements. divide_chunk() partitions the chunk by divide() and returns
+// the result of divide(). If divide_chunk() skips a chunk, the result of this function is
+// meaningless.
 template <class Forker, class It, class DivideChunk>
 division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint64_t least_chunk,
                               const DivideChunk& divide_chunk) {
@@ -182,8 +183,8 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
 }
 
 // Partitions as divide() does, in parallel if the part is large. Calls leaves_out(first) before
-// each chunk. If it returns true, the chunk is not partitioned, and the result of this function is
-// meaningless.
+// each chunk. If leaves_out() returns true, the chunk is not partitioned, and the result of this
+// function is meaningless.
 template <class Forker, class It, class Pred, class LeavesOut>
 division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pred& goes_left,
                                 const LeavesOut& leaves_out) {
@@ -199,10 +200,11 @@ division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pr
 
 // ---- Partitions
 
-// Partitions by the pivot *begin, which moves between the parts. The elements of [begin, middle)
-// are less than the pivot, those of (middle, end) are not. `middle` of the result is the place of
-// the pivot. If `WithEqual` is true, no element is less than the pivot, and the left part gets the
-// elements that are equal to it. Calls divide(first, last, goes_left).
+// Partitions by the pivot *begin. Calls divide(first, last, goes_left), and then moves the pivot
+// between the two parts. The elements of [begin, middle) are less than the pivot; the elements of
+// (middle, end) are not. `middle` in the result is the place of the pivot. If `WithEqual` is true,
+// no element is less than the pivot, and the left part gets the elements that are equal to the
+// pivot.
 template <bool WithEqual, class It, class Compare, class Divide>
 division<It> partition_by(It begin, It end, Compare& less, const Divide& divide) {
     const auto goes_left = [&less](auto&& element, auto&& pivot) -> bool {
@@ -267,10 +269,11 @@ template <class It> void break_patterns(It begin, It end) {
 // Pattern-defeating quicksort (Peters: "Pattern-defeating Quicksort", 2021). The two parts of a
 // partition are sorted in parallel.
 //
-// If there are many equal elements, one pass separates those that equal the last pivot. If a
-// partition moved nothing, the range may be sorted: an insertion sort is tried, and gives up early.
-// If a partition cuts off less than an eighth, it counts as bad, and some elements are swapped.
-// After log2(n) bad partitions, heap sort takes over. So every input takes O(n log n) at most.
+// If there are many equal elements, one pass separates the elements that equal the last pivot. If a
+// partition moved nothing, the range may be sorted already: an insertion sort is tried, and gives
+// up early. If one part of a partition has less than an eighth of the elements, the partition
+// counts as bad, and some elements are swapped. After log2(n) bad partitions, the rest is sorted by
+// heap sort. So every input takes O(n log n) at most.
 
 template <class Forker, class It, class Compare> class quick_sort {
     using difference = std::iter_difference_t<It>;
@@ -291,9 +294,9 @@ private:
     static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference fork_size = sort_fork_size;
 
-    // Unless this is the leftmost part, *(begin - 1) exists and is not greater than any element. If
-    // `large` is true, the part may be divided among threads, and the elements whose place is final
-    // are counted.
+    // Sorts [begin, end). If `leftmost` is false, *(begin - 1) exists and is not greater than any
+    // element. If `large` is true, the part may be divided among threads, and the elements whose
+    // place is final are counted.
     template <bool large> void sort(It begin, It end, int bad_ones, bool leftmost) {
         for (;;) {
             const difference size = end - begin;

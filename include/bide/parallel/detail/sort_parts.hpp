@@ -2,7 +2,7 @@
 #ifndef BIDE_PARALLEL_DETAIL_SORT_PARTS_HPP
 #define BIDE_PARALLEL_DETAIL_SORT_PARTS_HPP
 
-// The parts that all sorts use. If a comparison throws, every element is still in the range. If a
+// Functions that all sorts use. If a comparison throws, every element is still in the range. If a
 // move throws, the values are unspecified, but all objects are still constructed. Even if
 // comparisons return random results, no object outside the range is accessed.
 //
@@ -33,8 +33,8 @@ template <class Forker> using sort_state = basic_loop_state<typename Forker::pla
 
 // Calls sort(state) in one fork-join, so that a shutdown of the scheduler waits for the whole sort.
 // If there are less than sort_fork_size elements, calls sort(state) without a fork-join. If there
-// are no elements, does not call it. `steps` is the total for the progress.
-// Throws: stopped_error if a part was left out because of a stop.
+// are no elements, does not call it. `steps` is the total that is reported as progress.
+// Throws: stopped_error if a part was skipped because of a stop.
 template <class On, class Sort>
 void in_one_fork(const On& on, std::uint64_t elements, std::uint64_t steps, const Sort& sort) {
     sort_state<decltype(on.forks())> state(on.options(), steps);
@@ -107,8 +107,8 @@ template <class It> It ahead(It it, std::ptrdiff_t n) {
     return it + static_cast<std::iter_difference_t<It>>(n);
 }
 
-// Returns 0 or 1. Its form keeps clang from making a branch of the condition. With a branch,
-// merging random numbers takes twice as long. g++ makes no branch in any case.
+// Returns 0 or 1. Written so that clang makes no branch for the condition. With a branch, a merge
+// of random numbers takes twice as long. g++ makes no branch in any case.
 inline std::ptrdiff_t as_number(bool condition) noexcept {
     std::ptrdiff_t number = condition ? 1 : 0;
 #if defined(__clang__)
@@ -157,8 +157,8 @@ template <class F, class G> void call_both(const F& f, const G& g) {
 // The number of elements that one call of for_all_parts() moves.
 inline constexpr std::size_t moved_part = 4'096;
 
-// Calls f(first, last) in parallel for parts of [0, size), which is not empty. All calls are made,
-// even if there is no memory to fork.
+// Calls f(first, last) in parallel for parts that together are [0, size). `size` is not 0. All
+// calls are made, even if there is no memory to fork.
 template <class Forker, class F>
 void for_all_parts(const Forker& forks, std::size_t size, const F& f) {
     detail::fork_each<true>(forks, 0, (size - 1) / moved_part + 1, [&](std::size_t part) {
@@ -166,8 +166,9 @@ void for_all_parts(const Forker& forks, std::size_t size, const F& f) {
     });
 }
 
-// Moves the `size` elements from number `from` on to the places from `to` on, with to <= from.
-// Moves all of them, even if there is no memory to fork.
+// Moves `size` elements from the places that begin at number `from` to the places that begin at
+// number `to`. `to` is at most `from`. Moves all of the elements, even if there is no memory to
+// fork.
 template <class Loop, class It>
 void move_left(Loop& loop, const elements<It>& in, std::uint64_t from, std::uint64_t size,
                std::uint64_t to) {
@@ -228,8 +229,8 @@ private:
     bool filled_ = false;
 };
 
-// Moves *at, which is less than the element before it, to its place in the sorted [begin, at).
-// Returns the distance.
+// Moves *at to its place in the sorted range [begin, at). *at is less than the element before it.
+// Returns the distance of the move.
 template <class It, class Compare>
 std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
     It before = at - 1;
@@ -340,7 +341,7 @@ void merge_last(From& left, From& right, To& to, Compare& less) {
     right = detail::ahead(right, first - 1);
 }
 
-// Merges the sorted halves of n elements; if n is odd, the first half is the smaller one. If
+// Merges the two sorted halves of n elements. If n is odd, the first half has one element less. If
 // comparisons contradict each other, the elements are copied in any order.
 template <class From, class To, class Compare>
 void merge_halves(From from, std::iter_difference_t<From> n, To to, Compare& less) {
@@ -390,8 +391,8 @@ void sort_four(From from, std::iter_difference_t<From> n, T* to, Compare& less) 
         }
         return;
     }
-    // Puts the elements of each pair in order. Then finds the least and the greatest element, then
-    // the order of the other two.
+    // Puts the elements of each pair in order. Then finds the least and the greatest of the four
+    // elements, and then the order of the other two.
     const auto one = less(from[1], from[0]) ? 1 : 0;
     const auto two = less(from[3], from[2]) ? 1 : 0;
     T a = from[one];

@@ -2,8 +2,8 @@
 #ifndef BIDE_SCHED_DETAIL_CPU_COUNT_HPP
 #define BIDE_SCHED_DETAIL_CPU_COUNT_HPP
 
-// The processors that this process may use, by its affinity mask. Their number is also limited by
-// the CPU quota of the control group (version 2), rounded up.
+// Counts the processors that this process may use. The affinity mask of the process limits them,
+// and so does the CPU quota of its control group (version 2). The quota is rounded up.
 
 #include <bide/core/config.hpp>
 

@@ -2,21 +2,22 @@
 #ifndef BIDE_SCHED_DETAIL_FORK_LANE_HPP
 #define BIDE_SCHED_DETAIL_FORK_LANE_HPP
 
-// A thread forks on a lane. A lane is a deque of jobs and a parker. It belongs to the thread and
-// not to its worker, because another thread can take the worker over. All lanes of a pool are in a
-// list that only grows, and that any thread reads without a lock. Lanes without a thread are also
-// in a free list. Lanes are destroyed with the pool and not earlier, because a thief may still read
-// a lane that its thread has put back. If the workers do not steal, or if there is only one worker,
-// threads have no lanes and run the arms one after the other.
+// Each thread that forks has a lane: a deque of jobs and a parker. A job is one function of a
+// fork-join; such a function is called an arm. The lane belongs to the thread and not to its
+// worker, because another thread can take over the worker. All lanes of a pool are in one list. The
+// list only grows, and any thread reads it without a lock. Lanes that no thread uses are also in a
+// free list. A lane is destroyed together with the pool and not earlier, because a thief may still
+// read a lane that its thread has put back. If the workers do not steal, or if there is only one
+// worker, threads have no lanes and run the arms one after the other.
 //
 // A thread of the pool keeps its lane until it leaves the pool. Any other thread has a lane for the
 // time of its outermost fork-join in the pool. A thread of the pool may enter a fork-join of
 // another pool, and from there again a fork-join of its own pool. It then gets one more lane for
 // the inner fork-join.
 //
-// The job. The second arm of a join is a job in the frame of the join. The owner of a job is the
-// thread that forked it. If a thief takes the job, the owner waits until the thief has ended it.
-// Owner and thief share one word:
+// The job. The second arm of a fork-join is a job in the stack frame of that fork-join. The owner
+// of a job is the thread that forked it. If a thief takes the job, the owner waits until the thief
+// has ended it. Owner and thief share one word:
 //
 //   0                     the owner has the job, or a thief has just taken it
 //   a lane's address      a thief runs the job and forks on this lane
@@ -25,19 +26,20 @@
 //   done                  the job ended with a value
 //   failed                the job ended with an exception
 //   returned              the thief gave the job back; the owner must run it
-//   an end | sleeps       the same; the owner was about to sleep
-//   (any other: never)
+//   an outcome | sleeps   the outcome (done, failed or returned); the owner was about to sleep
+//   (no other value is possible)
 //
-// Each step is one read-modify-write that keeps or returns what the other side has written. So
-// either the owner does not sleep, or the thief wakes it. The step that writes the end is the
-// thief's last access to the job, because the owner's frame may be destroyed afterwards.
+// Each step is one read-modify-write. It keeps the bits that the other side has written, or returns
+// them to its caller. So either the owner does not sleep, or the thief wakes the owner. When the
+// thief writes the outcome, this write is its last access to the job: the owner's stack frame,
+// which contains the job, may be destroyed afterwards.
 //
 // Waiting. An owner that waits for a stolen arm runs other arms meanwhile, but only arms that the
 // thief has forked in the course of the stolen arm (leapfrogging: Wagner, Calder, "Leapfrogging: A
-// Portable Technique for Implementing Efficient Futures", PPoPP 1993). In a run without thieves,
-// such an arm would also have run on top of the owner's suspended frame. So it waits for a lock
-// that the frame holds only if a run on one thread would do the same. And the stack does not become
-// deeper than in a run on one thread.
+// Portable Technique for Implementing Efficient Futures", PPoPP 1993). Without thieves, the owner
+// would have run these arms itself, on top of the same stack frames. So such an arm can wait for a
+// lock that these frames hold only if it would also do so in a run on one thread. And the stack
+// does not become deeper than in a run on one thread.
 //
 // After the owner has read the word, the thief may end the stolen arm and begin another one. So
 // after the owner has taken an arm from the thief's lane, it reads the word again. If the stolen
@@ -45,18 +47,20 @@
 // ends after all arms that it has forked [fork_job.end]. If the stolen arm has ended, the owner
 // gives the taken arm back.
 //
-// Wakes. An idle worker could run a published arm. But waking a worker takes the caller longer than
-// most small fork-joins take as a whole. So each place in the program that begins an outermost
-// fork-join stores its average work (basic_fork_call_site). The work is the time of the caller
-// without its wakes and its waits, multiplied by one plus the number of arms that the caller waited
-// for. The waits do not count: a thief that was preempted would make a small fork-join look large,
-// and the next one would wake too many workers. A fork-join is worth a wake for each 20 us of work,
-// and for each 20 us that it has taken already when a thief comes. If it is worth no wake, no
-// worker is woken for it while an idle worker is the timed sleeper (pool.hpp). No worker is woken
-// either if the callers that own no worker are as many as the workers that sleep
-// (basic_pool::add_callers). For a loop, the place stores the work of one iteration, so that short
-// and long runs of the loop are told apart. Only speed depends on these numbers: the owner runs
-// each arm that no worker takes.
+// Wakes. An idle worker could run a published arm. But to wake a worker takes the caller longer
+// than most small fork-joins take as a whole. So each place in the program that begins an outermost
+// fork-join stores its average work (basic_fork_call_site). The work is the time of the caller,
+// without its wakes and waits, multiplied by n + 1. Here n is the number of arms that the caller
+// waited for. The waits do not count: a preempted thief would make a small fork-join look large,
+// and the next fork-join would wake too many workers.
+//
+// A fork-join may wake one worker for each 20 us of its expected work. If it has already taken
+// longer than expected when a thief comes, it may wake one worker for each 20 us that it has taken.
+// Assume that this number is zero. Then the fork-join wakes no worker while an idle worker is the
+// timed sleeper (pool.hpp). A fork-join also wakes no worker if at least as many callers own no
+// worker as workers sleep (basic_pool::add_callers). If the fork-join is a loop, the place stores
+// the work of one iteration, so that the estimate fits short and long runs. Only speed depends on
+// these numbers: the owner runs each arm that no worker takes.
 
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
@@ -108,8 +112,8 @@ public:
 
     // ---- The owner
 
-    // Returns how the job ended. If it has not ended, returns none. Then `thief` is the lane of the
-    // thief, or nullptr if that lane is not known yet.
+    // Returns how the job ended. If the job has not ended, returns none, and sets `thief` to the
+    // lane of the thief, or to nullptr if that lane is not known yet.
     end look(lane*& thief) const noexcept {
         // Order: acquire [fork_job.end] [fork_job.thief]; sees what the thief did, and its lane.
         const word seen = state_.load(std::memory_order_acquire);
@@ -167,8 +171,8 @@ public:
         }
     }
 
-    // Pushes a job and makes all jobs of the lane public. Used if the owner of the lane does not
-    // return to it soon. The caller then calls wake_for_public().
+    // Pushes a job and publishes all jobs of the lane. The owner of the lane uses it before it does
+    // something else for a while. The caller then calls wake_for_public().
     // Throws: std::bad_alloc, with nothing changed.
     void push_public(job& j) {
         deque_.push(j, []() noexcept { return most_public; });
@@ -238,9 +242,9 @@ public:
         return how;
     }
 
-    // Waits until a job that was stolen from the lane `from`, which may be another one, has ended
-    // or was given back. Runs no other job meanwhile, because this lane may have older jobs, which
-    // the thief of a job from another lane must not find.
+    // Waits until the stolen job `mine` has ended or was given back. The job was stolen from the
+    // lane `from`, which may be a lane of another thread. Runs no other job meanwhile: this lane
+    // may have older jobs, and a thief that stole from another lane must not find them.
     BIDE_NOINLINE typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
         auto how = job::end::none;
         basic_fork_lane* thief = nullptr;
@@ -279,8 +283,8 @@ public:
         return deque_.wants_work(static_cast<depth_type>((std::min)(wakes, most)));
     }
 
-    // Called when the owner begins a fork-join that is worth `wakes` wakes, or a part of a
-    // fork-join that began at the time `ns`.
+    // Called when the owner begins a fork-join or a part of one. The fork-join may wake `wakes`
+    // workers, and began at the time `ns`.
     void begin(std::uint32_t wakes, std::int64_t ns) noexcept {
         // Order: relaxed, both; hints.
         worth_.store(wakes, std::memory_order_relaxed);
@@ -340,8 +344,8 @@ public:
         // Order: relaxed; a hint.
         return begin_ns_.load(std::memory_order_relaxed);
     }
-    // Raises the worth of the fork-join to the time that it has taken until `now`, whatever was
-    // expected.
+    // Raises the number of wakes that the fork-join is worth, if it has taken longer than expected.
+    // `now` is the current time.
     void note_time(std::int64_t now) noexcept {
         if (const std::uint32_t least = worth_of(now - begin_ns()); least > worth()) {
             // Order: relaxed; a hint.
@@ -392,7 +396,7 @@ private:
 
 // ---- The threads of a pool, and their lanes
 
-// The fork-join that the calling thread is in. Each thread has one such object,
+// The fork-join that the calling thread is in. Each thread has one such object, in
 // Platform::near_local() (core/platform.hpp).
 template <class Platform> struct BIDE_SHARED basic_fork_context {
     const void* scheduler_id = nullptr;        // set while the thread is in a fork-join
@@ -449,8 +453,8 @@ public:
         lock::acquire(lock_);
         // Order: relaxed; it changes only under the lock.
         mine->older_ = newest_.load(std::memory_order_relaxed);
-        // Order: seq_cst [idle.announce]; before a job is published on the lane. Release
-        // [fork_lane.list]; other threads see the lane as it was made.
+        // Order: seq_cst [idle.announce]; the lane is in the list before a job is published on it.
+        // Release [fork_lane.list]; a thread that finds the lane sees its construction.
         newest_.store(mine, std::memory_order_seq_cst);
         // Order: relaxed; nothing depends on it.
         count_.fetch_add(1, std::memory_order_relaxed);
@@ -548,8 +552,8 @@ public:
 private:
     using lock = lock_bits<Platform, std::uint32_t>;
 
-    // Copies the fields of the posted arm first, because another thread may take the worker over
-    // and use its `arm` before this arm has ended.
+    // Copies the fields of the posted arm before the arm runs. While it runs, another thread may
+    // take over the worker and overwrite `arm` of that worker.
     static void run_arm(void* posted) noexcept {
         auto& arm = *static_cast<basic_posted_fork<Platform>*>(posted);
         auto& job = *arm.what;
@@ -564,8 +568,8 @@ private:
 
     lane* newest() const noexcept {
         // Order: seq_cst [idle.announce]; if a lane is not seen here, no job was published on it
-        // before this worker's announcement. Acquire [fork_lane.list]; sees the lane as it was
-        // made.
+        // before this worker's announcement. Acquire [fork_lane.list]; sees the construction of the
+        // lane.
         return newest_.load(std::memory_order_seq_cst);
     }
 
@@ -623,8 +627,8 @@ private:
 // iteration.
 template <class Platform> class basic_fork_call_site {
 public:
-    // Returns how long `iterations` take on one thread, in nanoseconds, or the largest number if
-    // that is unknown.
+    // Returns the expected time of `iterations` iterations on one thread, in nanoseconds. Returns
+    // the largest number if no fork-join has been measured yet.
     std::int64_t expected_ns(std::uint64_t iterations = 1) const noexcept {
         // Order: relaxed; an estimate.
         const std::int64_t average = average_.load(std::memory_order_relaxed);
@@ -643,8 +647,8 @@ public:
         // Order: relaxed; an estimate. A lost update does no harm.
         const std::int64_t old = average_.load(std::memory_order_relaxed);
         const std::int64_t next = old == unknown ? now : old + (now - old) / 4;
-        // Order: relaxed; an estimate. An unchanged number is not written, because all callers read
-        // this cache line.
+        // Order: relaxed; the number is an estimate. If it has not changed, it is not stored, so
+        // that the cache line stays shared among the callers that read it.
         if (next != old) {
             average_.store(next, std::memory_order_relaxed);
         }
@@ -666,8 +670,8 @@ template <class Platform> class basic_fork_scope {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // Begins an outermost fork-join of `iterations` iterations; 1 if it is no loop. If `since` is
-    // not 0, the fork-join began at that time.
+    // Begins an outermost fork-join of `iterations` iterations. A fork-join that is not a loop has
+    // one iteration. If `since` is not 0, it is the time at which the fork-join began.
     basic_fork_scope(lane& on, basic_fork_call_site<Platform>& site, std::uint64_t iterations = 1,
                      std::int64_t since = 0) noexcept
         : site_(&site), iterations_(iterations), begin_ns_(Platform::now()) {

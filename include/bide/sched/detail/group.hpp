@@ -12,20 +12,22 @@
 // returned.
 //
 // A group may have a limit. Then each child has a permit of the group's semaphore. When a child
-// ends, it returns the permit and then decrements the count, so that the semaphore still exists. A
-// coroutine that waits for that permit and has no executor resumes on this thread. It resumes after
-// the decrement (wake_scope), because it may block until the end of the children.
+// ends, it first returns the permit and then decrements the count, so that the semaphore still
+// exists. A returned permit may resume a coroutine that has waited for it. If that coroutine has no
+// executor, it resumes on the thread that ended the child. There it must resume after the decrement
+// (wake_scope), because it may block until the end of the children.
 //
-// The body of task_group::run() is a member, too: it is cancelled as a child is, and its failure is
-// a failure of the group. But the body may wait for the children. So a group has two ends: the end
-// of the children, and the end of all members.
+// The body of task_group::run() is a member, too. It is cancelled like a child, and its failure is
+// a failure of the group. But the body may wait for the children. So a group counts two things: the
+// children that have not ended, and the members that have not ended.
 //
-// The list links the members that have not been cancelled. A cancellation empties the list. It
-// takes a reference to one member at a time, and cancels it without the lock. A member may be a
-// task that waits for another group, which must be cancelled, too. That group is appended to the
-// list of the first cancellation (cancel_round). So the stack does not grow with the depth of
-// nested groups. The cancel_round counts as a child of each group in its list, so each group exists
-// until its members have been cancelled.
+// The group has a list of the members that have not been cancelled. A cancellation empties the
+// list. For each member, it takes a reference under the lock, and cancels the member without the
+// lock. A member may be a task that waits for another group. Then that group must be cancelled,
+// too. It is not cancelled by recursion: it is appended to the list of the first cancellation
+// (cancel_round), so that the stack does not grow with the depth of nested groups. The cancel_round
+// counts as a child of each group in its list, so each group exists until its members have been
+// cancelled.
 //
 // A wait for the end of a group needs no thread. If a task that waits for its group is cancelled,
 // it continues to wait until all members have ended (wait_steps::on_cancel).
@@ -74,8 +76,8 @@ public:
     deadline limit() const noexcept { return group_.limit(); }
     const task_binding<Platform>* values() const noexcept { return group_.values(); }
 
-    // Called when the task has ended and its frame is destroyed. `error` is its exception;
-    // `stopped` means that it never ran.
+    // Called when the task has ended and its frame is destroyed. `error` is the exception of the
+    // task. If `stopped` is true, the task never ran.
     void end(std::exception_ptr error, bool stopped) noexcept {
         group_.ended(*this, std::move(error), stopped);
     }
@@ -185,8 +187,8 @@ public:
 
     using semaphore = basic_semaphore<Platform>;
 
-    // A thread that makes a child takes a permit of `room` before begin(). If `room` is nullptr,
-    // the group has no limit.
+    // If the group has a limit, `room` is the semaphore of its permits. A thread that makes a child
+    // acquires a permit of `room` before it calls begin(). If `room` is nullptr, there is no limit.
     explicit basic_group(semaphore* room = nullptr) noexcept : room_(room) {}
     basic_group(const basic_group&) = delete;
     basic_group& operator=(const basic_group&) = delete;
@@ -204,8 +206,9 @@ public:
         }
     }
 
-    // As cancel(), called by the cancellation of the task that joins the group: appends the group
-    // to the cancel_round of the calling thread.
+    // Cancels the group because the task that joins it was cancelled. If the calling thread is in a
+    // cancel_round, appends the group to that round, which then cancels the members. Otherwise
+    // cancels the members in this call.
     void cancel_in_turn() noexcept {
         if (!start_cancel(cancel_reason::parent)) {
             return;
@@ -384,8 +387,8 @@ private:
 
 // ---- Cancellation
 
-// A task that is a member, and keeps its outcome. The derived class decides what happens to the
-// outcome.
+// A task that is a member of a group and stores its own outcome. The derived class decides what
+// happens to the outcome.
 template <class T, class Platform> class basic_group_task : public basic_task_header<Platform> {
     using header = basic_task_header<Platform>;
 
@@ -428,10 +431,10 @@ private:
 
 template <task_source S> using group_cell = coroutine_cell<S, group_task>;
 
-// Blocks until `until`, an end of a group whose members belong to `home`. If no other thread runs
-// the members, the calling thread runs them meanwhile. If the calling thread belongs to a
-// scheduler, that scheduler may start one thread more than max_blocking_threads meanwhile, so that
-// the members of the group have a thread.
+// Blocks until all members that `until` counts have ended. These members belong to `home`. If no
+// other thread runs the members, the calling thread runs them meanwhile. If the calling thread
+// belongs to a scheduler, that scheduler may start one thread more than max_blocking_threads
+// meanwhile, so that a thread is free for the members.
 void block_until(group::end& until, task_home& home) noexcept;
 
 }}} // namespace bide::BIDE_ABI::detail
@@ -469,8 +472,8 @@ BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexce
         return;
     }
     threads->raise_limit();
-    // If the system has refused the thread, this thread tries again, because perhaps no other
-    // thread can.
+    // The system may have refused to start the extra thread. Then this thread tries again at
+    // intervals, because all other threads may be blocked.
     while (!until.wait_until(threads->tend() ? deadline::after(retry) : deadline::never())) {
     }
     threads->lower_limit();

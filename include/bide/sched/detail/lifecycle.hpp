@@ -41,8 +41,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// `Home` is task_home, or the type of a model. `Pool` is basic_pool or basic_loop, or the type of a
-// model.
+// `Home` is task_home, or its replacement in a model. `Pool` is basic_pool or basic_loop, or their
+// replacement in a model.
 template <class Platform, class Home, class Pool> class basic_lifecycle : public Home {
     using worker = typename Pool::worker;
     using header = basic_task_header<Platform>;
@@ -61,8 +61,8 @@ public:
     class external_call {
     public:
         explicit external_call(basic_lifecycle& of) noexcept : external_calls_(of.external_calls_) {
-            // Order: relaxed; the thread that destroys the scheduler does so after it has seen the
-            // runnable that this call posts.
+            // Order: relaxed; this count precedes the push of the runnable. The thread that
+            // destroys the scheduler does so only after it has seen that runnable.
             external_calls_.fetch_add(1, std::memory_order_relaxed);
         }
         external_call(const external_call&) = delete;
@@ -112,8 +112,8 @@ public:
         }
         const external_call here(*this);
         to.push(r, nullptr);
-        // Order: seq_cst [lifecycle.unrun]; read after the push. shutdown() writes it before it
-        // empties the queue.
+        // Order: seq_cst [lifecycle.unrun]; this read follows the push of the runnable. shutdown()
+        // sets `ended_` before it empties the queue.
         if (ended_.load(std::memory_order_seq_cst)) {
             forward_unrun();
         }
@@ -159,8 +159,8 @@ public:
             w->completed.add(1);
             return;
         }
-        // Order: seq_cst [lifecycle.counts] [idle.announce]; the task is counted after all its
-        // other steps, and before the look for a sleeper.
+        // Order: seq_cst [lifecycle.counts] [idle.announce]; this count is the last step of the
+        // task, and precedes the search for a sleeping worker.
         ended_externally_.fetch_add(1, std::memory_order_seq_cst);
         // Order: seq_cst [lifecycle.closing]; read after the task was counted.
         if (closing_.load(std::memory_order_seq_cst)) {
@@ -175,8 +175,8 @@ public:
 
     // See basic_pool_owner::found_nothing().
     void add_up() noexcept {
-        // Order: seq_cst [lifecycle.closing]; read after this worker's announcement in the idle
-        // word.
+        // Order: seq_cst [lifecycle.closing]; this read follows the worker's announcement in the
+        // idle word.
         if (closing_.load(std::memory_order_seq_cst) && all_ended()) {
             no_task_left_.arrive(1);
         }
@@ -186,8 +186,8 @@ public:
         std::uint64_t spawned, ended;
     };
     counts count_external() const noexcept {
-        // Order: seq_cst [lifecycle.counts] [idle.announce]; each task that is counted as ended was
-        // spawned before. This is read after the worker's announcement.
+        // Order: seq_cst [lifecycle.counts] [idle.announce]; this read follows the worker's
+        // announcement. Each task that it counts as ended was counted as spawned before.
         const std::uint64_t ended = ended_externally_.load(std::memory_order_seq_cst);
         // Order: relaxed; the load before acquired all that was spawned before.
         return {spawned_externally_.load(std::memory_order_relaxed), ended};
@@ -199,8 +199,8 @@ public:
     void no_worker_started() noexcept { no_task_left_.arrive(1); }
 
     // Closes the scheduler, waits until no task is left, and stops the pool. Then calls
-    // end_threads() once, which returns when no thread is left. Returns false if the deadline
-    // passes before all of this is done.
+    // end_threads() once. end_threads() returns when all threads have ended. Returns false if the
+    // deadline passes before all of this is done.
     template <class EndThreads>
     BIDE_COLD bool shutdown(deadline until, EndThreads&& end_threads) noexcept {
         close();
@@ -243,7 +243,8 @@ public:
     }
 
 protected:
-    // The derived class calls it before its destructor ends.
+    // Waits until the last external call is over. The derived class calls it before its destructor
+    // ends.
     // Blocks: until the last external call is over.
     // Requires: shutdown() has returned true.
     BIDE_COLD void end_external_calls() const noexcept {

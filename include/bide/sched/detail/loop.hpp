@@ -11,20 +11,22 @@
 // injector may hold a job: the thread that takes the token looks into the injector before its next
 // sleep [sleeper.token].
 //
-// Which thread runs the loop. One word:
+// The word `runner_` says which thread runs the loop:
 //
 //   none      no thread runs the loop
 //   running   a thread runs the loop; if another thread wants to, the program terminates
 //   joining   a thread that waits for tasks of the loop runs it, outside of run()
-//   wanted    the same, and other threads sleep until it has left; one of them then runs the loop
+//   wanted    like joining, but other threads sleep until the joining thread leaves the loop; one
+//             of them then runs the loop
 //
-// A thread that waits for tasks of the loop runs the loop only if the loop is its own. The loop
-// belongs to the thread that has run it last, or to the thread that has made it if no thread has
-// run it. A joining thread leaves the loop as soon as another thread wants to run it. Then it
-// sleeps until its tasks have ended.
+// A thread that waits for tasks of a loop joins the loop only if it owns the loop. The owner is the
+// thread that has run the loop last. If no thread has run it, the owner is the thread that has made
+// it. A joining thread leaves the loop as soon as another thread wants to run it. Then the joining
+// thread sleeps until its tasks have ended.
 //
-// A thread that leaves the loop publishes its changes to the loop [loop.runner]. So the next thread
-// needs no other order.
+// A thread that leaves the loop writes `runner_` with release order. The next thread reads it with
+// acquire order, and so sees all earlier changes of the loop [loop.runner]. The members of the loop
+// need no other memory order.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -68,10 +70,10 @@ public:
     basic_loop(const basic_loop&) = delete;
     basic_loop& operator=(const basic_loop&) = delete;
 
-    // Runs jobs on the calling thread, until is_over(idle) returns true, stop_run() was called, or
-    // the deadline has passed. is_over() is called before each job, with `idle` false, and when
-    // there is nothing to run, with `idle` true. Sleeps while there is nothing to run. Returns the
-    // number of jobs. If `may_stop` is false, stop_run() takes effect in the next call only.
+    // Runs jobs on the calling thread. Sleeps while there is nothing to run. Returns the number of
+    // jobs when is_over(idle) returns true, stop_run() was called, or the deadline has passed.
+    // is_over() is called before each job, with `idle` false, and when there is nothing to run,
+    // with `idle` true. If `may_stop` is false, stop_run() does not end this call but the next one.
     // Terminates if the loop is running already.
     template <class IsOver>
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept {
@@ -83,10 +85,10 @@ public:
         return run_jobs(until, ends, mine.outer_host());
     }
 
-    // Runs other jobs inside of a job of the loop that waits, until is_over() returns true. The
+    // Called by a job that waits. Runs other jobs of the loop until is_over() returns true. The
     // thread that makes is_over() true calls wake_any() afterwards. stop_run() does not end this
-    // call. If the calling thread does not run the loop yet, it begins to run the loop, and returns
-    // as soon as another thread wants to run it.
+    // call. If the calling thread does not run the loop yet, it joins the loop, and returns as soon
+    // as another thread wants to run it.
     template <class IsOver> void run_inside(IsOver&& is_over) noexcept {
         const bool joins = !runs_here();
         if (joins && !join()) {
@@ -101,8 +103,9 @@ public:
 
     // Makes the run() that is under way, or the next one, return. Any thread may call it.
     void stop_run() noexcept {
-        // Order: release [loop.stop]; the thread that returns from run() sees what came before the
-        // stop. This is a read-modify-write, so that it also sees what came before earlier stops.
+        // Order: release [loop.stop]; the thread that returns from run() sees what happened before
+        // the stop. The exchange is a read-modify-write, so that the thread also sees what happened
+        // before earlier stops.
         stopped_.exchange(true, std::memory_order_release);
         wake_any();
     }
@@ -113,9 +116,9 @@ public:
     bool is_asleep() const noexcept { return sleeper_.is_asleep(); }
 
     bool runs_here() const noexcept { return running_here() == this; }
-    // Returns true if the calling thread has run the loop last, or has made it and no thread has
-    // run it. The result is exact between join() and leave().
-    // Order: relaxed; the acquire of join() orders.
+    // Returns true if the calling thread owns the loop: it has run the loop last, or it has made
+    // the loop and no thread has run it. The result is exact between join() and leave().
+    // Order: relaxed; the acquire of join() makes the changes of the previous thread visible.
     bool is_own() const noexcept {
         return owner_.load(std::memory_order_relaxed) == thread_mark<Platform>();
     }
@@ -143,8 +146,8 @@ private:
     // The maximum depth of jobs inside of each other. It bounds the stack.
     static constexpr unsigned most_inside = 8;
 
-    // While this object lives, the calling thread runs the loop. It saves and restores the
-    // thread-local state of the thread, which may be in a task of another scheduler.
+    // The calling thread runs the loop while this object lives. The thread may be in a task of
+    // another scheduler. So the object saves and restores the thread-local state.
     class turn;
 
     // Begins a run. Waits until a joining thread has left the loop.
@@ -170,8 +173,8 @@ private:
         owner_.store(thread_mark<Platform>(), std::memory_order_relaxed);
     }
 
-    // Begins to run the loop as a joining thread. If another thread runs it, or has run it last,
-    // returns false.
+    // Begins to run the loop as a joining thread. Returns false if another thread runs the loop, or
+    // if the calling thread does not own it.
     bool join() noexcept {
         word seen = none;
         // Order: acquire [loop.runner]; as in enter(). The thread before has set the owner, too.
@@ -315,8 +318,9 @@ private:
         }
     }
 
-    // Called when the innermost job is about to run other jobs. These may resume a job inside of
-    // which it runs, so each of the outer jobs begins its wait before.
+    // Jobs nest: the innermost job runs inside of the outer jobs. Called when the innermost job is
+    // about to run other jobs. One of these may resume an outer job, so the wait of each outer job
+    // must have begun before. Begins each wait that has not begun.
     void begin_outer_waits() noexcept {
         for (inner_job* job = inner_; job != nullptr; job = job->outer) {
             if (!std::exchange(job->has_begun_wait, true)) {

@@ -2,15 +2,17 @@
 #ifndef BIDE_SCHED_DETAIL_POOL_HPP
 #define BIDE_SCHED_DETAIL_POOL_HPP
 
-// The workers of a scheduler (worker.hpp) and their queues: the loop in which each worker finds a
-// job, runs it, and sleeps if there is none. The threads belong to the owner of the pool. Each
-// thread calls run() with a worker.
+// A pool has the workers of a scheduler (worker.hpp) and the queues that they share. This file has
+// the loop in which each worker finds a job, runs it, and sleeps if there is none. The threads
+// belong to the owner of the pool. Each thread calls run() with a worker.
 //
 // A worker looks for its next job in this order:
 //
 //   at intervals      timers that are due, the driver, one job from the injector, and if another
 //                     worker has more jobs, half of the difference (global_queue_interval)
-//   high, low, pinned jobs, by the shares of their classes, after the first such job (class_turns)
+//   high, low, pinned jobs, by the shares of their classes (class_turns); only after the first such
+//   job
+//                     was pushed
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
@@ -23,10 +25,10 @@
 // check every queue once more, sleep without a time-out. Each push makes its job visible and then
 // asks idle.hpp which worker to wake [idle.announce].
 //
-// High and low jobs have one queue each, which all workers share: a list under a lock. Any worker
-// takes such a job, and its push wakes a worker that sleeps. Only one thread may run a pinned job:
-// see worker.hpp. Normal jobs never use these queues. As long as no high, low or pinned job was
-// pushed, the price is one read of a flag for each job.
+// High and low jobs have one queue each: a list under a lock, which all workers share. Any worker
+// may take such a job, and a push of such a job wakes a sleeping worker. Only one thread may run a
+// pinned job: see worker.hpp. Normal jobs never use these queues. As long as no high, low or pinned
+// job was pushed, these queues cost a worker one read of a flag for each job.
 //
 // The timed sleeper is an idle worker that sleeps with a time-out. While there is a timed sleeper,
 // a push into a LIFO slot wakes no worker. After its sleep, the timed sleeper looks for workers
@@ -42,21 +44,21 @@
 //                       scheduler_options::max_timed_sleep (4 ms by default), and then looks at the
 //                       LIFO slots
 //
-// One worker may have several roles. If a worker with a role is about to run a job, and the role is
-// still needed, it wakes another worker that takes the role over: hand_over_roles().
+// One worker may have several roles. Assume that a worker with a role is about to run a job, and
+// that the role is still needed. Then this worker wakes another worker, which takes over the role:
+// hand_over_roles().
 //
-// The timer leader (basic_timer_leader). `until_` is the time until which the leader sleeps for the
-// timers of all workers. This is the sleeper's side of the pair [timer_queue.next]
-// (core/timer_queue.hpp). If another worker goes to sleep and finds an earlier timer, it becomes
-// the leader. The previous leader continues to sleep until its own time, and then finds that it is
-// no longer the leader. A leader that wakes gives up the role.
+// The timer leader (basic_timer_leader). The leader sleeps for the timers of all workers, until the
+// time in `until_`. `until_` is the sleeper's side of the pair [timer_queue.next]
+// (core/timer_queue.hpp). If another worker goes to sleep and finds an earlier timer, that worker
+// becomes the leader. The previous leader continues to sleep until its own time, and then finds
+// that it is no longer the leader. A leader that wakes gives up the role.
 //
 // Blocked workers. A thread that blocks in a task first moves all jobs of its worker to places
 // where other workers find them. While another worker sleeps, the blocked thread keeps its worker,
-// because the sleeper is woken for new jobs. If no worker sleeps, another thread takes the worker
-// over. The decision is made by two threads: by the thread that blocks, and by the last sleeper
-// when it is about to run a job. Each of them changes the idle word and then reads it
-// [idle.blocked].
+// because the sleeper is woken for new jobs. If no worker sleeps, another thread takes over the
+// worker. Two threads can make this decision: the thread that blocks, and the last sleeper when it
+// is about to run a job. Each of them changes the idle word and then reads it [idle.blocked].
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -103,24 +105,24 @@ template <class Platform> class basic_pool_owner {
 
 public:
     // Called when the calling thread leaves `w`. Makes another thread run `w`. Returns false if
-    // there is none.
+    // there is no such thread.
     virtual bool replace(worker& w) noexcept = 0;
-    // Called if replace() has found no thread. If it returns true, the next thread that becomes
-    // free calls replace_blocked() or take_blocked(). Returns false if no thread will become free
-    // and none can be started.
+    // Called if replace() has found no thread. Returns true if a thread will become free. That
+    // thread calls replace_blocked() or take_blocked() when it becomes free. Returns false if no
+    // thread will become free and none can be started.
     virtual bool request_replacement() noexcept { return true; }
-    // Makes a thread run `w` that has lost its own worker and waits for one. Returns false if there
-    // is none.
+    // Looks for an idle thread: a thread that has lost its own worker and waits for a worker. Makes
+    // the idle thread run `w`. Returns false if there is no idle thread.
     virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
     // Returns true if hand_to_idle_thread() would succeed. A substitute (worker_threads.hpp) calls
     // it after it has announced that its worker sleeps.
     virtual bool has_idle_thread() noexcept { return false; }
-    // Unparks the thread that was started for the given worker and owns no worker now: it has a
-    // pinned job.
+    // Unparks the thread that was started for the worker with the given number. That thread owns no
+    // worker now, and a pinned job was pushed for it.
     virtual void wake_thread(unsigned) noexcept {}
-    // Called when a worker has found nothing to run and has announced its sleep. Announcements are
-    // read-modify-writes of one word. So the worker with the last announcement sees what all
-    // workers did before their announcements.
+    // Called when a worker has found nothing to run and has announced its sleep. Each announcement
+    // is a read-modify-write of the same word. So the worker that announces last sees everything
+    // that the other workers did before their announcements.
     virtual void found_nothing() noexcept = 0;
     // Returns true if `where` is the executor of the high tasks, of the low tasks, or of the tasks
     // that are pinned to the calling thread.
@@ -151,9 +153,10 @@ public:
 
     // Returns true if there is a driver and no thread is in it.
     bool is_free() const noexcept {
-        // Order: seq_cst [driver.free]; a worker that goes to sleep reads `taken_` after its
-        // announcement. A worker that left the driver reads `taken_` before it looks for a sleeper.
-        // One of the two sees the other.
+        // Order: seq_cst [driver.free]; a worker that goes to sleep announces and then reads
+        // `taken_`. A worker that leaves the driver writes `taken_`, reads it again, and then looks
+        // for a sleeper. So the sleeper finds the driver free, or the leaving worker finds the
+        // sleeper.
         return driver_ != nullptr && !taken_.load(std::memory_order_seq_cst);
     }
 
@@ -168,16 +171,16 @@ template <class Platform> class basic_timer_leader {
 public:
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
-    // Returns true if no sleeper wakes at `t` or before. Before the call, the caller makes a timer
+    // Returns true if no sleeper wakes at the time `t` or before. The caller first makes its timer
     // for `t` visible.
     bool wakes_after(std::int64_t t) const noexcept {
         // Order: seq_cst [timer_queue.next]; after the timer was made visible.
         return t < until_.load(std::memory_order_seq_cst);
     }
 
-    // Called when a worker goes to sleep. next() reads the time of the earliest timer (seq_cst). If
-    // no leader wakes at that time or before, the caller becomes the leader and `mine` becomes the
-    // time at which it wakes. Otherwise `mine` stays unchanged.
+    // Called when a worker goes to sleep. next() reads the time of the earliest timer, with order
+    // seq_cst. If no leader wakes at that time or before, the caller becomes the leader, and `mine`
+    // becomes the time at which the caller wakes. Otherwise `mine` does not change.
     template <class Next> void lead(std::int64_t& mine, Next&& next) noexcept {
         for (;;) {
             const std::int64_t first = next();
@@ -186,8 +189,9 @@ public:
             if (first >= seen) {
                 return;
             }
-            // Order: relaxed; a thread that adds an earlier timer and does not see this store finds
-            // a sleeper to wake in the idle word [idle.announce]. Failure: the loop reads again.
+            // Order: relaxed; a thread that adds an earlier timer may miss this store. Then it
+            // finds a sleeper to wake in the idle word [idle.announce]. Failure: the loop reads
+            // again.
             if (until_.compare_exchange_strong(seen, first, std::memory_order_relaxed,
                                                std::memory_order_relaxed)) {
                 mine = first;
@@ -195,15 +199,15 @@ public:
         }
     }
 
-    // Called when a worker has woken. Returns true if it was the leader, or if another worker had
-    // replaced it as leader.
+    // Called when a worker has woken. Returns true if the worker was the leader, or had been the
+    // leader until another worker replaced it.
     bool resign(std::int64_t& mine) noexcept {
         if (mine == never) {
             return false;
         }
         std::int64_t seen = std::exchange(mine, never);
-        // Order: seq_cst [timer_queue.next]; a thread that relied on the old time has made its
-        // timer visible before. A worker that reads the timers after this step sees that timer.
+        // Order: seq_cst [timer_queue.next]; a thread that has read the old time has made its timer
+        // visible before that. A worker that reads the timers after this step sees that timer.
         // Failure: another leader wakes earlier.
         until_.compare_exchange_strong(seen, never, std::memory_order_seq_cst,
                                        std::memory_order_relaxed);
@@ -340,8 +344,8 @@ public:
         }
     }
 
-    // Wakes a worker that sleeps. That worker then calls found_nothing() of the owner. If no worker
-    // sleeps, the next worker that becomes idle calls found_nothing().
+    // Wakes a sleeping worker. If that worker finds nothing to run, it calls found_nothing() of the
+    // owner. If no worker sleeps, the next worker that becomes idle calls found_nothing().
     void wake_any() noexcept { unpark(idle_.wake_one()); }
     // Wakes the worker `w` if it sleeps, because its thread may then hand it over.
     void wake(worker& w) noexcept {
@@ -376,8 +380,9 @@ public:
     executor_ref executor() const noexcept { return executor_; }
     bool has_queue(executor_ref where) noexcept { return owner_.has_queue(where); }
 
-    // Called when a timer has become the earliest one of the worker `of`. If the owner of that
-    // worker has added the timer, the owner calls hand_over_roles() before it runs a job or sleeps.
+    // Called when a new timer has become the earliest timer of the worker `of`. The owner of `of`
+    // may have added the timer itself. Then the owner calls hand_over_roles() later, before it runs
+    // a job or sleeps.
     void earlier_timer(worker& of) noexcept {
         if (current_worker() == &of) {
             of.must_check_leader = true;
@@ -387,7 +392,7 @@ public:
     }
 
     // ---- Functions for the owner of the worker `w`. While `w` is searching, its pushes into its
-    // own queues wake no worker. end_search() wakes one later.
+    // own queues wake no worker. end_search() then wakes one, if necessary.
 
     // Puts `r` into the LIFO slot. The previous job of the slot goes to the ring.
     void push_local(worker& w, runnable& r) noexcept {
@@ -411,16 +416,17 @@ public:
         }
     }
 
-    // Queues `r` behind all other jobs, when the running job has ended. If `r` is a chain that has
-    // paused, `paused` is `r`; otherwise it is nullptr.
+    // Called by the running job. When the job has ended, the worker queues `r` behind all other
+    // jobs. If `r` is a chain that has paused, `paused` is the same object. Otherwise `paused` is
+    // nullptr.
     void yield(worker& w, runnable& r, paused_chain* paused) noexcept {
         w.paused = paused;
         if (runnable* const older = std::exchange(w.yielded, &r)) {
             push_behind(w, *older);
         }
     }
-    // Puts children of when_all where their parent may take them back. If the room does not
-    // suffice, leaves the rest in the list.
+    // Puts children of when_all into the deque `children`, from which their parent may take them
+    // back. If the deque becomes full, leaves the remaining children in the list.
     void fork(worker& w, run_list& list) noexcept {
         if (w.children.push(list) && steals_) {
             wake_any();
@@ -445,16 +451,16 @@ public:
         runnable* const r = other.ring.steal_into(w.ring, taken, (theirs - mine) / 2);
         if (r != nullptr) {
             w.has_stolen(taken);
-            // Wakes a worker, as each push does [idle.announce]. A worker that announced its sleep
-            // while the jobs were on their way between the rings has not seen them.
+            // Wakes a worker, as each push does [idle.announce]. The jobs were in no ring while
+            // they were moved. A worker that announced its sleep at that time has not seen them.
             wake_any();
         }
         return r;
     }
 
-    // The last look of `w` at all queues before it sleeps [idle.announce]. If `but_arms` is true,
-    // does not look at the arms of fork-joins: a timed sleeper leaves these to their owners for a
-    // while.
+    // Returns true if some queue has work for `w`. This is the last check of `w` before it sleeps
+    // [idle.announce]. If `but_arms` is true, does not check the arms of fork-joins: a timed
+    // sleeper leaves the arms to their owners for a while.
     bool sees_work(const worker& w, bool but_arms) const noexcept {
         if (!has_nothing(w) || has_class_work(w)) {
             return true;
@@ -477,8 +483,8 @@ public:
 
     // ---- Blocked workers
 
-    // The owner of `w` calls blocks() before it blocks, and unblocks() afterwards. See
-    // basic_worker_host.
+    // The owner of `w` calls blocks() before it blocks, and unblocks() afterwards.
+    // basic_worker_host describes both functions.
     bool blocks(worker& w) noexcept {
         bool found_no_thread = false;
         worker_local<Platform>::get().host = nullptr;
@@ -509,8 +515,8 @@ public:
         take_over(
             [this, none = false](worker& other) mutable noexcept { return replace(other, none); });
     }
-    // As replace_blocked(), for a thread that will run the worker itself. Returns nullptr if there
-    // is no need.
+    // If a worker is blocked and no worker sleeps, returns that blocked worker. The caller then
+    // runs it. Otherwise returns nullptr.
     worker* take_blocked() noexcept {
         return take_over([this](worker& other) noexcept {
             return other.ownership.transfer([this]() noexcept {
@@ -524,17 +530,17 @@ public:
 
     // Returns the source of the arms of fork-joins, or nullptr before the first fork-join.
     basic_arm_source<Platform>* arms() const noexcept {
-        // Order: seq_cst [idle.announce]; if the source is not seen here, it has published no arm
-        // before this worker's announcement. Acquire [fork_lane.source]; sees the source as it was
-        // made.
+        // Order: seq_cst [idle.announce]; if the source is not seen here, no arm was published
+        // before this worker's announcement. Acquire [fork_lane.source]; sees the construction of
+        // the source.
         return arms_.load(std::memory_order_seq_cst);
     }
 
     // Takes over `made`, if no other thread was first. Returns the source that the pool has then.
     basic_arm_source<Platform>* set_arms(basic_arm_source<Platform>* made) noexcept {
         basic_arm_source<Platform>* first = nullptr;
-        // Order: seq_cst [idle.announce] [fork_lane.source]; before an arm is published. Failure:
-        // as in arms().
+        // Order: seq_cst [idle.announce] [fork_lane.source]; the source is visible before an arm is
+        // published. Failure: as in arms().
         if (made == nullptr || arms_.compare_exchange_strong(first, made, std::memory_order_seq_cst,
                                                              std::memory_order_seq_cst)) {
             return made;
@@ -583,9 +589,9 @@ public:
         const unsigned callers = callers_in_place();
         return callers != 0 && callers >= idle_.sleepers_hint();
     }
-    // Returns the least time for which a thread that finds no arm of a fork-join spins. A loop
+    // Returns the minimum time for which a thread spins when it finds no arm of a fork-join. A loop
     // offers an arm about every 4 us. If there are fewer processors than workers, returns 0,
-    // because the spin would take the time of another worker.
+    // because a spinning thread would take the processor from another worker.
     std::int64_t least_spin_ns() const noexcept { return spare_processors_ < 0 ? 0 : 5'000; }
 
 private:
@@ -661,9 +667,10 @@ private:
                         least_spin_ns());
                 }
                 if (r != nullptr) {
-                    // No worker was woken for the arms of fork-joins that this timed sleeper would
-                    // have taken. So another sleeper is woken for these arms, even if it does not
-                    // become the timed sleeper.
+                    // If this worker was the timed sleeper, pushes of arms have woken no worker,
+                    // because this worker would have taken the arms. Now it has another job. So
+                    // another sleeper is woken for the arms, even if that sleeper does not become
+                    // the timed sleeper.
                     more = more || (is_timed && has_arms());
                     w.is_searching = false;
                     unpark(idle_.end_search(more));
@@ -693,13 +700,13 @@ private:
             owner_.found_nothing();
             // Before a short sleep, the timed sleeper takes no arm of a fork-join, because the
             // callers that have forked the arms usually run them soon. After the sleep, it takes
-            // the arms that are left.
+            // the remaining arms.
             leaves_arms = is_timed && sleeps_briefly(w) && callers_take_all_places();
             woken = !sees_work(w, leaves_arms) && !(is_substitute && owner_.has_idle_thread()) &&
                     sleep(w, is_timed);
             leaves_arms = leaves_arms && !woken;
-            // Order: relaxed; stop() unparks all workers, also the sleeping ones. The token makes
-            // the store visible.
+            // Order: relaxed; stop() unparks all workers, and the token of the unpark makes this
+            // store visible.
             if (!woken || stopped_.load(std::memory_order_relaxed)) {
                 if (!idle_.retract(w.index) && !woken) {
                     w.sleeper.park(deadline::never());
@@ -752,9 +759,9 @@ private:
     }
 
     // Puts `r` behind the jobs of `w`, and behind at least one job of the injector. So a task that
-    // yields again and again does not delay these jobs. If the ring is short, moves a fair share of
-    // the injector to it, so that tasks that yield contend less for the injector's lock. Otherwise
-    // moves one job.
+    // yields again and again does not delay those jobs. If the ring of `w` is short, moves a fair
+    // share of the injector into it. So tasks that yield contend less for the injector's lock. If
+    // the ring is long, moves one job.
     void push_behind(worker& w, runnable& r) noexcept {
         if (!injector_.empty()) {
             if (!shares_rings_) {
@@ -791,8 +798,8 @@ private:
             // push.
             return w.lifo.exchange(with, std::memory_order_seq_cst);
         }
-        // Order: relaxed; only the owner uses it. The transfer of the worker orders it before the
-        // accesses of the next owner.
+        // Order: relaxed; only the owner uses the slot. If another thread becomes the owner, the
+        // transfer of the worker orders these accesses before those of the new owner.
         runnable* const older = w.lifo.load(std::memory_order_relaxed);
         w.lifo.store(with, std::memory_order_relaxed);
         return older;
@@ -836,8 +843,9 @@ private:
         return take_lifo(w);
     }
 
-    // Takes a fair share from the injector: returns the first job and moves the rest to the ring.
-    // If the injector is empty, takes the job of the LIFO slot, or a high or a low job.
+    // Takes a fair share of the jobs in the injector. Returns the first of these jobs and moves the
+    // others to the ring. If the injector is empty, takes the job of the LIFO slot, or a high or a
+    // low job.
     runnable* take_injected(worker& w) noexcept {
         // If no other worker steals from this ring, a job in it could wait for too long.
         run_list share = take_share(w, shares_rings_ ? fair_share() : std::size_t{1});
@@ -854,8 +862,8 @@ private:
         return first;
     }
 
-    // Takes the jobs that a busy worker takes at intervals: one from the injector, and those of
-    // balance().
+    // Takes the jobs that a busy worker takes at intervals: one job from the injector, and the jobs
+    // that balance() takes from another worker.
     runnable* take_due(worker& w) noexcept {
         runnable* const injected = take_share(w, 1).pop();
         runnable* const stolen = balance(w);
@@ -865,10 +873,11 @@ private:
         return injected != nullptr ? injected : stolen;
     }
 
-    // Takes half of another worker's ring: returns the first job and moves the rest to the ring of
-    // `w`. If the ring is empty, takes the oldest child. `taken` is the number of jobs. `left` is
-    // true if jobs were left there. If there is no timed sleeper, also takes from other workers'
-    // LIFO slots.
+    // Searches the other workers, beginning with a random one. Takes half of the jobs in the ring
+    // of another worker: returns the first job and moves the others to the ring of `w`. If the ring
+    // of the other worker is empty, takes its oldest child. If no worker had either, and there is
+    // never a timed sleeper, takes the job in a LIFO slot. Sets `taken` to the number of jobs, and
+    // sets `left` to true if the other worker has more jobs.
     runnable* steal(worker& w, unsigned& taken, bool& left) noexcept {
         const auto count = static_cast<unsigned>(workers_.size());
         const auto first = static_cast<unsigned>(w.next_random() % count);
@@ -937,8 +946,8 @@ private:
 
     // Returns true if neither the queues of `w` nor the injector have a job.
     bool has_nothing(const worker& w) const noexcept {
-        // Order: relaxed; the slot holds what the owner has put there, unless another worker took
-        // it.
+        // Order: relaxed; only the owner puts a job into the slot. The owner may miss that another
+        // worker has taken it.
         return w.lifo.load(std::memory_order_relaxed) == nullptr && w.ring.empty() &&
                injector_.empty() && !(uses_classes() && has_class_work(w));
     }
@@ -1079,8 +1088,8 @@ private:
 
     // ---- Blocked workers
 
-    // Moves all jobs of `w` to places where other workers find them. Called when `w` will run no
-    // job for a while.
+    // Called when `w` will run no job for a while. Moves all jobs of `w` to places where other
+    // workers find them.
     void hand_over_jobs(worker& w) noexcept {
         if (runnable* const r = std::exchange(w.yielded, nullptr)) {
             w.paused = nullptr;
@@ -1099,9 +1108,9 @@ private:
         }
     }
 
-    // If the owner of `w` is blocked, makes another thread run `w`. Returns false if the owner is
-    // not blocked, or if there is no thread. In the second case, the next thread that becomes free
-    // runs `w`. Sets `found_no_thread` if no thread will become free.
+    // If the owner of `w` is blocked, makes another thread run `w` and returns true. Returns false
+    // if the owner is not blocked. Also returns false if no thread is free; then the next thread
+    // that becomes free runs `w`. If no thread will become free, sets `found_no_thread` to true.
     bool replace(worker& w, bool& found_no_thread) noexcept {
         found_no_thread = false;
         const bool replaced = w.ownership.transfer([this, &w, &found_no_thread]() noexcept {
@@ -1113,8 +1122,8 @@ private:
             return !found_no_thread;
         });
         if (found_no_thread) {
-            // Made after the transfer, because a thread that comes before it would find no blocked
-            // worker.
+            // The request follows the transfer: a thread that received the request earlier would
+            // find no blocked worker.
             found_no_thread = !owner_.request_replacement();
         }
         return replaced;

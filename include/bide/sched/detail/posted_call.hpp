@@ -5,11 +5,11 @@
 // A call that runs on a worker while a coroutine waits for it without a thread
 // (parallel/async_fork.hpp).
 //
-// It lies in the awaiter, and so in the frame of the coroutine. It consists of a runnable and a
-// gate. The runnable is posted to the scheduler when the coroutine awaits the call. The gate opens
-// when the call has ended; this is the last access to the object. If the scheduler ends before the
-// runnable has run, a resumer of bide's service runs it. Then the runnable does not make the call
-// and does not access the scheduler.
+// The object is part of the awaiter, and so of the frame of the coroutine. It consists of a
+// runnable and a gate. When the coroutine awaits the call, the runnable is posted to the scheduler.
+// When the call has ended, the gate opens; this is the worker's last access to the object. If the
+// scheduler ends before the runnable has run, a resumer of bide's service runs it. Then the
+// runnable does not make the call and does not access the scheduler.
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -40,8 +40,8 @@ public:
     posted_call(const posted_call&) = delete;
     posted_call& operator=(const posted_call&) = delete;
 
-    // The operation of the wait (core/wait_ops.hpp), which posts the call. The wait never ends
-    // early, and its outcome is that of the call.
+    // The wait operation (core/wait_ops.hpp). It posts the call when it is enqueued. The wait lasts
+    // until the call has ended, and its outcome is the outcome of the call.
     struct waiting {
         posted_call& of;
         static constexpr bool stands_alone = true;
@@ -50,8 +50,8 @@ public:
         wait_status try_now() const noexcept {
             return of.ended_.is_open() ? wait_status::granted : wait_status::waiting;
         }
-        // The call is posted here and not earlier, because a task that was cancelled before has
-        // called on_cancel().
+        // The call must not be posted earlier. If the task was cancelled before this wait,
+        // on_cancel() has been called by now, so that the posted call finds the stop.
         wait_status enqueue(node& w) const noexcept {
             of.begin();
             return of.ended_.enqueue(w);
@@ -69,8 +69,8 @@ public:
 protected:
     ~posted_call() = default;
 
-    // Returns false if the call was not made, because a stop came before it or the scheduler had
-    // ended.
+    // Returns false if the call was not made, because a stop was requested before it began or
+    // because the scheduler had ended.
     bool was_made() const noexcept { return was_made_; }
     std::stop_source& stop() noexcept { return stop_; }
 

@@ -59,7 +59,7 @@ public:
     void push(runnable& r, worker*) noexcept {
         worker_ != nullptr ? pool_.push_pinned(*worker_, r) : pool_.push(class_, r);
     }
-    // A pinned task also ends on its thread, because its coroutine and its function are destroyed
+    // A pinned task also ends on its own thread. Its coroutine and its function are destroyed
     // there.
     bool is_here() const noexcept override {
         return worker_ != nullptr ? basic_thread_role<Platform>::here().pinned == &worker_->pinned
@@ -101,8 +101,8 @@ public:
 
     executor_ref executor() noexcept final { return executor_ref::to<lifecycle>(*this); }
 
-    // Returns the number of the worker for which the calling thread was started; nothing for other
-    // threads.
+    // Returns the number of the worker for which the calling thread was started. Returns nothing if
+    // the thread was not started for a worker of this scheduler.
     std::optional<unsigned> thread_here() const noexcept {
         const role& here = role::here();
         return here.pool == &this->pool() && here.pinned != nullptr
@@ -127,8 +127,8 @@ protected:
     // Requires: the derived class has called end_external_calls().
     ~basic_scheduler_parts() = default;
 
-    // Starts a blocking task. Refuses it if the scheduler is closing or no thread can be started;
-    // then `why` is the reason.
+    // Starts a blocking task. If the scheduler is closing or no thread can be started, refuses the
+    // task and sets `why` to the reason.
     void start_blocking(header& t, std::error_code& why) noexcept {
         const typename lifecycle::external_call here(*this);
         if (!this->admit() || !this->blocking().post(t.to_run(), why)) {
@@ -208,7 +208,8 @@ public:
     }
 
     // Starts the threads.
-    // Throws: std::system_error if a thread cannot be started. No thread is left then.
+    // Throws: std::system_error if a thread cannot be started. Before that, the threads that were
+    // started are ended.
     BIDE_COLD void open() {
         if (const std::error_code error = start_threads()) {
             no_worker_started();

@@ -6,8 +6,8 @@
 // and the place where that thread sleeps. One thread at a time owns a worker. Other threads steal
 // from it, wake it and read its counters.
 //
-// Ownership (basic_worker_ownership). If the owner blocks in a task, another thread can take the
-// worker over. One word:
+// Ownership (basic_worker_ownership). If the owner blocks in a task, another thread can take over
+// the worker. One word says which thread owns the worker:
 //
 //   address of a thread    this thread owns the worker
 //   the same, plus 1       the owner is blocked; another thread may replace it
@@ -25,8 +25,9 @@
 //   driving    no token; the worker waits in the driver or is about to
 //   notified   a token is there for the worker
 //
-// Both sides decide by the value that their read-modify-write returned. The old value tells
-// unpark() how to wake the sleeper. The driver keeps a wake that comes before its wait.
+// unpark() and park() each decide by the value that their read-modify-write returned. This old
+// value tells unpark() how to wake the sleeper. If unpark() wakes the driver before the sleeper
+// waits in it, the driver keeps the wake.
 //
 // Pinned jobs (basic_thread_queue). A pinned job waits for one thread. That thread may own any
 // worker, or none. So the push of the job wakes the worker that the thread owns, and no other
@@ -35,14 +36,14 @@
 //   pusher: job visible   read `owned_`, read the idle word
 //   thread: write `owned_`   announce that worker as asleep   look at its queue
 //
-// All of these steps are seq_cst. Assume that the look of the thread misses the job. Then the
-// pusher reads the value of `owned_` that the thread wrote before that look, or a newer one. It
-// also reads an idle word in which that worker sleeps. The pusher then takes that worker, and no
-// other one, out of the set of sleepers. If the pusher reads an older value of `owned_`, the thread
-// will still look at its queue before it sleeps, with another worker or without one. In this case
-// the wake reaches a worker that another thread owns, which searches in vain, or reaches no worker.
-// A thread without a worker uses `owned_` only: it writes `none`, and looks at its queue before it
-// parks. A pusher that reads `none` unparks the thread.
+// All of these steps are seq_cst. Assume that the thread looks at its queue and misses the job.
+// Then the pusher reads the value of `owned_` that the thread wrote before this look, or a newer
+// one. It also reads an idle word in which that worker sleeps. The pusher then removes that worker,
+// and no other one, from the set of sleepers. If the pusher reads an older value of `owned_`, the
+// thread has yet to look at its queue before it sleeps, with another worker or without one. In this
+// case the pusher wakes a worker that another thread owns, which searches in vain, or wakes no
+// worker. A thread without a worker uses `owned_` only: it writes `none`, and looks at its queue
+// before it parks. A pusher that reads `none` unparks the thread.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -83,10 +84,11 @@ template <class Platform> class basic_arm_source {
 public:
     virtual ~basic_arm_source() = default;
 
-    // Takes the oldest arm, which is then run as `w.arm`. Returns false if there is none. Sets
-    // `left` to true if arms are left for which it is worth waking another worker.
+    // Takes the oldest arm and stores it in `w.arm`, which the worker then runs. Returns false if
+    // there is no arm. Sets `left` to true if the remaining arms are worth the wake of another
+    // worker.
     virtual bool take_arm(basic_worker<Platform>& w, bool& left) noexcept = 0;
-    // Returns true if there is an arm. Called by a worker in its last look before it sleeps
+    // Returns true if there is an arm. A worker calls it in its last check before it sleeps
     // [idle.announce].
     virtual bool has_work() const noexcept = 0;
     // Called when the calling thread leaves the pool.
@@ -158,9 +160,9 @@ public:
     bool unblock(const void* me) noexcept {
         basic_backoff<Platform> backoff;
         std::uintptr_t seen = of(me) | blocked;
-        // Order: acquire [worker.ownership]; sees the writes of a thread that looked for a
-        // replacement and found none.
-        // Failure relaxed: the loop reads again.
+        // Order: acquire [worker.ownership]; another thread may have looked for a replacement and
+        // found none. This thread sees the writes of that thread. Failure relaxed: the loop reads
+        // again.
         while (!word_.compare_exchange_strong(seen, of(me), std::memory_order_acquire,
                                               std::memory_order_relaxed)) {
             if (seen != transferring) {
@@ -173,8 +175,8 @@ public:
     }
 
     // Any thread may call it. If the owner is blocked, calls find(). find() makes another thread
-    // call begin() and returns true, or returns false if it has no thread. transfer() returns true
-    // if another thread owns the worker or is going to own it.
+    // call begin() and returns true, or finds no thread and returns false. transfer() returns true
+    // if another thread owns the worker or will own it.
     template <class Find> bool transfer(Find&& find) noexcept {
         // Order: relaxed; the CAS decides.
         std::uintptr_t seen = word_.load(std::memory_order_relaxed);
@@ -216,8 +218,8 @@ public:
     basic_sleeper(const basic_sleeper&) = delete;
     basic_sleeper& operator=(const basic_sleeper&) = delete;
 
-    // Waits for the token and takes it. Waits in `io` if one is given. Returns false if there
-    // was no token by the deadline, or if the driver returned without a token.
+    // Waits for the token and takes it. If `io` is not nullptr, waits in that driver. Returns false
+    // if there was no token by the deadline, or if the driver returned without a token.
     bool park(deadline until, driver* io = nullptr) noexcept {
         const futex_word how = io == nullptr ? parked : driving;
         futex_word seen = empty;
@@ -279,22 +281,22 @@ template <class Platform> class basic_thread_queue {
 public:
     static constexpr unsigned none = ~0U;
 
-    // `number` is the number of the worker for which the thread is started. The thread first owns
-    // that worker.
+    // `number` is the number of the worker for which the thread is started. The thread owns that
+    // worker first.
     explicit basic_thread_queue(unsigned number) noexcept : index(number), owned_(number) {}
     basic_thread_queue(const basic_thread_queue&) = delete;
     basic_thread_queue& operator=(const basic_thread_queue&) = delete;
 
-    // Any thread may call it. Returns the worker that the thread owns, or `none`. The caller then
-    // wakes it.
+    // Appends `r`. Returns the worker that the thread owns, or `none`. The caller then wakes that
+    // worker or that thread. Any thread may call it.
     unsigned push(runnable& r) noexcept {
         jobs_.push(r);
         // Order: seq_cst [thread_queue.owner]; after the job was made visible.
         return owned_.load(std::memory_order_seq_cst);
     }
 
-    // Called by the thread when it owns the given worker, or none. The thread then looks at its
-    // queue before it sleeps.
+    // The thread calls it when it begins to own the given worker, or no worker. Afterwards the
+    // thread looks at its queue before it sleeps.
     void set_owned(unsigned worker) noexcept {
         // Order: seq_cst [thread_queue.owner]; before the announcement and the look.
         owned_.store(worker, std::memory_order_seq_cst);
@@ -331,8 +333,8 @@ template <class Platform> struct BIDE_SHARED basic_thread_role {
 template <class Platform> class basic_counter {
 public:
     void add(std::uint64_t n) noexcept {
-        // Order: release [lifecycle.counts]; a thread that reads a count of ended tasks sees the
-        // tasks that the worker spawned before.
+        // Order: release [lifecycle.counts]; a thread that reads this count of ended tasks also
+        // sees the earlier counts of spawned tasks.
         value_.store(own() + n, std::memory_order_release);
     }
 
@@ -368,10 +370,11 @@ public:
         polls_ = 0;
     }
 
-    // Returns the number of pauses of a chain (when_state.hpp) after which its oldest child is
-    // queued, at most 4,096. If the chain is the only job, it is the number of pauses that take 1
-    // ms. If other jobs are queued, it is larger, because these jobs may be children, too: if all
-    // children were queued soon, a tree of when_all would run breadth first.
+    // When a chain (when_state.hpp) has paused many times, its oldest child is queued. Returns the
+    // number of pauses before that, at most 4,096. If the chain is the only job, this is the number
+    // of pauses that take 1 ms. If other jobs are queued, the number is larger: these jobs may be
+    // children, too, and if all children were queued soon, a tree of when_all would run breadth
+    // first.
     unsigned child_pauses(unsigned queued) const noexcept {
         return interval_ * ((std::min)(queued, 31U) + 1);
     }

@@ -5,27 +5,31 @@
 // The threads of a scheduler: one for each worker of its pool, and those for blocking tasks.
 //
 // If the thread of a worker blocks in a task, another thread runs the worker. An idle thread is
-// preferred: a thread that has lost its own worker and has nothing to do. If there is none, a
-// thread for blocking tasks runs the worker; it is called a substitute. If a thread returns from
-// blocking and has lost its worker, it finishes its task and becomes an idle thread. A substitute
-// that finds nothing to run hands its worker to an idle thread, so that the substitute is free for
-// blocking tasks again. If a substitute sleeps already when a thread becomes idle, that thread
-// wakes the substitute. For this, the substitute announces its sleep and then looks for an idle
-// thread. The idle thread adds itself to the list and then looks for substitutes that sleep
-// [idle.announce]. An idle thread also runs the jobs that are pinned to it. It is not in the list
-// meanwhile. After each of these jobs it looks for a blocked worker itself.
+// preferred: a thread that has lost its own worker and has nothing to do. If there is no idle
+// thread, a thread for blocking tasks runs the worker; it is called a substitute. If a thread
+// returns from blocking and has lost its worker, it finishes its task and becomes an idle thread.
 //
-// The workers tend the threads for blocking tasks (basic_tended_pool) by a timer. The timer is
+// A substitute that finds nothing to run hands its worker to an idle thread, and so is free for
+// blocking tasks again. If a substitute already sleeps when a thread becomes idle, the idle thread
+// wakes the substitute. For this, the substitute announces its sleep and then looks for an idle
+// thread. The idle thread adds itself to the list of idle threads and then looks for sleeping
+// substitutes [idle.announce].
+//
+// An idle thread also runs the jobs that are pinned to it. Meanwhile it is not in the list. So
+// after each of these jobs, the thread itself looks for a blocked worker.
+//
+// A timer of the workers tends the threads for blocking tasks (basic_tended_pool). The timer is
 // armed only in these cases:
 //
-//   a start that the system has refused is owed. If all threads of the pool were blocked, none of
-//   them would try again;
-//   a thread has left, and is to be joined when it has ended.
+//   - The system has refused to start a thread, and the start must be tried again. If all threads
+//     of the pool are blocked, none of them can try it.
+//   - A thread has left, and must be joined when it has ended.
 //
 // A thread that finds `armed_` set relies on the next firing of the timer. The firing resets
-// `armed_` and then looks at the pool. Why it sees the change of the thread: both access the pool
-// under its lock, the thread before it reads `armed_`, the firing after it has reset `armed_`. If
-// the firing had the lock first, the thread would find `armed_` reset.
+// `armed_` and then looks at the pool. It sees what that thread has changed in the pool, for this
+// reason: both access the pool under its lock. The thread does so before it reads `armed_`; the
+// firing does so after it has reset `armed_`. If the firing had the lock first, the thread would
+// find `armed_` reset.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -183,7 +187,7 @@ public:
         return error;
     }
 
-    // Returns when all threads have ended.
+    // Waits until all threads have ended.
     // Requires: the pool was stopped.
     BIDE_COLD void end_threads() noexcept {
         lock::acquire(lock_);
@@ -234,9 +238,9 @@ public:
         return has;
     }
 
-    // Posts a request: the next thread for blocking tasks that becomes free runs a blocked worker,
-    // until the worker's own thread returns. Also returns false if the system has refused to start
-    // such a thread. The caller then tries again.
+    // Posts a request. The next thread for blocking tasks that becomes free then runs a blocked
+    // worker, until the worker's own thread returns. Returns false if the system has refused to
+    // start such a thread. The caller then tries again.
     BIDE_COLD bool request_replacement() noexcept final {
         lock::acquire(lock_);
         // A thread became idle since replace(), and found no blocked worker.
@@ -297,9 +301,9 @@ private:
             all.end_worker(mine.index);
         }
 
-        // Returns the worker that the thread is to run, or nullptr if the thread is to end. The
-        // thread gets a token of its parker when there is a worker or a pinned job for it, or when
-        // it is to end. A token may be outdated.
+        // Waits. Returns the worker that the thread must run, or nullptr if the thread must end.
+        // The waker gives a token to the thread's parker in three cases: there is a worker for the
+        // thread, there is a pinned job for it, or it must end. A token may be outdated.
         BIDE_COLD worker* wait_for_worker() noexcept {
             for (;;) {
                 if (worker* const blocked = all.own_pool_.run_pinned(mine.pinned)) {
