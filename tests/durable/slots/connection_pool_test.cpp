@@ -20,6 +20,7 @@ struct server {
     std::atomic<int> lives{0}; // connections of an earlier life are broken
     std::atomic<int> disowned{0};
     std::atomic<int> used_twice{0}; // at the same time
+    bool has_memory = true;         // for a connection
 
     std::function<void()> on_hang{}; // if set: too many connections hang and call it
 
@@ -49,7 +50,11 @@ struct connection {
         std::size_t most_connections() const noexcept { return most; }
     };
 
-    explicit connection(const key& of) : at_(of.at) {}
+    explicit connection(const key& of) : at_(of.at) {
+        if (!at_->has_memory) {
+            throw std::bad_alloc();
+        }
+    }
     connection(const connection&) = delete;
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
@@ -213,14 +218,14 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
         waiters.push_back(std::make_unique<waiter>(all, order));
         REQUIRE(test::eventually([&] { return all.waiting() == i + 1; }));
     }
-    CHECK(s.refused == 4); // each tried once
+    CHECK(s.refused == 1); // the others do not ask the server, too
     CHECK(take_now(all).error == std::errc::timed_out);
     first.reset();
     for (auto& each : waiters) {
         each->join();
         CHECK(each->had_turn());
     }
-    CHECK(s.refused == 4);
+    CHECK(s.refused == 1);
     CHECK(s.opened == 2);
 
     // The pool tries a further connection after ask_again_after, and not before.
@@ -229,7 +234,7 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
     s.most = 4;
     clock::set(pool::ask_again_after - 1ns);
     CHECK(!take_now(all).of);
-    CHECK(s.refused == 4);
+    CHECK(s.refused == 1);
     clock::set(pool::ask_again_after);
     const auto third = take_now(all);
     REQUIRE(third.of);
@@ -237,7 +242,7 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
     const auto fourth = take_now(all);
     REQUIRE(fourth.of);
     CHECK(!take_now(all).of);
-    CHECK(s.refused == 5);
+    CHECK(s.refused == 2);
     CHECK(all.open() == 4);
 }
 
@@ -253,6 +258,17 @@ TEST_CASE("connection_pool: if no connection is open, a refusal is returned to t
     CHECK(s.refused == 5);
     s.is_down = false;
     CHECK(holds(all, 3));
+}
+
+TEST_CASE("connection_pool: without memory for a connection its turn is returned") {
+    server s;
+    pool all({&s, 2});
+    s.has_memory = false;
+    for (int i = 0; i < 3; ++i) {
+        CHECK_THROWS_AS(take_now(all), std::bad_alloc);
+    }
+    s.has_memory = true;
+    CHECK(holds(all, 2));
 }
 
 TEST_CASE("connection_pool: after a restart of the server all connections are used again") {

@@ -307,22 +307,33 @@ private:
     }
 
     // Handles a connection that cannot be opened. If another one is open, ends the turn and returns
-    // true; its permit stays away until allow_refused(). Each open connection keeps a permit.
+    // true. Each open connection keeps a permit; all others stay away until allow_refused(), so one
+    // refusal is enough.
     bool waits_for_another(turn& refused) noexcept {
-        const std::lock_guard held(lock_);
+        std::unique_lock held(lock_);
         refused.entry_->is_open = false;
         for (entry& each : entries_) {
             if (is_idle(each) && !each.connection->is_usable()) {
                 close(each); // not open after all: the server was restarted
             }
         }
-        if (count_open() == 0) {
+        const std::size_t others = count_open();
+        if (others == 0) {
             return false;
         }
-        ++refused_;
+        const std::ptrdiff_t most_refused = static_cast<std::ptrdiff_t>(entries_.size() - others);
+        const bool takes_permit = refused_ < most_refused;
+        refused_ += takes_permit ? 1 : 0;
+        while (refused_ < most_refused && turns_.try_acquire()) {
+            ++refused_;
+        }
         allowed_at_ = Clock::now() + ask_again_after;
         rest(*refused.entry_);
         refused.pool_ = nullptr;
+        held.unlock();
+        if (!takes_permit) { // other callers were refused before
+            turns_.release(1);
+        }
         return true;
     }
 
@@ -339,7 +350,7 @@ private:
     void give_back(entry& e) noexcept {
         {
             const std::lock_guard held(lock_);
-            const bool is_broken = !e.connection->is_open();
+            const bool is_broken = !e.connection || !e.connection->is_open(); // none: no memory
             const time now = Clock::now();
             for (entry& each : entries_) {
                 if (is_idle(each) && (is_broken || each.idle_since + keep_idle <= now)) {
@@ -600,7 +611,7 @@ public:
         auto made = std::make_unique<channel_watch>(at);
         std::error_code error = std::make_error_code(std::errc::too_many_files_open);
         // Order: relaxed; only the number counts.
-        if (count().load(std::memory_order_relaxed) <= most) {
+        if (made->count_->open.load(std::memory_order_relaxed) <= most) {
             error = made->of_.subscribe(channel, end);
             error_text = made->of_.message();
         }
@@ -614,11 +625,19 @@ public:
         return std::unique_ptr<slot_watch>(std::move(made));
     }
 
-    explicit channel_watch(const typename Connection::key& at) : of_(at) {
-        count().fetch_add(1, std::memory_order_relaxed); // Order: relaxed; only the number counts.
+    // Throws: std::bad_alloc.
+    explicit channel_watch(const typename Connection::key& at)
+        : of_(at),
+          count_(process_wide<watch_count, native_platform>::get(+[] { return new watch_count; })) {
+        if (count_ == nullptr) {
+            BIDE_THROW(std::bad_alloc());
+        }
+        // Order: relaxed; only the number counts.
+        count_->open.fetch_add(1, std::memory_order_relaxed);
     }
     ~channel_watch() override {
-        count().fetch_sub(1, std::memory_order_relaxed); // Order: relaxed; only the number counts.
+        // Order: relaxed; only the number counts. A child of fork() has another one.
+        count_->open.fetch_sub(1, std::memory_order_relaxed);
         if (fd_ >= 0) {
             ::close(fd_);
         }
@@ -634,12 +653,13 @@ public:
     }
 
 private:
-    static native_platform::atomic<int>& count() noexcept {
-        static native_platform::atomic<int> open{0};
-        return open;
-    }
+    // Of this process: a child of fork() begins with none.
+    struct BIDE_SHARED watch_count {
+        native_platform::atomic<int> open{0};
+    };
 
     Connection of_;
+    watch_count* const count_;
     int fd_ = -1; // of the same socket: stays open when drain() finds that the connection ended
     const pid_t owner_ = ::getpid();
 };
