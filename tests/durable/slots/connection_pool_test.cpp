@@ -19,8 +19,9 @@ struct server {
     std::atomic<int> refused{0};
     std::atomic<int> lives{0}; // connections of an earlier life are broken
     std::atomic<int> disowned{0};
-    std::atomic<int> used_twice{0}; // at the same time
-    bool has_memory = true;         // for a connection
+    std::atomic<int> used_twice{0};                // at the same time
+    bool has_memory = true;                        // for a connection
+    bide::deadline until = bide::deadline::poll(); // of the last connect
 
     std::function<void()> on_hang{}; // if set: too many connections hang and call it
 
@@ -59,11 +60,13 @@ struct connection {
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(bide::deadline) {
+    std::error_code make_ready(bide::deadline end) {
+        end_ = end;
         if (is_usable()) {
             return {};
         }
         drop();
+        at_->until = end;
         if (!at_->connect()) {
             if (!at_->on_hang) {
                 return std::make_error_code(std::errc::connection_refused);
@@ -75,6 +78,7 @@ struct connection {
         life_ = at_->lives;
         return {};
     }
+    bide::deadline end() const noexcept { return end_; }
     bool is_open() const noexcept { return is_open_; }
     bool is_usable() noexcept { return is_open_ && (is_alive() || at_->is_silent); }
     void drop() noexcept {
@@ -100,6 +104,7 @@ private:
     bool is_alive() const noexcept { return life_ == at_->lives; }
 
     server* at_;
+    bide::deadline end_ = bide::deadline::poll();
     bool is_open_ = false;
     int life_ = 0;
     std::atomic<int> users_{0};
@@ -258,6 +263,19 @@ TEST_CASE("connection_pool: if no connection is open, a refusal is returned to t
     CHECK(s.refused == 5);
     s.is_down = false;
     CHECK(holds(all, 3));
+}
+
+TEST_CASE(
+    "connection_pool: a further connection gets a share of the time, and its call all of it") {
+    server s;
+    pool all({&s, 2});
+    const auto end = bide::deadline::after(1h);
+    const auto first = all.take(end);
+    CHECK(s.until.steady_ns() == end.steady_ns()); // there is no other one
+    const auto second = all.take(end);
+    REQUIRE(second.of);
+    CHECK(s.until.steady_ns() <= bide::deadline::after(pool::longest_share).steady_ns());
+    CHECK(second.of->end().steady_ns() == end.steady_ns());
 }
 
 TEST_CASE("connection_pool: without memory for a connection its turn is returned") {

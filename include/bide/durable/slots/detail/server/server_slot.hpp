@@ -57,6 +57,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //                        broke at the same time. The next calls open new ones.
 //   a refusal            If the server refuses a further connection while another one is open, the
 //                        call waits for an open one. After `ask_again_after` calls try again.
+//   no answer            A call waits for a further connection for `longest_share` at most while
+//                        another one is open. Then it does as after a refusal.
 //   no more need         When a call ends, connections that were idle for `keep_idle` are closed.
 //   fork()               A child opens its own connections. It closes the descriptors of inherited
 //                        connections that were idle at the fork, and never runs their destructors:
@@ -170,6 +172,7 @@ public:
 
     static constexpr std::chrono::seconds keep_idle{10};
     static constexpr std::chrono::seconds ask_again_after{5};
+    static constexpr std::chrono::seconds longest_share{1};
 
     explicit connection_pool(const key& of)
         : key_(of), entries_(of.most_connections()),
@@ -228,12 +231,18 @@ public:
                     return {{}, std::make_error_code(std::errc::timed_out)};
                 }
             }
-            turn mine(this, &pick());
+            bool is_another_open = false;
+            turn mine(this, &pick(is_another_open));
             entry& own = *mine.entry_;
             if (!own.connection) {
                 own.connection.emplace(key_);
             }
-            const std::error_code error = mine->make_ready(end);
+            const deadline share = deadline::after(longest_share);
+            const bool has_share = is_another_open && share.steady_ns() < end.steady_ns();
+            std::error_code error = mine->make_ready(has_share ? share : end);
+            if (!error && has_share) {
+                error = mine->make_ready(end); // the call has all of the time
+            }
             if (!error && !own.is_open) {
                 const std::lock_guard held(lock_);
                 own.is_open = true;
@@ -294,7 +303,7 @@ private:
 
     // Returns an entry that is not in use: the first with an open connection, so that later ones
     // stay idle; otherwise the first one. The caller's permit guarantees that there is one.
-    auto pick() -> entry& {
+    auto pick(bool& is_another_open) -> entry& {
         const std::lock_guard held(lock_);
         auto found = std::find_if(entries_.begin(), entries_.end(), &is_idle);
         if (found == entries_.end()) {
@@ -303,6 +312,7 @@ private:
         }
         use(*found);
         found->is_open = found->connection && found->connection->is_open();
+        is_another_open = count_open() > (found->is_open ? 1U : 0U);
         return *found;
     }
 
