@@ -4,6 +4,7 @@
 
 #include <bide/bide.hpp>
 #include <bide/io.hpp>
+#include <bide/sched/executor_runner.hpp>
 
 #include <chrono>
 #include <cstdio>

@@ -83,13 +83,13 @@ template <class Stamp> struct basic_tube : bide::basic_ring<item, platform, Stam
         if (this->begin_push(c, most) != attempt::done) {
             return 0;
         }
-        auto slot = this->cells(c);
-        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
-            ::new (slot.place()) item(first + static_cast<int>(i));
+        auto cell = this->cells(c);
+        for (std::size_t i = 0; i < c.size(); ++i, ++cell) {
+            ::new (cell.place()) item(first + static_cast<int>(i));
         }
-        slot = this->cells(c);
-        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
-            slot.end();
+        cell = this->cells(c);
+        for (std::size_t i = 0; i < c.size(); ++i, ++cell) {
+            cell.end();
         }
         return c.size();
     }
@@ -100,12 +100,12 @@ template <class Stamp> struct basic_tube : bide::basic_ring<item, platform, Stam
             return 0;
         }
         int sum = 0;
-        auto slot = this->cells(c);
-        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
-            item& it = *std::launder(static_cast<item*>(slot.place()));
+        auto cell = this->cells(c);
+        for (std::size_t i = 0; i < c.size(); ++i, ++cell) {
+            item& it = *std::launder(static_cast<item*>(cell.place()));
             sum += it.take();
             it.~item();
-            slot.end();
+            cell.end();
         }
         return sum;
     }

@@ -24,7 +24,6 @@
 #include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -33,7 +33,6 @@
 #include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <iterator>
 #include <optional>

@@ -24,7 +24,6 @@
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <type_traits>

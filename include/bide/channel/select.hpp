@@ -38,7 +38,6 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <stop_token>

@@ -29,7 +29,6 @@
 #include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>

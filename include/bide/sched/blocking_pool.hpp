@@ -41,7 +41,6 @@
 #include <bide/core/waker.hpp>
 #include <bide/task/detail/task_control.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>

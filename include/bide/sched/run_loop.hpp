@@ -11,7 +11,6 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>

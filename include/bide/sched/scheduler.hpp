@@ -12,7 +12,6 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 
-#include <chrono>
 #include <concepts>
 #include <cstdio>
 #include <memory>

@@ -22,12 +22,12 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/errc.hpp>
+#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <chrono>
 #include <concepts>
 #include <coroutine>
 #include <cstddef>

@@ -14,7 +14,6 @@
 #include <bide/core/result.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <limits>
 

@@ -7,11 +7,11 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/task/task.hpp>
 
-#include <chrono>
 #include <stop_token>
 #include <utility>
 

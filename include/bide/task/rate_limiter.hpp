@@ -43,7 +43,6 @@
 #include <bide/task/this_task.hpp>
 
 #include <atomic>
-#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <limits>

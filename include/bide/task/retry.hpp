@@ -16,7 +16,6 @@
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <limits>

@@ -23,7 +23,6 @@
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/task_tag.hpp>
 
-#include <chrono>
 #include <cstdint>
 #include <stop_token>
 

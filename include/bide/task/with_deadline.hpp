@@ -30,7 +30,6 @@
 #include <bide/task/compose.hpp>
 #include <bide/task/task.hpp>
 
-#include <chrono>
 #include <type_traits>
 #include <utility>
 

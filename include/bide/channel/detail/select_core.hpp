@@ -37,7 +37,6 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>

@@ -441,8 +441,6 @@ void block_until(group::end& until, task_home& home) noexcept;
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 
-#include <chrono>
-
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 BIDE_COMPILED_INLINE void block_until(group::end& until, task_home& home) noexcept {

@@ -34,7 +34,6 @@
 #include <bide/task/detail/task_control.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <system_error>
