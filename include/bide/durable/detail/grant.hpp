@@ -240,7 +240,7 @@ template <class Renew> result<void, std::error_code> grant::renew_by(Renew renew
 
 inline void grant::leave() noexcept {
     retire();
-    if (is_ours()) { // the monitor cannot be made now, if it was not needed before: nothing to cancel
+    if (is_ours()) { // without a monitor, and without memory for one, nothing is to cancel
         try_to([this] { lease_monitor::here().cancel(*this); });
     }
 }
