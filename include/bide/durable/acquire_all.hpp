@@ -30,9 +30,10 @@ class held_locks;
 /// A durable lock with its key, and how to acquire it.
 ///
 /// The key decides the order in which locks are acquired: byte by byte, the smallest first. All
-/// processes have to use the same key for the same lock, the name of its record for example. A
-/// path that differs between machines or containers is no key. If two programs use different keys,
-/// they may wait for each other until the time limit of one of them.
+/// processes have to use the same key for the same lock, the name of its record for example. A path
+/// that differs between machines or containers must not be the key. If two programs use different
+/// keys for one lock, each may wait for a lock that the other one holds, until the time limit of
+/// one of them.
 class keyed_lock {
 public:
     /// Acquires a mutex.
@@ -63,7 +64,8 @@ private:
     bool is_reader_ = false;
 };
 
-/// Holds the grants of acquire_all(), and releases them on destruction, the latest first.
+/// Holds the grants of acquire_all(). Releases them on destruction, the one that was acquired last
+/// first.
 ///
 /// Requires: it was not moved from or released. This applies to every member function except the
 /// destructor and the assignment.
@@ -95,7 +97,8 @@ public:
     /// Throws: std::system_error (durable_errc::lock_lost) unless is_held().
     void check() const;
 
-    /// Releases all locks, the latest first. Afterwards this object holds nothing.
+    /// Releases all locks, the one that was acquired last first. Afterwards this object holds
+    /// nothing.
     ///
     /// Returns: the first error of durable_guard::async_release(). The other locks are released
     /// nevertheless.

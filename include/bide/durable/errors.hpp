@@ -6,7 +6,8 @@
 /// The errors of durable locks.
 ///
 /// A wait can also end with bide::errc::timeout (the lock is held) or bide::errc::stopped. If an
-/// error of the store, for example an errno code, says more than a durable_errc, it is returned unchanged.
+/// error of the store, for example an errno code, says more than a durable_errc, that error is
+/// returned unchanged.
 
 #include <bide/core/config.hpp>
 #include <bide/core/errc.hpp>
@@ -82,9 +83,9 @@ inline std::error_code make_error_code(durable_errc e) noexcept {
 
 /// Returns true if an operation that failed with `error` may succeed later without a repair.
 ///
-/// For example, a server that is down may be started again. If a record cannot be used, that does
-/// not change. A wrong password, a missing directory and similar errors last until an operator
-/// corrects them.
+/// For example, a server that is down may be started again. But a record that cannot be used stays
+/// so until it is repaired. A wrong password, a missing directory and similar errors last until an
+/// operator corrects them.
 inline bool may_pass(const std::error_code& error) noexcept {
     if (error.category() == durable_category()) {
         const auto code = static_cast<durable_errc>(error.value());

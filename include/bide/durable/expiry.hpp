@@ -3,12 +3,12 @@
 #define BIDE_DURABLE_EXPIRY_HPP
 
 /// \file
-/// Decides when a lease expires, and on which clock: the judges that the rules of
-/// durable/record.hpp ask.
+/// Decides when a lease expires, and on which clock. The rules of durable/record.hpp ask the judge
+/// that this file defines.
 ///
 /// \code
 /// clock     a lease expires when                                       fit for
-/// caller    its time is not after the caller's `now`                   replays, tests, one machine
+/// caller    its end is not after the caller's `now`                    replays, tests, one machine
 /// boottime  the same on CLOCK_BOOTTIME, if it is of the same boot      one machine
 /// server    the same on the store's clock                              several machines
 /// observed  it was seen unchanged for longer than its length plus a margin   any machines, any clocks
@@ -17,22 +17,23 @@
 /// A time that one machine wrote must not be read on the clock of another machine. If the clocks of
 /// two machines differ by one tick, two contenders could hold the lock at once. `observed` reads no
 /// times of other machines. It only relies on clocks that run at about the same rate (within
-/// `drift`). The cost: a contender that sees a lease for the first time waits for the whole length
+/// `drift`). Its cost: a contender that sees a lease for the first time waits for the whole length
 /// of the lease.
 ///
 /// Observation also bounds leases on the other clocks. A lease that was seen unchanged for longer
-/// than its length plus the margin has expired, wherever its clock was set. Observation also
-/// replaces the boottime clock where that cannot be read: the holder is of another boot (a
-/// container may show another boot id, or have a time namespace), or a boot is not known. Then the
-/// contenders of one known boot observe together: the first one stores in the record the time since
-/// which it has seen the entry. So contenders that each live shorter than a lease get the lock,
-/// too.
+/// than its length plus the margin has expired, whatever its clock shows. Observation also replaces
+/// the boottime clock where that cannot be read: the holder is of another boot (a container may
+/// show another boot id, or have a time namespace), or a boot is not known. Then the contenders of
+/// one known boot observe together: the first one stores in the record the time since which it has
+/// seen the entry unchanged, and the others go on from that time. So contenders that each live
+/// shorter than a lease get the lock, too.
 ///
-/// On every clock, a contender that is bound to a process has ended when the process has ended. A
+/// On every clock, an entry that is bound to a process has expired when the process has ended. A
 /// grant with a minimum hold time does not end with its process before that time. A process of the
-/// same boot and pid namespace is looked up by its pid. Any other process is looked up by its mark,
-/// if the store keeps marks. A grant that is bound to a mark alone lasts as long as the mark,
-/// whatever the clock says. If every clock fails, fencing tokens still protect the resource.
+/// same boot and pid namespace is looked up by its pid. Any other process is looked up by its mark
+/// of presence (slot_presence), if the store keeps marks. A grant that is bound to a mark and to no
+/// process lasts as long as the mark, whatever the clock says. If every clock fails, fencing tokens
+/// still protect the resource.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/process.hpp>
@@ -77,9 +78,10 @@ public:
     }
 
 private:
-    // The values that change with each grant, renewal, refresh and new place in the queue. The
-    // count alone is not enough: if a waiter loses its place and comes back, it counts from 0
-    // again. The times are only compared for equality.
+    // Each grant, renewal, refresh and new place in the queue changes at least one of these values.
+    // `moves`, the count of renewals or refreshes, is not enough: if a waiter loses its place and
+    // enters the queue again, its count begins at 0 again. The times are only compared for
+    // equality.
     struct state {
         std::int64_t fence;
         std::int64_t moves;
@@ -151,8 +153,8 @@ public:
     /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
     /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
     ///
-    /// `boottime` is a value of boottime_ms() from before the load of the record that `seen` has
-    /// noted.
+    /// `boottime` is what boottime_ms() returned before the record that `seen` has noted was
+    /// loaded.
     expiry_judge bounded_by(const observations& seen, std::int64_t boottime,
                             double drift) const noexcept {
         expiry_judge more = *this;

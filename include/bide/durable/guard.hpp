@@ -72,7 +72,8 @@ public:
     /// release() and the destructor do not stop it.
     ///
     /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
-    /// renews leases. Keep them short: a callback that blocks delays the other leases there.
+    /// renews leases. Keep them short: a callback that blocks delays the other leases that the
+    /// thread serves.
     std::stop_token lost() const noexcept;
 
     /// Returns a token that is stopped the first time that the lock is about to be lost:
@@ -148,11 +149,11 @@ public:
     result<bool, std::error_code> hand_over();
 
     /// Detaches the grant from the guard: the permits stay held, without renewal. A caller that has
-    /// the ticket can use them further.
+    /// the ticket can go on using the permits.
     ///
-    /// An inheritable grant lasts as long as a child has its descriptor open. A ticket that is
-    /// bound to this process keeps a mark of presence, which is a file descriptor, until a lock
-    /// object of this process has released it or found it lost.
+    /// An inheritable grant lasts as long as a child has its descriptor open. If the ticket is
+    /// bound to this process, a file descriptor stays open for it (a mark of presence,
+    /// slot_presence), until a lock object of this process has released the grant or found it lost.
     ///
     /// Throws: std::bad_alloc; then nothing changes.
     durable_ticket detach();

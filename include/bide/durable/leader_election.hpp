@@ -6,10 +6,11 @@
 /// Elects one leader among all processes and machines that share a slot.
 ///
 /// The record is that of a durable_mutex: the leader is its holder, the candidates are its waiters.
-/// A durable_mutex on another slot object for the same value has inspect() and admin().
+/// For inspect() and admin(), make a durable_mutex on another slot object for the same value.
 ///
-/// A candidate announces durable_options::holder_id, an address for example, and cannot change it
-/// while it leads (as Proclaim of etcd does): it resigns and campaigns again in another object.
+/// A candidate announces durable_options::holder_id, for example its address. It cannot change the
+/// announcement while it leads, unlike Proclaim of etcd. To change it, resign, and campaign again
+/// with another object.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -56,7 +57,8 @@ struct leader_term {
     std::int64_t token = 0; ///< the fencing token of the term
 
     /// Is stopped when the work of the term has to end: the lock is lost, resign() was called, or
-    /// the run is stopped. After a loss, that is before another candidate leads.
+    /// the run is stopped. If the lock is lost, the token is stopped before another candidate
+    /// leads.
     std::stop_token stop{};
 };
 
@@ -71,15 +73,15 @@ enum class term_end {
 /// What leader_election::run() calls. All functions except on_elected may be empty.
 template <class Work> struct basic_leader_callbacks {
     /// Does the work of one term. The candidate leads until on_elected returns. So on_elected has
-    /// to return soon after a stop is requested by leader_term::stop. Terms of one run never
-    /// overlap.
+    /// to return soon after leader_term::stop is stopped. Terms of one run never overlap.
     Work on_elected{};
 
     /// Is told why a term ended, after on_elected has returned and the lock was released.
     std::function<void(term_end)> on_lost{};
 
-    /// Is told of each new leader, this candidate included. It may run while on_elected runs. A
-    /// leader that leads for less than durable_options::poll_most may be missed. It must not throw.
+    /// Called for each new leader, also if this candidate is the leader. It may run while
+    /// on_elected runs. A leader that leads for less than durable_options::poll_most may be missed.
+    /// The function must not throw.
     std::function<void(const leader_info&)> on_new_leader{};
 
     /// Is told of an error after which the run tries again.
@@ -97,8 +99,8 @@ using async_leader_callbacks = basic_leader_callbacks<std::function<task<>(leade
 /// leads nothing, and is a candidate of its own. A campaign or a run of the parent does not go on
 /// in the child.
 ///
-/// A leader that is suspended for longer than its lease may work on while another one leads. So
-/// pass the token to the resource, and let the resource refuse older tokens.
+/// A leader that is suspended for longer than its lease may go on working while another candidate
+/// leads. So pass the token to the resource, and let the resource refuse older tokens.
 ///
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
@@ -126,11 +128,12 @@ public:
     /// Cancellation: returns errc::stopped.
     task<result<void, std::error_code>> async_campaign(acquire_request request = {});
 
-    /// Ends the term, or the campaign that is under way. In a run(), asks the term to end and
-    /// returns at once; the run campaigns again.
+    /// Ends the term, or the campaign that is under way. During run(), it requests the end of the
+    /// term and returns at once; then the run campaigns again.
     ///
     /// Returns: durable_errc::lock_lost if the leadership was lost before; the errors of
-    /// durable_guard::async_release(). If this candidate does neither, returns at once.
+    /// durable_guard::async_release(). If this candidate neither leads nor campaigns, returns at
+    /// once.
     /// Blocks: for the store, as durable_guard::async_release() waits.
     result<void, std::error_code> resign();
     /// Resigns as resign() does, for a coroutine.
@@ -155,9 +158,10 @@ public:
     /// Returns the leader as leader() does, for a coroutine.
     task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
 
-    /// Waits until the leader is another one than the caller knows, and returns it. Pass its token
-    /// to the next call. It reads the record at least once in durable_options::poll_most; a
-    /// campaign of this candidate makes it notice changes earlier.
+    /// Waits until the leader differs from the one that the caller knows, and returns the present
+    /// leader. Pass the token of that leader to the next call. The call reads the record at least
+    /// once in durable_options::poll_most. While this candidate campaigns, the call notices changes
+    /// earlier.
     ///
     /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
     /// leader().

@@ -5,11 +5,11 @@
 /// \file
 /// Locks that outlive processes: durable_semaphore, durable_mutex, durable_shared_mutex.
 ///
-/// A durable_semaphore limits, for example, the calls to a vendor to three at once, over all processes
-/// and machines that share a slot. Contenders are served first come, first served. If a holder
-/// crashes, contenders wait for its lease at most. Every grant has a fencing token that is larger
-/// than all earlier tokens. By the token a resource can refuse a holder that has lost the lock and
-/// has not noticed.
+/// A durable_semaphore limits, for example, the calls to a vendor to three at once, over all
+/// processes and machines that share a slot. Contenders are served first come, first served. If a
+/// holder crashes, contenders wait for its lease at most. Every grant has a fencing token that is
+/// larger than all earlier tokens. A resource that compares the tokens can refuse a holder that has
+/// lost the lock and has not noticed.
 ///
 /// A child of fork() can use its copy of a lock, whatever the threads of the parent did at the time
 /// of the fork. Each slot documents what a fork means for it. The permits of the parent belong to the
@@ -53,14 +53,15 @@ public:
     // an errno code, or one of the store.
     // Blocks: for at most durable_options::retry_time plus one operation of the slot.
 
-    /// Acquires the permits of the ticket if it is its turn; otherwise enters the queue. Call it
-    /// again before the waiter's time ends. Once acquired, further calls return the same grant, and
-    /// its lease begins again.
+    /// Acquires the permits of the ticket if the free permits suffice for it and for all waiters
+    /// ahead; otherwise enters the queue. Call it again before durable_options::waiter_ttl has
+    /// passed, or the place in the queue is lost. Once the permits are acquired, further calls
+    /// return the same grant, and its lease begins again.
     ///
     /// Blocks: for at most durable_options::retry_time plus one operation of the slot.
     result<durable_attempt, std::error_code> try_acquire(durable_ticket& t);
 
-    /// Renews the lease of the ticket's grant: it begins again now.
+    /// Renews the lease of the ticket's grant: the lease begins again now.
     ///
     /// Returns: false if the grant is lost.
     /// Blocks: as try_acquire().
@@ -150,10 +151,11 @@ public:
     /// - another durable_errc.
     /// Blocks: until the permits are granted or an error is returned. With a timeout or a stop
     /// token it calls the store on a store thread. It returns at most
-    /// durable_options::attempt_limit after the timeout or the stop (on a store of this machine, after
-    /// retry_time if that is later and the first call has not ended); a store call that is still
-    /// running removes the contender from the queue when it ends. Without a timeout and a stop
-    /// token it calls the store on this thread, and waits for each operation of the slot to end.
+    /// durable_options::attempt_limit after the timeout or the stop. On a store of this machine,
+    /// while the first store call has not ended, it returns at most attempt_limit after retry_time,
+    /// if that is later. A store call that is still running removes the contender from the queue
+    /// when it ends. Without a timeout and a stop token it calls the store on this thread, and
+    /// waits for each operation of the slot to end.
     /// Throws: std::system_error if a thread cannot be started, std::bad_alloc. The contender has
     /// left the queue in this case, too.
     /// Cancellation: permits that are free are granted even if a stop was requested or the timeout

@@ -22,8 +22,8 @@ enum class durable_loss {
     forked   ///< this process is a child of the process that holds the grant
 };
 
-/// Is told what happens to the contenders of one lock object (durable_options::observer). The default
-/// of every function does nothing.
+/// Receives what happens to the contenders of one lock object (durable_options::observer). The
+/// default of every function does nothing.
 ///
 /// The functions run on the thread of the caller, on a store thread, on a thread that renews leases,
 /// or on the thread that monitors all leases. They may run at the same time. Keep them short: a
@@ -48,8 +48,8 @@ public:
     /// the lease less the margin.
     virtual void renewed_late(const durable_ticket&,
                               std::chrono::milliseconds /* left */) noexcept {}
-    /// No renewal was confirmed in time: the lock is lost after `left` unless one is. See
-    /// durable_options::warn_before.
+    /// No renewal was confirmed in time: the lock is lost after `left` unless a renewal is
+    /// confirmed before. See durable_options::warn_before.
     virtual void at_risk(const durable_ticket&, std::chrono::milliseconds /* left */) noexcept {}
     /// The lock was lost.
     virtual void lost(const durable_ticket&, durable_loss /* why */) noexcept {}

@@ -41,7 +41,8 @@ struct durable_options {
 
     /// How long before the loss of the lock its holder is warned: durable_guard::at_risk() and
     /// durable_observer::at_risk(). It must be less than the lease less the margin. Zero means a
-    /// third of that time: with auto_renew, a renewal has failed for a third of the lease by then.
+    /// third of the lease less the margin. With auto_renew, the renewals have then failed for about
+    /// a third of the lease.
     std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
@@ -61,21 +62,22 @@ struct durable_options {
     /// fraction of it.
     ///
     /// With lock_clock::observed this decides when a lease expires. With lock_clock::caller it has
-    /// no effect. With the other clocks it bounds a lease whose end the clock does not show in
-    /// time.
+    /// no effect. With the other clocks, a contender that has observed a lease for that time
+    /// regards it as expired, even if the clock does not show that.
     double drift = 0.1;
 
-    /// If true, a guard renews its lease after every third of it.
+    /// If true, a guard renews its lease each time that a third of the lease has passed.
     ///
     /// Renewals run on threads of bide, one after the other for all locks of this process that share
     /// a store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
     bool auto_renew = true;
 
-    /// If true, the tickets that acquire() makes are bound to this process: when it ends, they hold
-    /// nothing.
+    /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
+    /// their grants and places in the queue end.
     ///
-    /// Contenders in other containers learn of its end through a mark of the slot, which is an open
-    /// file of this process. A process that closes files that it did not open gives up its grants.
+    /// Contenders in other containers learn of its end through a mark of presence (slot_presence),
+    /// which is an open file of this process. A process that closes files that it did not open
+    /// gives up its grants.
     bool process_bound = true;
 
     /// The name on these tickets; "<host>:<pid>" if it is empty.
@@ -92,13 +94,13 @@ struct durable_options {
     /// How long a call waits for the store beyond the caller's own time.
     ///
     /// try_acquire() has no time of its own, so this is its limit on a store that several machines
-    /// share. On a store of this machine (memory, file, SQLite) the first try of an acquisition lasts
-    /// up to retry_time, as a disk may be slow: a free lock is acquired nevertheless.
+    /// share. On a store of this machine (memory, file, SQLite) the first try of an acquisition may
+    /// last up to retry_time: so a free lock is acquired even if the disk is slow.
     ///
-    /// After the timeout of acquire(), or after a requested stop, the call returns within this time;
-    /// so does a cancelled async_acquire(). A store call that is still running continues on a store
-    /// thread, which takes back what the call acquires. A store that answers more slowly, over a WAN
-    /// for example, needs a larger value.
+    /// After the timeout of acquire(), or after a requested stop, the call returns within this
+    /// time; so does a cancelled async_acquire(). A store call that is still running continues on a
+    /// store thread, which releases what the call acquires. A store that answers more slowly, over
+    /// a WAN for example, needs a larger value.
     std::chrono::milliseconds attempt_limit{80};
 
     /// How often a waiting acquire() reads the record: after `poll_least` while the queue moves.
@@ -112,15 +114,15 @@ struct durable_options {
     /// guards, since any epoch. The default is the system clock, since 1970.
     std::function<std::chrono::milliseconds()> now{};
 
-    /// Is told what happens to the contenders of this lock object. It lives as long as the last of
-    /// their guards.
+    /// Receives what happens to the contenders of this lock object. The lock object and its guards
+    /// share ownership of the observer.
     std::shared_ptr<durable_observer> observer{};
 };
 
 /// What a contender asks for.
 struct acquire_request {
-    /// Makes a request for one permit. It is no aggregate, because g++ before 13 destroys aggregates
-    /// twice in co_await expressions.
+    /// Makes a request for one permit. This class is no aggregate, because g++ before 13 destroys
+    /// aggregates twice in co_await expressions.
     acquire_request() noexcept {}
 
     /// The number of permits. If there is a ticket, its weight counts instead.
@@ -130,9 +132,10 @@ struct acquire_request {
     /// Children may inherit the descriptor.
     ///
     /// This process and its children may end in any order. The destructor of the guard leaves the
-    /// grant to the children; release() releases it although children have the descriptor. While
-    /// the slot can see the mark, no lease ends the grant. The guard renews a lease nevertheless,
-    /// for times when the slot cannot see the mark.
+    /// grant to the children; release() releases it although children have the descriptor. The open
+    /// descriptor is a mark of presence (slot_presence). While the slot can see the mark, no lease
+    /// ends the grant. The guard renews a lease nevertheless, for times when the slot cannot see
+    /// the mark.
     ///
     /// The error is errc::operation_not_supported if the slot keeps no marks (file and SQLite slots
     /// on Linux keep them), or if the request has a ticket.
@@ -148,13 +151,15 @@ struct acquire_request {
     /// new ticket.
     std::optional<durable_ticket> ticket{};
 
-    /// For how long after the grant other contenders are kept out at least. If the guard releases
-    /// earlier, or its process ends, the permits stay taken until then.
+    /// The minimum hold time: for so long after the grant, no other contender gets the permits. If
+    /// the guard releases earlier, or its process ends, the permits stay taken until then.
     ///
-    /// It is for jobs that several machines start at about the same time: if the job is shorter than
-    /// their clocks differ, it still runs once.
+    /// Use it for a job that several machines start at about the same time. If the minimum hold
+    /// time is longer than the difference between the machines' clocks, the job runs once, however
+    /// short it is.
     ///
-    /// If the ticket of the request holds its permits already, the minimum of that grant stays.
+    /// If the ticket of the request holds its permits already, that grant keeps its minimum hold
+    /// time.
     std::chrono::milliseconds at_least{0};
 
     /// A text about the contender, for people that inspect() the lock: at most 256 bytes of UTF-8.

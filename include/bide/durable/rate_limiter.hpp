@@ -48,9 +48,8 @@ struct rate_options {
     /// With lock_clock::caller, this function returns the time, since any epoch.
     std::function<std::chrono::milliseconds()> now{};
 
-    /// A time of the clock that is earlier than that of the record by at most this much is that of
-    /// a clock that is behind. A still earlier one shows that the clock was set back: then the rate
-    /// goes on from there.
+    /// How far the clock may be behind the time in the record. If it is behind by more, the clock
+    /// was set back: then tokens come from its present time on.
     std::chrono::milliseconds clock_tolerance{1'000};
 
     /// How far ahead tokens are reserved. A request for a later time gets durable_errc::queue_full.
@@ -78,25 +77,27 @@ struct rate_wait {
 };
 
 /// A bucket of tokens in a slot. `count` tokens come in each period, evenly spaced, and the bucket
-/// holds at most `burst` of them. It is full at the start. In any time t, the times of at most
-/// burst + count * (t + 1 ms) / period tokens come. No rate is rounded; clocks count milliseconds.
+/// holds at most `burst` of them. It is full at the start. The number of tokens that become
+/// available in any period of length t is at most burst + count * (t + 1 ms) / period. No rate is
+/// rounded; clocks count milliseconds.
 ///
-/// An acquisition takes its tokens when it asks, and then waits for their time. So tokens are
-/// acquired in the order of the requests, over all processes. If the caller gives up, its tokens
-/// are returned, unless other tokens were taken later: then they are lost. A process that dies
-/// while it waits loses its tokens.
+/// An acquisition takes its tokens from the record at once, and then waits until they are
+/// available. So tokens are acquired in the order of the requests, over all processes. If the
+/// caller gives up, its tokens are returned, unless other tokens were taken later: then they are
+/// lost. A process that dies while it waits loses its tokens.
 ///
 /// A clock that is set back, or a reboot, makes no acquisition wait longer than clock_tolerance
-/// plus the time of the tokens that are reserved, which is at most longest_wait. A clock that is
-/// set forward fills the bucket early: up to a burst, and the reserved tokens, are granted twice.
-/// If a slot lost a value, the bucket is empty.
+/// plus the wait for the tokens that are reserved already, which is at most longest_wait. A clock
+/// that is set forward fills the bucket early: up to a burst, and the reserved tokens, are granted
+/// twice. If a slot lost a value, the bucket is empty.
 ///
 /// The record is JSON of its own kind. The record of a lock is refused, and a lock refuses this
 /// record: durable_errc::corrupt_record. To begin with a full bucket again, delete the record.
 ///
-/// A number of tokens below 1 is durable_errc::invalid_argument, above the burst too_heavy. A store
-/// that fails ends the call with its error. If it is unknown whether tokens were taken, they are
-/// taken again. Copies are the same limiter. A child of fork() may use its copy, as that of a lock.
+/// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
+/// the burst, too_heavy. If the store fails, the call returns the error of the store. If it is
+/// unknown whether tokens were taken, they are taken again. Copies are the same limiter. A child of
+/// fork() may use its copy of a limiter.
 ///
 /// Thread safety: any thread may call any member concurrently.
 class durable_rate_limiter {
@@ -115,7 +116,7 @@ public:
                                std::move(options), checked()) {}
 
     /// Constructs a limiter on a slot that may lose acknowledged values, which are tokens that were
-    /// taken; otherwise as above.
+    /// taken. Otherwise it is as the constructor above.
     template <any_slot S, class R, class P>
     durable_rate_limiter(allow_relaxed_t, S slot, std::int64_t count,
                          const std::chrono::duration<R, P>& period, std::int64_t burst = 1,
@@ -125,12 +126,14 @@ public:
 
     /// Acquires n tokens.
     ///
-    /// Returns: errc::timeout at once if their time comes later than the timeout; errc::stopped;
-    /// durable_errc::queue_full, permits_mismatch, clock_mismatch; errors of the store.
-    /// Blocks: until their time. If the time is up, or after a stop, at most attempt_limit longer.
+    /// Returns: errc::timeout, at once, if the tokens become available only after the timeout;
+    /// errc::stopped; durable_errc::queue_full, permits_mismatch, clock_mismatch; errors of the
+    /// store.
+    /// Blocks: until the tokens are available. If the time is up, or after a stop, at most
+    /// attempt_limit longer.
     result<void, std::error_code> acquire(std::int64_t n = 1, rate_wait wait = {});
     /// Acquires n tokens as acquire() does, for a coroutine.
-    /// Cancellation: returns errc::stopped, and the tokens.
+    /// Cancellation: gives the tokens back, and returns errc::stopped.
     task<result<void, std::error_code>> async_acquire(std::int64_t n = 1, rate_wait wait = {});
 
     /// Acquires n tokens if they are in the bucket.
@@ -146,10 +149,10 @@ public:
     public:
         /// Returns the time of the tokens, which may have passed.
         std::chrono::steady_clock::time_point ready_at() const noexcept;
-        /// Returns the tokens. A second call has no effect.
+        /// Gives the tokens back. A second call has no effect.
         ///
-        /// Returns: true if they are back; false if they are lost, because others were taken later,
-        /// and from a second call.
+        /// Returns: true if the tokens are back; false if they are lost, because other tokens were
+        /// taken later. A second call returns false.
         /// Blocks: for the store, at most retry_time plus attempt_limit.
         result<bool, std::error_code> cancel();
 
@@ -158,7 +161,7 @@ public:
         explicit reservation(std::shared_ptr<detail::taken_tokens> some) : some_(std::move(some)) {}
         std::shared_ptr<detail::taken_tokens> some_;
     };
-    /// Takes n tokens and does not wait for their time, which the caller does.
+    /// Takes n tokens without a wait. The caller waits until they are available.
     ///
     /// Returns: as acquire().
     /// Blocks: for the store, at most retry_time plus attempt_limit.

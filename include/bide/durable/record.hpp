@@ -23,15 +23,15 @@
 /// \endcode
 /// See durable/expiry.hpp.
 ///
-/// A grant may have a minimum hold time: so long after the grant, no other contender gets its
+/// A grant may have a minimum hold time: for that long after the grant, no other contender gets its
 /// permits. If it is released earlier, its entry stays until then, as a resting entry. If its
 /// process ends, its lease goes on until then: such a lease is never shorter than the minimum hold
 /// time.
 ///
 /// Admission is by prefix sums. A contender is granted its permits if the free permits suffice for
-/// all waiters before it and for itself. So the order is kept, and free permits need not wait until
-/// the first waiter calls. A contender of all permits, for example a writer, is not starved by
-/// contenders of one permit.
+/// all waiters before it and for itself. So the order is kept, and a later waiter may be granted
+/// its permits before the first waiter calls. A contender of all permits, for example a writer, is
+/// not starved by contenders of one permit.
 ///
 /// All times are in milliseconds, on the clock that the record names.
 
@@ -60,18 +60,20 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 // the times of an entry if the writer of the entry belongs to another boot, or to an unknown one.
 // If the contender's own boot is known, it then stores in the entry the time since which it has
 // seen the entry unchanged. A later contender of the same boot goes on from that time.
-//   - They end no lease early. An observation is stored by the compare-and-swap of the very value
-//     that was seen, and is read on the clock that it was written on. Each move of the entry (a
-//     renewal, a refresh) clears it; and where a writer that does not know of observations keeps
-//     it, the count of moves is another one, which makes it void.
-//   - Contenders of several boots do not undo each other's for ever. An observation that is valid
-//     is replaced only where eight boots have stored one. While at most eight boots have
-//     contenders, at most eight observations are stored between two moves of the entry: each boot
-//     stores one.
-//     With more boots, each attempt stores one at most. It replaces any of the eight, as its time
-//     has it, and not the oldest, which is the next to end the lease. So an observation outlives N
-//     further boots with a probability of (7/8)^N. Contenders that live longer than the lease
-//     observe it by themselves; they make no change for the sake of an observation.
+//   - A stored observation ends no lease early. It is stored by the compare-and-swap of the very
+//     value that was seen, and is read on the clock on which it was written. Each move of the entry
+//     (a renewal or a refresh) removes the observation. A writer that does not know observations
+//     keeps the observation, but changes the entry's count of moves. An observation with another
+//     count is void.
+//   - Contenders of several boots do not replace each other's observations for ever. A valid
+//     observation is replaced only if the entry has eight of them, each of another boot. While at
+//     most eight boots have contenders, each boot stores at most one between two moves of the
+//     entry.
+//     With more boots, each attempt stores at most one. Which of the eight it replaces depends on
+//     the time (to_be_replaced()). It is not always the oldest, because the oldest is the next to
+//     end the lease. So an observation survives those of N further boots with a probability of
+//     (7/8)^N. Contenders that live longer than the lease observe the entry by themselves; they
+//     change the record for no observation.
 
 namespace detail {
 
@@ -99,7 +101,8 @@ inline bool reads_times(lock_clock clock, const std::string& boot,
     return !has_boots(clock) || (!boot.empty() && boot == here);
 }
 // Returns true if `self` may judge the entry by its times. With lock_clock::observed only the owner
-// reads them: clones of a virtual machine may have one boot id and different clocks.
+// of the entry reads its times: clones of a virtual machine may have one boot id and different
+// clocks.
 inline bool has_same_clock(const record& r, const origin& it, const origin& self) noexcept {
     return r.clock != lock_clock::observed && reads_times(r.clock, it.boot, self.boot);
 }
@@ -243,9 +246,9 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
-// Returns the index of the observation that is replaced at that time, out of `size`. Multiplies the
-// time by 2^64 / (golden ratio) and uses the upper bits. So times at regular intervals are spread
-// over all indices.
+// Returns the index, below `size`, of the observation that is replaced at the time `now`.
+// Multiplies the time by 2^64 / (golden ratio) and uses the upper bits. So times at regular
+// intervals are spread over all indices.
 inline std::size_t to_be_replaced(std::int64_t now, std::size_t size) noexcept {
     return bide::detail::integer_cast<std::size_t>(
                (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33) %
@@ -269,9 +272,10 @@ template <class Entry> bool observe(Entry& e, std::int64_t now, const std::strin
     return true;
 }
 
-// Stores that a contender sees, at `now`, the entries whose times it cannot read. Stores nothing
-// with lock_clock::observed: several machines, for example clones of a virtual machine, may have
-// one boot id and different clocks. Returns false if there was nothing to store.
+// Stores an observation that begins at `now` in each entry whose times the contender cannot read,
+// unless the contender's boot has stored one already. Stores nothing with lock_clock::observed:
+// several machines, for example clones of a virtual machine, may have one boot id and different
+// clocks. Returns false if there was nothing to store.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
     if (r.clock != lock_clock::boottime || self.from.boot.empty()) {
         return false;
@@ -305,11 +309,11 @@ inline record fresh_record(const terms& t) {
 
 /// Returns the least token of a grant at `unix_ms`, in milliseconds since 1970.
 ///
-/// The token of a grant is this one or the record's next, whichever is larger. So it is larger than
-/// every token of a value that was lost, unless the clock is behind the last grant of that value:
-/// it was set back, or it is the clock of another machine. No lock grants 1,024 times per
-/// millisecond. The token reaches 2^53 in the year 2248. `us` is the microseconds of that
-/// millisecond, if the clock tells them.
+/// The token of a grant is this one or the record's next, whichever is larger. So the token is
+/// larger than every token of a value that was lost. Exception: the clock is behind the time of the
+/// last grant in that value, because it was set back or is the clock of another machine. A
+/// millisecond has 1,024 tokens; no lock grants so often. The token reaches 2^53 in the year 2248.
+/// `us` is the microseconds of that millisecond, if the clock tells them.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
@@ -418,8 +422,9 @@ inline acquire_outcome has_permits(acquire_status status, const holder& mine) {
     return out;
 }
 
-// Answers a contender that listens, and finds the grant that pass_on() has made for it. Returns
-// nothing if there is none, if its times are on another clock, or if most of its lease is over.
+// Returns the outcome for a contender that listens (terms::listens) and was granted its permits by
+// pass_on(). Returns nothing if there is no such grant, if the times of the grant are on another
+// clock, or if most of its lease is over.
 inline std::optional<acquire_outcome> found_grant(record& r, const contender& self, const terms& t,
                                                   std::int64_t now) {
     const holder* const mine = t.listens ? find_holder(r, self.nonce, 0) : nullptr;
@@ -474,10 +479,11 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     return has_permits(acquire_status::granted, r.holders.back());
 }
 
-// Makes the contender wait, or returns that it would have to wait. Also stores the contender's
-// observations, in two cases: the record changes anyway, or the contender has no place in the
-// queue. A contender with a place may live long enough to observe by itself, so the record is not
-// changed only for its observations.
+// Refreshes the contender's place in the queue. If it has none, enters it in the queue, if
+// terms::enqueue is true and the queue is not full. Also stores the contender's observations, in
+// two cases: the record changes anyway, or the contender has no place in the queue. A contender
+// with a place may live long enough to observe by itself, so the record is not changed only for its
+// observations.
 inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
                             const terms& t, std::int64_t now) {
     acquire_outcome out;
@@ -510,11 +516,12 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
 
 } // namespace detail
 
-/// Acquires the permits if it is the contender's turn; otherwise enters the queue.
+/// Acquires the permits if the free permits suffice for the contender and for all waiters ahead;
+/// otherwise enters the queue.
 ///
-/// A further call keeps the place in the queue and its entry from expiring. A contender that holds
-/// the permits already gets the same grant, and its lease begins again. A contender that listens
-/// (terms::listens) keeps the lease that pass_on() has begun.
+/// A further call keeps the place in the queue, and refreshes it so that it does not expire. A
+/// contender that holds the permits already gets the same grant, and its lease begins again. A
+/// contender that listens (terms::listens) keeps the lease that pass_on() has begun.
 ///
 /// If a contender is not granted its permits, it stores the time since which it has seen those
 /// entries whose times it cannot read, unless a contender of its boot has stored such a time
@@ -547,7 +554,7 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
                                                          : detail::wait(r, place, self, t, now);
 }
 
-/// Renews a lease: it begins again now, and is never shorter than before.
+/// Renews a lease: the lease begins again now, and never ends earlier than before.
 ///
 /// A lease that expired is lost, even if no contender has taken the permits. `self` tells where the
 /// caller runs.
@@ -629,31 +636,33 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 // What a change of a record means for its waiters: which of them are granted their permits with it,
 // and which of them have to read the record afterwards.
 //
-// Without pass_on() each waiter takes its permits itself, with a change of its own. Then a store
-// that needs a millisecond for a change needs two for each change of the holder. And every waiter
-// has to read the record after each change, because it may be able to take its permits.
+// Without pass_on() each waiter takes its permits itself, with a change of its own. Then a lock
+// needs two changes of the record to pass from one holder to the next: a release and an
+// acquisition. And every waiter has to read the record after each change, because the change may
+// have freed its permits.
 //
-// A waiter that every process ahead of it can reach need not do that. It reads the record when it
-// is told to, and when the process that it depends on has ended:
+// A waiter need not read the record after each change if every process ahead of it can notify it.
+// It reads the record when it is notified, and when the process that it depends on has ended:
 //
 // - The first waiter depends on the processes of all holders.
 // - A later waiter depends on the process of the waiter directly ahead of it.
 //
-// While they run, one of them makes the change that concerns the waiter, and tells it. If a holder
-// or a waiter ends before it has told the others, the waiter that depends on it notices the end. A
-// process that has no entry, or that cannot reach the waiter, may make a change without a
+// While these processes run, one of them makes the change that concerns the waiter, and notifies
+// the waiter. If such a process ends before it has notified the waiter, the waiter notices the end.
+// Another process, which has no entry or cannot reach the waiter, may make a change without a
 // notification. So every waiter also reads the record from time to time.
 
 namespace detail {
 
-// Returns true if contenders of one boot read one clock at any time. With lock_clock::caller a
-// release may have no time.
+// Returns true if all contenders of one boot always read the same clock. That is not so with
+// lock_clock::caller, where a release may have no time.
 inline bool has_common_clock(const record& r) noexcept {
     return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
 }
 
-// Returns true if pass_on() by `self` may grant the waiter its permits: it listens, it can read the
-// times of the grant, and its end would be noticed before its lease is over.
+// Returns true if pass_on() by `self` may grant the waiter its permits: the waiter listens
+// (terms::listens), it can read the times of the grant, and other contenders would notice the end
+// of its process before its lease is over.
 inline bool is_served_by(const record& r, const waiter& w, const origin& self) noexcept {
     const bool is_seen = (w.from.space != 0 && w.from.space == self.space) || w.from.mark != 0;
     return has_common_clock(r) && w.lease_ms != 0 && w.from.pid != 0 && is_seen &&
@@ -722,8 +731,8 @@ inline std::vector<std::int64_t> concerned_by_change(const record& before, const
     return marks;
 }
 
-/// Returns true if the waiter is told of every change that concerns it: each process ahead of it
-/// can reach its process, and would grant it its permits.
+/// Returns true if the waiter is notified of every change that concerns it: each process ahead of
+/// it can notify the waiter's process, and would grant the waiter its permits (pass_on()).
 inline bool is_told(const record& r, std::size_t index) noexcept {
     const waiter& w = r.waiters[index];
     const auto reaches_it = [&](const auto& entry) {
@@ -779,10 +788,12 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
 ///
 /// The grants of the lost record are not known. So the tokens continue from the first token of the
 /// terms, or leap by fence_leap if the first token is not larger. A leap alone is not enough: the
-/// value that replaces the lost record may be lost, too, and then this record is read again.
+/// value that replaces the lost record may be lost, too. Then this record is read again, and a
+/// second leap would lead to the same tokens.
 ///
-/// A renewal may have been lost, too, after an observer had seen it. So the renewals of all holders
-/// are counted from the new token: no later one looks like one that has been there for long.
+/// A renewal may have been lost, too, after an observer had seen it. So the counts of renewals of
+/// all holders continue from the new token. Then no later renewal has the same count as a lost one,
+/// which an observer may have seen for a long time.
 ///
 /// If the lost record was acknowledged, it may have had a holder that this record does not show,
 /// and that holder may still work. Then a holder of all permits is entered, for the longest lease
@@ -804,7 +815,7 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     holder unknown;
     unknown.holder_id = "of a record that was damaged";
     unknown.nonce = "lost-" + std::to_string(before); // the same for every contender that finds it
-    unknown.fence = r.fence - 1; // not less than that of the lost grant
+    unknown.fence = r.fence - 1;                      // not less than that of the lost grant
     unknown.weight = r.permits;
     unknown.lease_ms = std::max(t.lease_ms, t.at_least_ms);
     for (const holder& h : r.holders) {

@@ -46,8 +46,8 @@ inline constexpr std::int64_t fence_leap = std::int64_t{1} << 20;
 
 /// Where a contender runs.
 ///
-/// With a pid, the contender is bound to that process. With a mark and without a pid, it is bound
-/// to all processes that have the mark's file open.
+/// With a pid, the contender is bound to that process. With a mark of presence (slot_presence) and
+/// without a pid, it is bound to all processes that have the mark's file open.
 struct origin {
     std::string host{};   ///< the machine's name, for people
     std::string boot{};   ///< which clock and processes the times and the pid refer to: this_boot()
@@ -79,8 +79,8 @@ struct description {
 /// A stored observation of an entry: contenders of the boot `boot` have seen it unchanged since the
 /// time `since`.
 ///
-/// An entry expires when contenders of one boot have seen it unchanged for longer than its length
-/// and a margin. See durable/expiry.hpp.
+/// An entry expires when contenders of one boot have seen it unchanged for longer than the length
+/// of the lease (for a waiter, of its place in the queue) plus a margin. See durable/expiry.hpp.
 struct stored_observation {
     std::string boot{};     ///< the contender's boot: `since` is on its clock; not empty
     std::int64_t moves = 0; ///< the entry's renewals or refreshes then; void if they differ now
@@ -90,8 +90,8 @@ struct stored_observation {
     friend bool operator==(const stored_observation&, const stored_observation&) = default;
 };
 
-/// How many observations one entry has: one for each boot. The observation of a
-/// further boot replaces one of these.
+/// The largest number of observations that one entry stores, one for each boot. The observation of
+/// a further boot replaces one of them.
 inline constexpr std::size_t most_observations = 8;
 
 /// A grant. Times are in milliseconds, on the record's clock. With lock_clock::boottime and
@@ -202,13 +202,13 @@ enum class acquire_status {
 struct acquire_outcome {
     acquire_status status = acquire_status::refused; ///< what the contender is
     bool changed = false; ///< the record changed: the outcome is true once it is stored
-    /// If waiting: true if only observations changed. The outcome stays true if the change is not
+    /// waiting: true if only observations changed. The outcome is valid even if that change is not
     /// stored.
     bool is_only_observed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
-    /// held: when the lease expires, if it was not extended. Otherwise 0: it begins with this
-    /// change.
+    /// held: when the lease expires, if this change does not extend it. Otherwise 0: the lease
+    /// begins with this change.
     std::int64_t expires_at = 0;
     std::int64_t position = 0; ///< waiting: how many waiters are ahead
     std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known
@@ -231,7 +231,7 @@ struct renew_outcome {
 /// How release() removes a grant.
 struct release_terms {
     std::int64_t but = 0; ///< a token; that grant stays
-    /// If true, the grant ends at once, whatever its minimum hold time: its contender gave up and
+    /// If true, the grant ends at once, whatever its minimum hold time: the contender gave up and
     /// has done no work.
     bool undo = false;
 };

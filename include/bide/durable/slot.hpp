@@ -10,7 +10,7 @@
 /// - load() returns the value and the version of one read, never the value of one write with the
 ///   version of another.
 /// - compare_exchange() is atomic with respect to every other one of any process. It returns
-///   `stored` only if the value survives what the guarantees of the slot say.
+///   `stored` only if the value survives every crash that the guarantees of the slot cover.
 /// - load() returns no value that a later crash could undo.
 /// - A version is never used for two values, whatever is deleted and created in between.
 /// - No operation waits forever. Each slot has a time limit, after which it gives up an operation
@@ -91,8 +91,9 @@ using slot_update = std::function<std::optional<std::string>(const slot_snapshot
 /// The base class of all slots. The file comment lists what a slot guarantees.
 ///
 /// A slot overrides load() and compare_exchange(), has a `static constexpr slot_guarantees
-/// guarantees`, and is movable. The other functions are for what its store offers in addition. By
-/// default they return errc::operation_not_supported, presence::unknown, or nothing.
+/// guarantees`, and is movable. The other functions are optional: a slot overrides those that its
+/// store supports. By default they return errc::operation_not_supported, presence::unknown, or
+/// nothing.
 class slot {
 public:
     virtual ~slot() = default;
@@ -107,8 +108,9 @@ public:
 
     // ---- what a slot may offer in addition
 
-    /// Loads and stores in one step, under the store's own lock, without conflicts. If the update
-    /// returns nothing, the result is `stored`, with the current version.
+    /// Loads the value, calls the update with it, and stores what the update returns, in one step
+    /// under the store's own lock. So there are no conflicts. If the update returns nothing, no
+    /// value is stored, and the result is `stored` with the current version.
     virtual cas_result update_locked(const slot_update&) {
         return {cas_status::failed, 0, {}, not_offered()};
     }
@@ -118,8 +120,9 @@ public:
         return unexpected{not_offered()};
     }
 
-    /// Returns the time of a clock for all contenders, in milliseconds since 1970. A slot that has
-    /// one names lock_clock::server in its guarantees, and load() also returns its time.
+    /// Returns the time of a clock that all contenders share, in milliseconds since 1970. A slot
+    /// that has such a clock names lock_clock::server in its guarantees, and its load() returns the
+    /// time, too.
     virtual result<std::int64_t, std::error_code> server_now() { return unexpected{not_offered()}; }
 
     /// Takes a mark of presence with a number of its own. If a mark is taken before its number is
@@ -144,7 +147,8 @@ public:
     /// connections, and one thread that renews leases. By default empty: the slot shares nothing.
     virtual std::string store() const { return {}; }
     /// Returns another slot object for the same value, with a connection that only renewals use: a
-    /// call that hangs on this slot does not delay them. Not nullptr if store() is not empty.
+    /// call that hangs on this slot does not delay them. Must not return nullptr if store() is not
+    /// empty.
     virtual std::unique_ptr<slot> for_renewals() const { return nullptr; }
 
     /// Returns where the slot is, and the store's text about the last operation that failed. It is
@@ -166,8 +170,8 @@ private:
 
 namespace detail {
 
-// A slot that owns another one and has its functions. So the header of a slot shows no more of it
-// than its name and its options.
+// A slot that forwards every call to another slot, which it owns. So a public header declares only
+// the name and the options of a slot, and another header implements it.
 class slot_handle : public slot {
 public:
     result<slot_snapshot, std::error_code> load() override { return core_->load(); }

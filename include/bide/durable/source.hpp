@@ -5,8 +5,8 @@
 /// \file
 /// The definitions of the durable locks and of their slots memory and file.
 ///
-/// The CMake target bide::durable compiles this file once. A program without that target includes it
-/// in one of its files, or defines BIDE_DURABLE_HEADER_ONLY in all of them.
+/// The CMake target bide::durable compiles this file once. A program without that target includes
+/// it in one of its files, or defines BIDE_DURABLE_HEADER_ONLY in all its files.
 
 #include <bide/durable/impl/acquire_all.hpp>
 #include <bide/durable/impl/admin.hpp>

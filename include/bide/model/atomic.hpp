@@ -3,7 +3,8 @@
 #define BIDE_MODEL_ATOMIC_HPP
 
 /// \file
-/// Atomics, fences and plain data for bodies. The checker orders their steps.
+/// Atomics, fences and plain data for a body, which is a checked program (model/check.hpp). The
+/// checker decides the order of their steps.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/ops.hpp>
@@ -56,10 +57,11 @@ constexpr std::memory_order failure_of(std::memory_order success) noexcept {
 /// The source position of a call, as the last two parameters of a function.
 #define BIDE_MODEL_SITE int line = __builtin_LINE(), const char *file = __builtin_FILE()
 
-/// Is the std::atomic of the checker, for integers, bool, enumerations, pointers and other
-/// trivially copyable types of at most eight bytes. It has all operations of std::atomic. Reports
-/// show the source position of a call, but not that of an operator.
-/// Requires: a body makes and uses it.
+/// Is the checker's replacement for std::atomic. T is an integer, bool, an enumeration, a pointer,
+/// or another trivially copyable type of at most eight bytes. The class has all operations of
+/// std::atomic. A report shows the source position of a call such as load(), but not the position
+/// of an operator such as ++.
+/// Requires: a body constructs and uses the object.
 template <class T> class atomic {
     using order = std::memory_order;
     static constexpr order seq_cst = std::memory_order_seq_cst;
@@ -94,8 +96,8 @@ public:
     }
     atomic(const atomic&) = delete;
     atomic& operator=(const atomic&) = delete;
-    /// Ends the lifetime of the atomic. If an access does not happen before that, the execution
-    /// fails.
+    /// Ends the lifetime of the atomic. Fails the execution if some access to the atomic does not
+    /// happen before the destruction.
     ~atomic() { detail::ops::drop_atomic(object_); }
 
     /// Returns true.
@@ -159,8 +161,8 @@ public:
                                  BIDE_MODEL_SITE) noexcept {
         return compare(expected, desired, o, detail::failure_of(o), false, {file, line});
     }
-    /// As that of std::atomic. It fails spuriously, at most as often as options::weak_failures
-    /// says.
+    /// As that of std::atomic. In each thread, at most options::weak_failures calls fail
+    /// spuriously.
     bool compare_exchange_weak(T& expected, T desired, order success, order failure,
                                BIDE_MODEL_SITE) noexcept {
         return compare(expected, desired, success, failure, true, {file, line});
@@ -319,7 +321,8 @@ public:
     }
     /// Constructs a copy. Counts as a read of `other`.
     var(const var& other) noexcept : var(static_cast<T>(other)) {}
-    /// Ends the lifetime. If an access does not happen before that, the execution fails.
+    /// Ends the lifetime. Fails the execution if some access does not happen before the
+    /// destruction.
     ~var() { detail::ops::drop_plain(object_); }
 
     /// Assigns a copy. Counts as a read of `other` and a write of this.

@@ -3,12 +3,13 @@
 #define BIDE_MODEL_CHECK_HPP
 
 /// \file
-/// Checks a small concurrent program in every way that C++20 allows it to run.
+/// Runs a small concurrent program in every way that C++20 allows, and checks each execution.
 ///
-/// The checked program is called a body. A body makes its objects, starts threads, and states
+/// The checked program is called a body. A body constructs objects, starts threads, and states
 /// conditions that must hold. The checker runs the body once for each execution that it explores,
-/// as thread 0. The body makes all objects that its threads share: a model::atomic, a model::var,
-/// or an instance of a template on model::platform, of the library or of the user.
+/// as thread 0. The body constructs all objects that its threads share. Such an object is a
+/// model::atomic, a model::var, or an instance of a template whose platform is model::platform. The
+/// template may be one of the library or one of the user.
 ///
 /// \code
 /// int main() {
@@ -20,9 +21,10 @@
 /// }
 /// \endcode
 ///
-/// A failure is printed, and ends the program with the status 1; on_failure() changes that.
-/// README.md in this folder says what is explored, what is found, and what the limits are. Link
-/// bide::model, which is compiled from model/source.hpp.
+/// If an execution fails, check() prints the failure and ends the program with the status 1.
+/// on_failure() can set another action. README.md in this folder says what is explored, which
+/// failures are found, and what the limits are. A program links the CMake target bide::model, which
+/// is compiled from model/source.hpp.
 
 #include <bide/core/config.hpp>
 #include <bide/model/platform.hpp>
@@ -44,14 +46,14 @@ class thread {
 public:
     /// Starts a thread that runs `run`.
     explicit thread(std::function<void()> run);
-    /// Takes the thread of `other` over, so that threads can be in a std::vector.
+    /// Takes over the thread of `other`, so that a std::vector can contain threads.
     thread(thread&& other) noexcept : id_(other.id_), joined_(std::exchange(other.joined_, true)) {}
     thread& operator=(thread&&) = delete;
     /// Joins the thread.
     ~thread() { join(); }
 
-    /// Waits for the end of the thread, if it was not joined. What the thread did happens before
-    /// the return.
+    /// Waits until the thread has ended. If the thread was joined before, does nothing. All steps
+    /// of the thread happen before the return of join().
     void join() noexcept;
 
 private:
@@ -77,9 +79,9 @@ void assume(bool holds) noexcept;
 /// Adds a text to the outcome of this execution, for outcomes().
 void record(std::string outcome);
 
-/// Sets the service that runs the time-outs and the stops of the library in this execution. The
-/// service is a bide::basic_timer_service<model::platform>. The body starts a daemon(), which calls
-/// run() of the service.
+/// Sets the timer service of this execution, on which the time-outs and the stops of the library
+/// run. `timer_service` points to a bide::basic_timer_service<model::platform>. The body also
+/// starts a daemon() that calls run() of the service.
 void use_service(void* timer_service) noexcept;
 
 /// Names an atomic in reports.
@@ -112,22 +114,22 @@ struct options {
 
     /// How many sleeps of each thread may end spuriously.
     int spurious = 0;
-    /// How many timed sleeps of each thread may time out. If it is 0, no thread may rely on a
-    /// time-out.
+    /// How many timed sleeps of each thread may time out. If it is 0, a thread that needs a
+    /// time-out to continue sleeps for ever.
     int timeouts = 0;
     /// How many calls of compare_exchange_weak by each thread may fail spuriously.
     int weak_failures = 0;
     /// How many times the clock of each thread may jump by a millisecond.
     int clock_jumps = 0;
 
-    /// For method::exhaustive: the number of processes that explore; 0 means one for each
-    /// processor. They are started by fork(), and only for a long exploration. BIDE_MODEL_JOBS in
-    /// the environment has precedence.
+    /// For method::exhaustive: the number of processes that explore. 0 means one process for each
+    /// processor. Only a long exploration starts these processes, by fork(). The environment
+    /// variable BIDE_MODEL_JOBS has precedence over this option.
     unsigned jobs = 1;
     /// The maximum number of executions. If there are more, the model is too large: a failure.
     std::uint64_t max_executions = 20'000'000;
-    /// The maximum size of the unexplored branches in bytes. If it is exceeded, the model is too
-    /// large.
+    /// The maximum size of the unexplored branches in bytes. If they need more, the model is too
+    /// large: a failure.
     std::size_t max_memory = std::size_t{4} << 30;
     /// The maximum number of steps of an execution. If there are more, it is a livelock: a failure.
     int max_steps = 2'000;
@@ -160,8 +162,9 @@ struct verdict {
     std::string message;
     /// The interleaving for programs, with one step in each line.
     std::string trace;
-    /// The interleaving for readers, with a column for each thread and with lines of the source. It
-    /// also says which synchronisation is missing, as far as the graph of the execution shows that.
+    /// The interleaving for human readers: a column for each thread, with the source line of each
+    /// step. The report also names the missing synchronisation, if the graph of the execution shows
+    /// it.
     std::string report;
     /// The decisions that lead to the failure, for replay() and BIDE_MODEL_REPLAY.
     std::string path;
@@ -184,44 +187,47 @@ verdict explore(const options& how, const body& run);
 /// Runs only the execution of `path`.
 verdict replay(const std::string& path, const options& how, const body& run);
 
-/// Returns the graph of the execution that failed, as a text for the program dot. It has a cluster
-/// for each thread, and edges for program order, reads-from, modification order and
-/// synchronisation.
+/// Returns the graph of the execution that failed, as input for the program dot (Graphviz). The
+/// drawing has a cluster for each thread, and edges for program order, reads-from, modification
+/// order and synchronisation.
 std::string to_dot(const verdict& found, const options& how, const body& run);
 
-/// Explores again with stronger memory orders, for a limited time. Returns, as text, which of these
-/// orders leave no failure, or that none does. Returns an empty text if the time was too short, or
-/// if no order can matter.
+/// Explores the body again with stronger memory orders, for about `seconds` of processor time.
+/// Returns a text that names the stronger orders with which no execution fails, or says that there
+/// are no such orders. Returns an empty text if the time was too short, or if the failure does not
+/// depend on memory orders.
 std::string stronger_orders(const verdict& found, const options& how, const body& run,
                             double seconds = 5);
 
-/// Explores a body, and prints the counts under `name`. If there is a failure, prints its report,
-/// the text of stronger_orders(), and how to replay it, and calls the function of on_failure().
-/// With BIDE_MODEL_DOT=file in the environment, writes to_dot() to that file. With
-/// BIDE_MODEL_MUTANTS in the environment, explores once more for each memory order, with that order
-/// weakened.
+/// Explores a body, and prints the numbers of executions under `name`. If there is a failure,
+/// prints its report, the text of stronger_orders(), and how to replay the failure. Then calls the
+/// function of on_failure(). If the environment variable BIDE_MODEL_DOT names a file, writes the
+/// text of to_dot() to that file. The environment variable BIDE_MODEL_MUTANTS is a number of
+/// seconds. If it is set, and the exploration ends in this time without a failure, explores the
+/// body again for each memory order in the code, each time with only that order weakened.
 void check(std::string_view name, const options& how, const body& run);
 /// \overload
 inline void check(std::string_view name, const body& run) { check(name, {}, run); }
 
-/// Explores a body, and prints the counts. If the failure `expected` is not found, prints the
-/// actual result, and calls the function of on_failure().
+/// Explores a body that is expected to fail with `expected`, and prints the numbers of executions.
+/// If the exploration ends without that failure, prints the actual result, and calls the function
+/// of on_failure().
 verdict find(std::string_view name, failure expected, const options& how, const body& run);
 /// \overload
 inline verdict find(std::string_view name, failure expected, const body& run) {
     return find(name, expected, {}, run);
 }
 
-/// Returns the outcomes that the executions recorded, each text once, in order, separated by
-/// spaces.
+/// Returns the texts that the executions passed to record(): sorted, without duplicates, separated
+/// by spaces.
 std::string outcomes(const options& how, const body& run);
 
 /// The type of a function that is called with an unexpected verdict.
 using failure_handler = void (*)(const verdict& found);
 
-/// Sets the function that is called after an unexpected verdict was printed. nullptr stands for the
-/// default, which ends the program with the status 1. The handler of a test framework fails the
-/// test, and may throw.
+/// Sets the function that is called after an unexpected verdict was printed. By default, or after
+/// on_failure(nullptr), the program ends with the status 1. With a test framework, the function can
+/// fail the test. It may throw.
 /// Returns: the previous handler.
 failure_handler on_failure(failure_handler handler) noexcept;
 

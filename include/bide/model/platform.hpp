@@ -3,8 +3,9 @@
 #define BIDE_MODEL_PLATFORM_HPP
 
 /// \file
-/// The platform of the model checker (core/platform.hpp). If a template of the library is
-/// instantiated with model::platform, the checker orders every step of it.
+/// The platform of the model checker (core/platform.hpp says what a platform is). If a template of
+/// the library is instantiated with model::platform, the checker decides the order of all its
+/// steps.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -23,7 +24,7 @@ template <class Platform> class basic_timer_service;
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 
-/// Is a platform of the library (core/platform.hpp) whose executions are explored. LockLooks is the
+/// Is a platform (core/platform.hpp) for code whose executions are explored. LockLooks is the
 /// number of times that a waiter reads a held lock_bits before it sleeps.
 template <int LockLooks> struct basic_platform {
     /// Says that executions are explored and not run.
@@ -58,8 +59,8 @@ template <int LockLooks> struct basic_platform {
         return true;
     }
 
-    /// Waits until a value that the thread has read may have changed. A loop around this call must
-    /// end only by such a change.
+    /// Tells the checker that the thread waits in a loop. Waits until a value that the thread has
+    /// read may have changed. The loop must end only because of such a change.
     static void pause() noexcept { detail::ops::pause(); }
     /// Is pause().
     static void yield() noexcept { detail::ops::pause(); }
@@ -70,15 +71,15 @@ template <int LockLooks> struct basic_platform {
     /// Returns false.
     static bool single_cpu() noexcept { return false; }
 
-    /// Sleeps while `word` holds `expected`. Returns false after a time-out. Of a 64-bit word, only
-    /// the low half is guaranteed to be compared (core/futex.hpp).
+    /// Sleeps while `word` contains `expected`. Returns false after a time-out. If `word` has 64
+    /// bits, only the low half is guaranteed to be compared (core/futex.hpp).
     template <class Word>
     static bool futex_wait(const atomic<Word>& word, Word expected, std::int64_t until,
                            BIDE_MODEL_SITE) noexcept {
         return detail::ops::futex_wait(word.object(), &word, detail::to_bits(expected), 4, until,
                                        {file, line});
     }
-    /// Wakes at most `count` of the threads that sleep on `word`, in any choice.
+    /// Wakes at most `count` of the threads that sleep on `word`. The checker explores each choice.
     template <class Word>
     static void futex_wake(const atomic<Word>* word, int count, BIDE_MODEL_SITE) noexcept {
         detail::ops::futex_wake(word, count, {file, line});
@@ -93,8 +94,8 @@ template <int LockLooks> struct basic_platform {
     /// Is local().
     template <class T> static T& near_local() noexcept { return local<T>(); }
 
-    /// Returns the service that the body has set by use_service() (model/check.hpp); nullptr if
-    /// there is none.
+    /// Returns the service that the body has set by use_service() (model/check.hpp), or nullptr if
+    /// the body has set none.
     static bide::basic_timer_service<basic_platform>* timer_service() noexcept {
         return static_cast<bide::basic_timer_service<basic_platform>*>(detail::ops::service());
     }
@@ -106,12 +107,13 @@ template <int LockLooks> struct basic_platform {
     }
 };
 
-/// A platform on which waiters of the library's inner locks sleep at once, so that every step of
-/// the code is explored.
+/// A platform on which a waiter of a lock_bits, the library's internal lock, sleeps at once. So
+/// every step of the code is explored.
 using platform = basic_platform<0>;
 
-/// A platform on which waiters of the library's inner locks never sleep. The sleep of lock_bits has
-/// a separate model. Without it, a larger model has fewer executions by orders of magnitude.
+/// A platform on which a waiter of a lock_bits, the library's internal lock, never sleeps. With
+/// this platform, a larger model has fewer executions by orders of magnitude. A separate model
+/// checks the sleep of lock_bits.
 using platform_without_lock_sleep = basic_platform<std::numeric_limits<int>::max()>;
 
 }}} // namespace bide::BIDE_ABI::model

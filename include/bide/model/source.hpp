@@ -3,11 +3,11 @@
 #define BIDE_MODEL_SOURCE_HPP
 
 /// \file
-/// The definitions of the model checker, for one file of a program.
+/// The definitions of the model checker. The CMake target bide::model compiles this header once. A
+/// program that is built without CMake includes it in exactly one file.
 ///
-/// The CMake target bide::model compiles this file once. It replaces the global operators new and
-/// delete of the program. So the memory of a body is counted, and an execution that is abandoned
-/// leaks nothing.
+/// The header replaces the global operators new and delete of the program. So the checker counts
+/// the memory of a body, and an abandoned execution leaks nothing.
 
 #include <bide/model/impl/cause.hpp>
 #include <bide/model/impl/check.hpp>

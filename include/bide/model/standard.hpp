@@ -3,9 +3,9 @@
 #define BIDE_MODEL_STANDARD_HPP
 
 /// \file
-/// A mutex and a condition_variable for bodies. They have the same interfaces as those of std. So a
-/// class that gets these types from its platform can be checked unchanged. The platform of bide has
-/// stop tokens, too (model/stop_token.hpp).
+/// A mutex and a condition_variable for bodies (model/check.hpp). They have the same interfaces as
+/// those of std. So a class that gets these types from its platform can be checked unchanged.
+/// model::platform also has stop tokens (model/stop_token.hpp).
 ///
 /// \code
 /// struct checked : bide::model::platform {
@@ -18,8 +18,8 @@
 /// };
 /// \endcode
 ///
-/// For thread-local state, use platform::local<T>(). A deadlock of these locks is reported as
-/// threads that spin for ever.
+/// For thread-local state, use platform::local<T>(). If threads deadlock on a mutex, the report
+/// says that they spin for ever.
 
 #include <bide/core/config.hpp>
 #include <bide/model/platform.hpp>
@@ -40,8 +40,8 @@ public:
     mutex() noexcept : held_(detail::ops::make_atomic(0)) {}
     mutex(const mutex&) = delete;
     mutex& operator=(const mutex&) = delete;
-    /// Ends the lifetime of the mutex. If an access does not happen before that, the execution
-    /// fails.
+    /// Ends the lifetime of the mutex. Fails the execution if some access to the mutex does not
+    /// happen before the destruction.
     ~mutex() { detail::ops::drop_atomic(held_); }
 
     /// Locks the mutex. Blocks: while another thread has it.
@@ -65,9 +65,9 @@ private:
     int held_;
 };
 
-/// Is the std::condition_variable of the checker. It accepts any lock. A wait ends spuriously at
-/// most as often as options::spurious says, and times out at most as often as options::timeouts
-/// says.
+/// Is the checker's replacement for std::condition_variable. It accepts any lock type. In each
+/// thread, at most options::spurious waits end spuriously, and at most options::timeouts waits time
+/// out.
 class condition_variable {
 public:
     /// Unlocks, waits for a notification, and locks again.
@@ -86,8 +86,8 @@ public:
         const bool in_time = sleep(lock, until(rest), line, file);
         return in_time ? std::cv_status::no_timeout : std::cv_status::timeout;
     }
-    /// Waits at most for `rest` until `holds()` returns true. Returns: the last result of
-    /// `holds()`.
+    /// Waits until `holds()` returns true, but at most for the duration `rest`. Returns: the last
+    /// result of `holds()`.
     template <class Lock, class Rep, class Period, class Predicate>
         requires std::predicate<Predicate&>
     bool wait_for(Lock& lock, std::chrono::duration<Rep, Period> rest, Predicate holds,

@@ -3,9 +3,9 @@
 #define BIDE_MODEL_STOP_TOKEN_HPP
 
 /// \file
-/// stop_source, stop_token and stop_callback for bodies. They have the same interfaces as those of
-/// std. model::platform names them, so operations of the library that take a stop token can be
-/// checked.
+/// stop_source, stop_token and stop_callback for bodies (model/check.hpp). They have the same
+/// interfaces as those of std. model::platform uses them, so the checker can check operations of
+/// the library that take a stop token.
 
 #include <bide/core/config.hpp>
 #include <bide/model/atomic.hpp>
@@ -24,12 +24,14 @@ namespace detail {
 
 // The state that a stop source, its tokens and its callbacks share.
 //
-// A thread changes the list of callbacks right after a step on `list_`, and no other thread runs
-// until its next step. So the list is plain memory, and each change of it belongs to one step. The
-// orders are the weakest that keep the promises of the standard. These are: a registration happens
-// before the call of its callback; a request happens before each step that sees the request; a call
-// happens before the return of the destructor of its callback. Reference counts are not modelled:
-// they take no steps.
+// A thread changes the list of callbacks directly after a step on the atomic `list_`. No other
+// thread runs before the next step of that thread. So the list is plain memory, and each change of
+// the list is part of one step. Reference counts are not modelled: they take no steps.
+//
+// The memory orders are the weakest that keep these promises of the standard:
+//   - The registration of a callback happens before the call of the callback.
+//   - A stop request happens before each step that sees the request.
+//   - The call of a callback happens before the return of the destructor of the callback.
 class stop_state {
 public:
     class callback {
@@ -206,9 +208,9 @@ public:
     }
     /// Returns whether the source can request a stop.
     bool stop_possible() const noexcept { return state_.get() != nullptr; }
-    /// Exchanges what they stop.
+    /// Exchanges two sources.
     void swap(stop_source& other) noexcept { std::swap(state_, other.state_); }
-    /// Returns whether both stop the same, or nothing.
+    /// Returns whether both sources have the same state, or none.
     bool operator==(const stop_source&) const noexcept = default;
 
 private:
@@ -221,7 +223,7 @@ public:
     /// The type that is called.
     using callback_type = F;
 
-    /// Calls `what` when a stop is requested; at once, if it was before.
+    /// Calls `what` when a stop is requested. If that has happened before, calls it at once.
     template <class G>
         requires std::constructible_from<F, G>
     explicit stop_callback(stop_token token, G&& what,
@@ -234,7 +236,7 @@ public:
     }
     stop_callback(const stop_callback&) = delete;
     stop_callback& operator=(const stop_callback&) = delete;
-    /// Takes it back. Blocks: while another thread calls it.
+    /// Removes the callback. Blocks: while another thread calls it.
     ~stop_callback() {
         if (state_.get() != nullptr) {
             state_.get()->remove(*this, {.is_given = true}); // the step has no line in the body

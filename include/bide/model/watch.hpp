@@ -5,11 +5,11 @@
 /// \file
 /// Makes the checker see accesses to plain memory that is not a model::var. One file of the program
 /// includes this header. The bodies are compiled with -fsanitize=thread, and the program is linked
-/// without that option. So the functions that the compiler calls at each access are those of this
-/// header, and not those of ThreadSanitizer.
-///
+/// without that option. So each access to memory in a body calls a function of this header, instead
+/// of one of ThreadSanitizer.
 /// bide_add_model(... WATCH) sets these options. The file that includes this header is compiled
-/// without -fsanitize=thread. Accesses by functions that were compiled without it are not seen.
+/// without -fsanitize=thread. The checker does not see accesses by functions that were compiled
+/// without this option.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -26,8 +26,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail { namespace {
 
-// The bytes that were accessed in an execution. Each byte is modelled as a plain object. Freed
-// memory is not given out again in the same execution.
+// The bytes that were accessed in an execution. Each byte is modelled as a plain object. The heap
+// does not use freed memory again in the same execution.
 class watched_memory {
 public:
     void access(execution& x, std::uintptr_t byte, bool writes) {
@@ -103,9 +103,9 @@ watched_memory& watched() {
 
 void watch(const void* from, std::size_t size, bool writes) {
     execution* const x = execution::current();
-    // Accesses of the checker itself are not watched. It shares instances of templates of the
-    // standard library with the body, and the linker may take the instances that are compiled with
-    // -fsanitize=thread.
+    // Accesses of the checker itself are not watched. The checker and the body share instances of
+    // templates of the standard library. The linker may choose the instances that were compiled
+    // with -fsanitize=thread, so the checker can call this function, too.
     if (x == nullptr || !heap::in_body()) {
         return;
     }
@@ -177,8 +177,8 @@ void* __tsan_memset(void* to, int value, std::size_t size) {
     return std::memset(to, value, size);
 }
 
-// These operations belong to real atomics, not to those of the checker. They are done without a
-// check.
+// A body calls these functions for real atomics, such as std::atomic, and not for the atomics of
+// the checker. They operate on the atomic and check nothing.
 void __tsan_atomic_thread_fence(int /*order*/) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int /*order*/) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 

@@ -72,8 +72,8 @@ template <class F> std::optional<seed_failure> failure_under(std::uint64_t seed,
     return std::nullopt;
 }
 
-// Returns the number in an environment variable. If the variable has other contents, prints a
-// message.
+// Returns the number in an environment variable. If the variable is not set, returns nothing. If
+// the variable contains no number, prints a message and returns nothing.
 inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
     const char* const text = std::getenv(variable);
     std::uint64_t number = 0;
@@ -92,7 +92,7 @@ inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
 } // namespace detail
 
 /// Calls f(seed) for `count` seeds from `first` on, and stops at the first call that throws.
-/// Returns: the seed of that call; nothing if no call throws.
+/// Returns: the seed and the exception of that call; nothing if no call throws.
 template <class F>
 std::optional<seed_failure> find_failure(std::uint64_t first, std::uint64_t count, F&& f) {
     for (std::uint64_t i = 0; i != count; ++i) {
@@ -103,12 +103,13 @@ std::optional<seed_failure> find_failure(std::uint64_t first, std::uint64_t coun
     return std::nullopt;
 }
 
-/// Calls f(seed) for `count` seeds from `first` on. At the first call that throws, writes the seed
-/// and the end of the journal to stderr.
+/// Calls f(seed) for `count` seeds from `first` on. If a call throws, writes the seed and the end
+/// of the journal to stderr, and stops.
 ///
-/// Environment variables change this; their values are decimal numbers. BIDE_TEST_SEED is the only
-/// seed. BIDE_TEST_SEEDS replaces `count`. With BIDE_TEST_TRACE=1, each seed is written before its
-/// call, for a test that crashes.
+/// Three environment variables change this. Their values are decimal numbers. If BIDE_TEST_SEED is
+/// set, f is called only for that seed. If BIDE_TEST_SEEDS is set, it replaces `count`. If
+/// BIDE_TEST_TRACE is 1, each seed is written to stderr before its call. This shows the seed of a
+/// test that crashes.
 /// Throws: the exception of f.
 template <class F> void for_each_seed(std::uint64_t first, std::uint64_t count, F&& f) {
     if (const auto only = detail::number_in("BIDE_TEST_SEED")) {

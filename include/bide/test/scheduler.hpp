@@ -4,8 +4,8 @@
 
 /// \file
 /// Runs tasks in a simulation: on one thread, in an order that a seed chooses, and in simulated
-/// time. The same seed makes the same run. README.md in this folder lists the requirements on the
-/// tasks.
+/// time. Runs with the same seed are equal. README.md in this folder lists what this requires of
+/// the tasks.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -26,12 +26,13 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace test {
 
-/// Runs tasks on the thread that made it, inside of calls of its functions. It starts no thread and
-/// never sleeps. While it exists, bide's clock on that thread is simulated: the clock stands still
-/// while tasks run, and jumps to the next timer when no task is runnable.
+/// Runs tasks on the thread that constructed the scheduler. The tasks run inside of calls of the
+/// scheduler's functions. The scheduler starts no thread and never sleeps. While it exists, bide's
+/// clock on that thread is simulated: the clock stands still while tasks run, and jumps to the next
+/// timer when no task is runnable.
 ///
-/// Other threads must not wake its tasks or spawn tasks; otherwise the run ends with
-/// simulation_error. A task that blocks its thread terminates the program with a message that names
+/// Other threads must not spawn or wake tasks of the scheduler. Otherwise the run ends with
+/// simulation_error. If a task blocks the thread, the program terminates with a message that names
 /// the seed and the task.
 ///
 /// \code
@@ -48,23 +49,26 @@ public:
     explicit scheduler(simulation_options how = {})
         : scheduler(std::make_unique<detail::simulation>(std::move(how))) {}
 
-    /// Cancels all tasks and runs them until they have ended. Terminates with a message in these
+    /// Cancels all tasks, and runs them until they have ended. Terminates with a message in these
     /// cases: a task waits for ever; a task whose handle was dropped throws; another thread calls
-    /// the destructor; this thread has made a later scheduler and has not destroyed it.
+    /// the destructor; this thread has constructed a later scheduler and has not destroyed it.
     /// Requires: no other thread spawns or wakes tasks of this scheduler.
     ~scheduler() = default;
 
-    // ---- Running. Each function throws
+    // ---- Running
+    //
+    // Each function of this section throws
     //   simulation_error   if a limit of the options is reached, or another thread has woken a task
     //   the exception of a task, if the handle of the task was dropped
-    // and terminates with a message if the caller is a task, or another thread than the one that
+    // It terminates with a message if the caller is a task, or a thread other than the one that
     // made the scheduler.
 
-    /// Runs until no task is runnable and no timer is armed. The tasks that are left would wait for
-    /// ever; the report names them.
+    /// Runs until no task is runnable and no timer is armed. The tasks that have not ended then
+    /// would wait for ever. The report names them.
     simulation_report run() { return run_to(detail::simulation::never_ns); }
 
-    /// Runs as run() does, until a simulated time is over. Then `rest` has passed in any case.
+    /// Runs as run() does, but at most until the simulated time `rest` has passed. If the tasks
+    /// stop earlier, the clock still advances by `rest` in total.
     template <class R, class P> simulation_report run_for(const std::chrono::duration<R, P>& rest) {
         return run_to(core_->time_after(deadline::saturated_ns(rest)));
     }
@@ -91,8 +95,8 @@ public:
         return std::chrono::nanoseconds(core_->elapsed_ns());
     }
 
-    /// Advances the clock by `by`, as a computation of that length would. Runs no task. Terminates
-    /// with a message if `by` is negative.
+    /// Advances the clock by `by`, to simulate a computation of that length. Runs no task.
+    /// Terminates with a message if `by` is negative.
     template <class R, class P> void advance(const std::chrono::duration<R, P>& by) {
         core_->advance(deadline::saturated_ns(by));
     }
@@ -103,8 +107,8 @@ public:
     /// Throws: std::bad_alloc.
     simulation_report report() const { return core_->report(); }
 
-    /// Returns all decisions so far, a line for each. Equal runs have equal journals, byte for
-    /// byte.
+    /// Returns the journal: a text with a line for each decision so far. Equal runs have equal
+    /// journals, byte for byte.
     const std::string& journal() const noexcept { return core_->notes().text(); }
 
 private:
@@ -130,9 +134,9 @@ inline simulation* here() noexcept {
 
 } // namespace detail
 
-/// Is the clock that a scheduler simulates. On a thread with a test::scheduler, it is the simulated
-/// time; on other threads, it is std::chrono::steady_clock. Simulated code must read this clock and
-/// never the clocks of std.
+/// Is the clock that a scheduler simulates. On a thread with a test::scheduler, now() returns the
+/// simulated time. On other threads, it returns the time of std::chrono::steady_clock. Simulated
+/// code must read this clock and never the clocks of std.
 struct clock {
     /// The types are those of std::chrono::steady_clock.
     using duration = std::chrono::steady_clock::duration;
@@ -149,9 +153,9 @@ struct clock {
     }
 };
 
-/// Is the calendar of a simulation. On a thread with a test::scheduler, it is the time of `clock`,
-/// counted from 1970; on other threads, it is std::chrono::system_clock. A simulation begins on 15
-/// December 2039, which is later than any real time.
+/// Is the calendar of a simulation. On a thread with a test::scheduler, now() returns the time of
+/// `clock`, counted from 1970. On other threads, it returns the time of std::chrono::system_clock.
+/// A simulation begins on 15 December 2039, which is later than any real time.
 struct system_clock {
     /// The types are those of std::chrono::system_clock.
     using duration = std::chrono::system_clock::duration;
@@ -169,14 +173,14 @@ struct system_clock {
     }
 };
 
-/// Returns the simulated time since the scheduler of this thread was made; zero without a
-/// scheduler.
+/// Returns the simulated time since the scheduler of this thread was made. If the thread has no
+/// scheduler, returns zero.
 inline std::chrono::nanoseconds now() noexcept {
     auto* const s = detail::here();
     return std::chrono::nanoseconds(s != nullptr ? s->elapsed_ns() : 0);
 }
 
-/// Advances the clock of this thread's scheduler by `by`, as a computation of that length would.
+/// Advances the clock of this thread's scheduler by `by`, to simulate a computation of that length.
 /// Terminates with a message if `by` is negative. If the thread has no scheduler, does nothing.
 template <class R, class P> void advance(const std::chrono::duration<R, P>& by) {
     if (auto* const s = detail::here()) {
@@ -184,7 +188,7 @@ template <class R, class P> void advance(const std::chrono::duration<R, P>& by) 
     }
 }
 
-/// Marks a place where a fault can happen, and decides whether it does. `what` is written to the
+/// Decides whether a fault happens at this place of the code. Writes `what` and the decision to the
 /// journal.
 /// Returns: true with the given probability; false if the thread has no scheduler.
 inline bool fault_point(std::string_view what, double probability) {
@@ -197,8 +201,8 @@ inline bool fault_point(std::string_view what, double probability) {
     return fails;
 }
 
-/// Chooses a number from 0 to `count` - 1, for a fake object that may act in several ways. `what`
-/// is written to the journal.
+/// Chooses a number from 0 to `count` - 1, for a fake object that can act in several ways. Writes
+/// `what` and the number to the journal.
 /// Returns: the number; 0 if the thread has no scheduler.
 /// Requires: `count` is not 0; otherwise a scheduler terminates with a message.
 inline std::uint64_t choose(std::string_view what, std::uint64_t count) {

@@ -10,20 +10,21 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace test {
 
-/// How a scheduler chooses among what is runnable: tasks, and the timer that is due.
+/// Says how a scheduler chooses among the runnable tasks and the timer that is due.
 enum class task_order : std::uint8_t {
     random,     ///< Each choice is uniform.
-    priorities, ///< By random priorities with change points (PCT: Burckhardt, Kothari, Musuvathi,
-                ///< Nagarakatte, "A Randomized Scheduler with Probabilistic Guarantees of Finding
-                ///< Bugs", ASPLOS 2010). Finds bugs that need a few switches at exact places.
-    fifo        ///< In the order in which they became runnable, as a run_loop.
+    priorities, ///< The runnable task with the highest priority. The priorities are random, and
+                ///< fall at change points (PCT: Burckhardt, Kothari, Musuvathi, Nagarakatte, "A
+                ///< Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS
+                ///< 2010). Finds bugs that need a few switches at exact places.
+    fifo        ///< The task that became runnable first, as in a run_loop.
 };
 
-/// What a scheduler does to the tasks. A chance is a number from 0 (never) to 1 (at each step).
+/// The faults that a scheduler makes. A chance is a number from 0 (never) to 1 (at each step).
 struct fault_options {
-    /// The chance that the clock jumps to the next timer although tasks are runnable. So a time-out
-    /// may fire while the grant of its wait is under way, as on a slow machine. No timer fires
-    /// before its time.
+    /// The chance that the clock jumps to the next timer although tasks are runnable. So, as on a
+    /// slow machine, a time-out may fire after its wait was granted and before the granted task
+    /// runs. No timer fires before its time.
     double stall = 0;
 
     /// The chance that a task is cancelled, as by join_handle::cancel().
@@ -32,12 +33,13 @@ struct fault_options {
     /// The largest number of tasks that are cancelled in this way.
     std::uint64_t most_cancels = UINT64_MAX;
 
-    /// Returns true if the task may be cancelled in this way. `name` is the name of the task, or
-    /// "". If this function is empty, all tasks may be cancelled except the task of run_until().
+    /// Returns true if `cancel` may cancel the task. `name` is the name of the task, or "" if it
+    /// has none. If this function is empty, all tasks may be cancelled, except the task of
+    /// run_until().
     std::function<bool(const char* name)> may_cancel{};
 };
 
-/// How a scheduler works. The same options, and the same program, make the same run.
+/// The options of a scheduler. The same options, and the same program, make the same run.
 struct simulation_options {
     /// The seed of all choices.
     std::uint64_t seed = 0;
@@ -46,8 +48,8 @@ struct simulation_options {
     task_order order = task_order::random;
 
     /// For task_order::priorities: the number of change points. At a change point, the task that is
-    /// about to run gets a priority below those of all tasks that had no change point. A bug of
-    /// depth d needs d - 1 change points.
+    /// about to run gets a priority below those of all tasks that had no change point. A bug that
+    /// needs d steps in a certain order needs d - 1 change points.
     unsigned change_points = 2;
 
     /// For task_order::priorities: the change points lie within the first `expected_steps` steps.
@@ -57,14 +59,15 @@ struct simulation_options {
     /// The largest number of steps: a limit for tasks that run for ever.
     std::uint64_t max_steps = 1'000'000;
 
-    /// The longest simulated time: a limit for intervals that go on for ever.
+    /// The longest simulated time: a limit for timers that are armed again for ever.
     std::chrono::nanoseconds max_time = std::chrono::hours(24 * 365);
 
-    /// What the scheduler does to the tasks.
+    /// The faults that the scheduler makes.
     fault_options faults{};
 
-    /// Called before each step, outside of all tasks, with the number of the step from 1 on. It may
-    /// cancel a task, and must not throw. If no step follows, the next call has the same number.
+    /// Called before each step, outside of all tasks. The argument is the number of the step,
+    /// counted from 1. The function may cancel a task, and must not throw. If no step follows a
+    /// call, the next call has the same number.
     std::function<void(std::uint64_t step)> before_step{};
 };
 

@@ -22,9 +22,9 @@ struct unfinished_task {
     /// The name of the task (task::named(), this_task::set_name()); "" if it has none.
     std::string name{};
 
-    /// What the task waits for, such as "mutex 'accounts', held by task 'writer'". It is known only
-    /// if the program is built with BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp) and that check
-    /// notes the wait. Otherwise it is "".
+    /// What the task waits for, such as "mutex 'accounts', held by task 'writer'". This text is "",
+    /// unless the program is built with BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp) and that
+    /// check has a note of the wait.
     std::string waits_for{};
 
     /// False if the task is runnable.
@@ -64,8 +64,8 @@ struct simulation_report {
     }
 };
 
-/// Says that a run cannot go on. what() has the reason, the seed, the step, and the tasks that are
-/// left.
+/// Says that a run cannot continue. what() contains the reason, the seed, the number of steps, and
+/// the tasks that have not ended.
 class BIDE_SHARED simulation_error : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;

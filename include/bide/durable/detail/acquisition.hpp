@@ -2,22 +2,22 @@
 #ifndef BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 #define BIDE_DURABLE_DETAIL_ACQUISITION_HPP
 
-// One acquisition, from its first try to its guard. The caller calls look(). If the acquisition is
-// not over, the caller waits for changed(), at most until again(), and calls look() again. Each
-// look() ends with a decision or with a place in the queue. undo() gives back the grant or the
-// place.
+// One acquisition of a durable lock, from its first try until it has a guard or an error. The
+// caller calls look(). If the acquisition is not over, the caller waits for changed(), at most
+// until again(), and calls look() again. Each look() either decides the acquisition or leaves it
+// with a place in the queue. undo() removes the grant or the place from the record.
 //
-// The caller is a coroutine. A thread runs one by sync_wait(). The threads on which look() calls
-// the store:
+// The caller is always a coroutine: a blocking acquire() runs one by sync_wait(). Where look() runs
+// and calls the store:
 //
-//   a thread without a timeout and without a stop token    on that thread
-//   any other thread, and every coroutine                  on store threads, one try at a time
+//   acquire() without a timeout and without a stop token   on the calling thread
+//   any other acquire(), and async_acquire()               on a store thread, for one try at a time
 //
-// If the caller's time is up during a try, the caller leaves. The try shares ownership of the
-// acquisition. When the try ends, its store thread takes back the grant or the place in the queue.
-// If the store fails then, a job in the background tries again (class withdrawals). If the caller
-// is stopped between two tries, it makes one more call, which takes back what the acquisition has
-// in the store. The caller waits for this call as it waits for a try.
+// If the caller's time is up during a try, the caller returns before the try ends. The try shares
+// ownership of the acquisition, so it can continue. When the try ends, its store thread removes
+// the grant or the place from the record. If the store fails then, a background job removes it
+// later (class withdrawals). If the caller is stopped between two tries, it makes one more store
+// call, which removes the grant or the place. The caller waits for this call as for a try.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -71,9 +71,9 @@ inline durable_ticket ticket_of(const lock_engine& engine, std::string holder_id
     return {std::move(holder_id), fresh_nonce(), weight, process_bound, 0};
 }
 
-// Takes back what the acquisitions of one lock left in the store: a place in the queue, or a grant.
-// It works in the background, and again after a pause while the store fails. An entry is dropped
-// when it has expired in the record.
+// Removes from the record what the acquisitions of one lock have left there: places in the queue
+// and grants. The job runs in the background. If the store fails, the job tries again after a
+// pause. It stops trying when the entry has expired in the record.
 class withdrawals final : public background_job {
 public:
     withdrawals() noexcept : background_job(&store_threads::post) {}
@@ -189,8 +189,9 @@ public:
     acquisition& operator=(const acquisition&) = delete;
     ~acquisition() { hand_over(); }
 
-    // Returns the limits of the wait for the next look(). The first look at a store of this machine
-    // may last for retry_time: a sync may take long, and a free lock is acquired nevertheless.
+    // Returns how long the caller waits for the next look(). On a store of this machine, the first
+    // look() may last for retry_time even if the timeout is shorter: so a free lock is acquired
+    // even if the disk is slow.
     // Requires: no look() is under way.
     call_limits limits() const {
         call_limits next = limits_;
@@ -204,14 +205,14 @@ public:
     bool is_bounded() const noexcept {
         return !limits_.until.is_never() || limits_.stop.stop_possible();
     }
-    // Returns the result if the time is up during the next look(): errc::timeout if the last try
-    // found the lock held, the store's error if it failed, durable_errc::no_answer if there was
-    // none.
+    // Returns the error for a caller whose time is up during the next look(): errc::timeout if the
+    // last try found the lock held, the store's error if the last try failed,
+    // durable_errc::no_answer if no try has ended so.
     // Requires: no look() is under way.
     std::error_code if_late() const noexcept { return if_late_; }
 
-    // Tries once; calls the store. Returns false if the acquisition is over. It is also over if
-    // this throws.
+    // Makes one try, which calls the store. Returns false if the acquisition is over. If look()
+    // throws, the acquisition is over, too.
     bool look();
 
     // Calls look(), and takes everything back if it throws. Returns what was thrown.
@@ -227,7 +228,8 @@ public:
     event& changed() noexcept { return *changed_; }
     deadline again() const noexcept { return again_; }
 
-    // Returns the result. The guard of a coroutine calls the store on store threads.
+    // Returns the guard or the error. If `is_coroutine` is true, the guard calls the store on store
+    // threads.
     // Requires: the acquisition is over.
     answer take(bool is_coroutine) {
         if (held_ == nullptr) {
@@ -281,8 +283,8 @@ private:
     }
     acquire_wishes wishes_of(acquire_request& request) const {
         acquire_wishes wanted{{std::move(request.note), {}}, request.at_least.count()};
-        // A contender that is not notified of its grant finds the grant in time, when it reads the
-        // record again.
+        // The contender listens (terms::listens) only if it reads the record often enough: then it
+        // finds its grant before the lease ends, even if no notification reaches it.
         wanted.listens = ticket_.process_bound && !binds_ && may_wait_ &&
                          engine_->options().lease.count() * 1000 / 4 >= longest_pause_us();
         for (auto& [key, value] : request.labels) {
@@ -315,8 +317,9 @@ private:
         return false;
     }
     durable_observer* observer() const noexcept { return engine_->options().observer.get(); }
-    // The longest time between two reads of a waiter that is not notified: it also has to refresh
-    // its place in the queue.
+    // Returns the longest time between two reads of the record by a waiter that gets no
+    // notification. It is less than waiter_ttl, because the reads refresh the waiter's place in the
+    // queue.
     std::int64_t longest_pause_us() const noexcept {
         const durable_options& o = engine_->options();
         const std::int64_t ttl = o.waiter_ttl.count() != 0 ? o.waiter_ttl.count() : o.lease.count();
@@ -330,7 +333,7 @@ private:
         engine_->begin_waiting(hears_all_);
         is_counted_ = true;
     }
-    // Tells the place in the queue if it has changed.
+    // Reports the number of waiters ahead to the observer and to on_position, if it has changed.
     // Throws: what acquire_request::on_position throws.
     void tell_position(std::int64_t ahead);
     result<lock_engine::acquired, std::error_code> try_once();
@@ -368,9 +371,10 @@ private:
     std::error_code error_;
 };
 
-// The first try opens no watch and no wake socket, because most acquisitions end with it. If an
-// earlier waiter has opened the wake socket, the process may be notified through it, so this try
-// can be the last one before it waits.
+// The first read opens no watch and no wake socket, because most acquisitions need only one read.
+// If the contender has to wait, a second read opens both. The second read is not needed if an
+// earlier waiter of this process has opened the wake socket: the process is notified through that
+// socket.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     lock_engine& engine = *engine_;
     const deadline until = call_limits::later(limits().until, limits_.grace);
@@ -460,8 +464,8 @@ inline bool acquisition::granted(const lock_engine::acquired& got) {
         ticket_.fence = 0;
         return false;
     }
-    // Only the grant keeps the mark of presence open. So after the grant has closed it, the slot
-    // can tell whether a child still has it open.
+    // From here on only the grant keeps the mark of presence open in this process. So after the
+    // grant has closed the mark, the slot can tell whether a child still has the mark open.
     held_ = std::make_shared<grant>(engine_, ticket_, got.outcome.lane, got.good_until_ms,
                                     std::exchange(mark_, nullptr));
     may_be_queued_ = false;

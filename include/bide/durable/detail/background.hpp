@@ -4,15 +4,15 @@
 
 // What a process does for its locks in the background:
 //
-//   lease_monitor    one thread, which waits for times and for file descriptors. It notifies their
+//   lease_monitor    one thread, which waits for times and for file descriptors. It notifies its
 //                    clients: grants whose lease ends, waiters, and jobs that are due
 //   store_threads    threads that call stores, started when they are needed
-//   background_job   work for a store thread, at a time: renewals and withdrawals
+//   background_job   work that a store thread does at a given time: renewals and withdrawals
 //
-// The monitor calls no store. So a store that hangs delays neither the news that a lease has ended
-// nor the jobs of other stores. Nothing runs in the background before it is needed, and none of the
-// threads keeps the process from ending. A child of fork() starts its own threads, which do not
-// notify the clients of its parent.
+// The monitor calls no store. So a store that hangs delays neither the notification that a lease
+// has ended nor the jobs of other stores. Nothing runs in the background before it is needed, and
+// none of the threads keeps the process from ending. A child of fork() starts its own threads,
+// which do not notify the clients of its parent.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/os_thread.hpp>
@@ -53,14 +53,16 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- the monitor
 //
-// The monitor notifies a client when the time of the client has come, on the clock that continues
-// while the machine sleeps. On Linux it also notifies a client when the client's descriptor is
-// readable. It has a weak reference to each client, and locks it for the call. A client that is
-// removed meanwhile may be notified once more.
+// The monitor notifies a client at the time that the client has asked for. The time is on the clock
+// that continues while the machine sleeps (boottime_ms()). On Linux it also notifies a client when
+// the client's descriptor is readable. The monitor has a weak reference to each client, and makes
+// it a strong one for the time of a notification. A client that is removed during a notification
+// may be notified once more.
 //
-// Its thread is started at the first use and never ends. It sleeps until the earliest time that it
-// knows, and is woken only for an earlier time. If a time is cancelled, the thread still wakes at
-// that time, in vain. That costs less than a wake at each cancel().
+// The monitor's thread is started at the first use and never ends. It sleeps until the earliest
+// time that it knows, and is woken only if a client asks for an earlier time. If a client cancels
+// its time, the thread still wakes at that time, in vain. That costs less than a wake at each
+// cancel().
 
 // A client of the lease monitor.
 class monitor_client {
@@ -80,7 +82,7 @@ public:
     // Throws: std::system_error, std::bad_alloc.
     static lease_monitor& here();
 
-    // Notifies the client once, at that time of boottime_ms(). A client has one such time; a
+    // Notifies the client once, when boottime_ms() is `at_ms`. A client has one such time; a
     // further call replaces it.
     // Throws: std::system_error if the thread cannot be started, std::bad_alloc.
     void alarm(const std::shared_ptr<monitor_client>& client, std::int64_t at_ms);
@@ -92,8 +94,9 @@ public:
 #else
     static constexpr bool sees_files = false; // the three functions below do nothing
 #endif
-    // Notifies the client when the descriptor is readable, once until rearm(). The descriptor stays
-    // open until remove(). Returns false if it cannot be monitored.
+    // Notifies the client once when the descriptor is readable, and once more after each rearm().
+    // The caller keeps the descriptor open until remove(). Returns false if the descriptor cannot
+    // be monitored.
     // Throws: as alarm().
     bool add(int fd, const std::shared_ptr<monitor_client>& client);
     void rearm(int fd) noexcept;
@@ -115,8 +118,8 @@ private:
 
     lease_monitor();
 
-    // Starts the thread, unless it runs. Called with the lock. If the start fails, the next caller
-    // tries again.
+    // Starts the thread, unless it runs. The caller holds the monitor's lock. If the start fails,
+    // the next caller tries again.
     void start();
     [[noreturn]] static void enter(void* self) noexcept {
         static_cast<lease_monitor*>(self)->run();
@@ -126,8 +129,8 @@ private:
     // Collects the clients that are due. Returns the next time.
     std::int64_t collect_due(client_list& into);
 
-    // Makes the thread wake at that time at the latest. Called with the lock. If the thread may be
-    // asleep already, the caller then calls wake().
+    // Makes the thread wake at `at_ms` at the latest. The caller holds the monitor's lock. If the
+    // thread may already sleep, the caller calls wake() afterwards.
     void arm(std::int64_t at_ms) noexcept;
     void wake() noexcept;
 
@@ -314,13 +317,13 @@ inline void lease_monitor::remove(int) noexcept {}
 
 // ---- store threads
 
-// The threads that call stores. The process has two sets of them, started on demand: for renewals,
-// and for the other calls and jobs. They are never destroyed, and the
-// end of the process does not wait for their threads. A child of fork() starts its own.
+// The threads that call stores. The process has two sets of threads, which are started on demand:
+// one for renewals, one for all other calls and jobs. The sets are never destroyed, and the end of
+// the process does not wait for their threads. A child of fork() starts its own threads.
 //
-// At most 256 calls run at once. A further call waits for a free thread, in order of arrival. So
-// 256 calls that hang delay the calls to every other store, until each of their callers gives up at
-// the end of its own time. They do not delay renewals.
+// In each set at most 256 calls run at once. A further call waits for a free thread, in order of
+// arrival. So 256 calls that hang delay the calls to every other store: each delayed caller gives
+// up when its own time is up. They do not delay renewals.
 class BIDE_SHARED store_threads {
 public:
     static constexpr unsigned most = 256;
@@ -371,14 +374,15 @@ private:
 
 // ---- jobs
 
-// Work for a store thread, again and again. At most one thread works at a time.
+// A job that store threads run repeatedly. At most one thread runs it at a time. Its states:
 //
-//   asleep    the monitor knows the time of the job
-//   runs      posted to the store threads, or at work. A new time is looked at after the work
+//   asleep    the job waits: the monitor knows the time at which it is due
+//   runs      the job is posted to the store threads, or a thread runs it. A new time that is
+//             set meanwhile takes effect after the run
 //
-// The monitor only posts the job, if it is due. If no thread can be started, it tries again 10 ms
-// later. Coroutines that the work wakes resume on a service thread: they must not occupy a
-// store thread.
+// When the job is due, the monitor posts it and does none of its work. If no thread can be started,
+// the monitor tries again 10 ms later. Coroutines that the job wakes resume on a service thread:
+// they must not occupy a store thread.
 class background_job : public monitor_client, public std::enable_shared_from_this<background_job> {
 public:
     using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads

@@ -4,10 +4,10 @@
 
 // How the contenders of one process wait for a change of a slot:
 //
-//   change_signal   wakes all that wait for one lock
+//   change_signal   wakes all threads and coroutines of this process that wait for one lock
 //   wake_socket     wakes another process of the same machine
-//   change_watch    signals after a change of the slot
-//   change_wait     closes the watch while no contender waits
+//   change_watch    has the descriptors that report changes, and signals when one is readable
+//   change_wait     counts the contenders that wait, and closes the watch while there is none
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -51,9 +51,9 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //             read the record                     signal(): set the event that was taken,
 //             wait for the event                            and forget it
 //
-// The lock orders next() and signal(). If next() comes first, the signal sets the waiter's event,
-// whether the waiter waits already or not. If the signal comes first, the waiter's read sees what
-// was done before the signal.
+// The mutex lock_ orders next() and signal(). If next() comes first, signal() sets the waiter's
+// event, and the waiter does not block, or wakes. If signal() comes first, the waiter reads the
+// record after the change, and sees it.
 template <class Platform> class basic_change_signal final : public monitor_client {
 public:
     using event = basic_event<Platform>;
@@ -86,8 +86,8 @@ public:
         return count_;
     }
 
-    // Called by the lease monitor. A coroutine without an executor resumes on a service thread, not
-    // on this one: it might call a store, and so delay the monitor.
+    // Called by the lease monitor, on its thread. A coroutine without an executor resumes on a
+    // service thread instead, because it might call a store and so delay the monitor.
     void happened() noexcept override {
         const wake_scope<Platform> away(&service_executor<Platform>);
         signal();
@@ -101,13 +101,15 @@ private:
 
 using change_signal = basic_change_signal<native_platform>;
 
-// How one process wakes another one of the same machine that waits for a durable lock: by an empty
-// datagram to a socket of Linux's abstract namespace. The name of the socket is the waiter's mark
-// of presence. The system removes the socket with the process.
+// Wakes another process of the same machine that waits for a durable lock: sends an empty datagram
+// to the socket of that process in Linux's abstract namespace. The name of the socket is the mark
+// of presence of the waiting process (slot_presence in slot.hpp). The system removes the socket
+// when the process ends.
 //
-// Only processes of one network namespace reach each other. Any program may send to the socket, or
-// take its name first. The one makes the waiter read the record in vain; in the other case it waits
-// for every change of the slot, as if there were no such sockets.
+// Only processes of one network namespace reach each other. Other programs can interfere in two
+// ways. If one sends to the socket, the waiter reads the record in vain. If one takes the name of
+// the socket first, the waiter watches every change of the slot, as on a system without such
+// sockets.
 
 #if defined(__linux__)
 
@@ -123,8 +125,9 @@ public:
         return is_bound ? std::move(made) : nullptr;
     }
 
-    // Wakes the process that has the mark, if it waits. If the datagram cannot be sent, it is not
-    // needed: either the socket does not exist, or it is full, and so it is readable.
+    // Wakes the process that has the mark, if that process waits. A datagram that cannot be sent is
+    // not needed: either there is no socket, so no process waits on it, or the socket is full, so
+    // it is readable already.
     static void wake(std::int64_t mark) noexcept {
         const wake_socket from;
         const address name(mark);
@@ -189,37 +192,46 @@ struct native_watch_system {
     }
 };
 
-// The descriptors that notify a process while its contenders wait for a lock: its own wake socket,
-// the watch of the slot, and a descriptor for each process of this machine that holds the lock or
-// is ahead in the queue, which becomes readable when that process ends. A notification only makes
-// the waiters read the record earlier.
+// The descriptors that notify this process while its contenders wait for a lock. There are three
+// kinds of them:
 //
-// The watch of the slot becomes readable at each change of the slot, the wake socket when another
-// process sends to it. The watch is open only while a waiter of this process is not told of all
-// that concerns it (durable/record.hpp). Otherwise every change would wake every process that
-// waits. Whichever is open, every waiter is notified of each change that comes after its last read:
+//   the watch of the slot   readable after each change of the slot
+//   the wake socket         readable after another process has sent to it
+//   process descriptors     one for each process of this machine that a waiter depends on, mostly
+//                           a holder or a process ahead in the queue; readable when it has ended
+//
+// A notification only makes the waiters read the record earlier.
+//
+// With the watch open, every change of the slot wakes this process. So the watch is open only if
+// the other descriptors do not suffice: if a waiter of this process is not notified through them of
+// every change that concerns it (is_told() in record.hpp). In both cases no waiter misses such a
+// change after its last read. The steps of a reader, which is a contender that reads the record,
+// and of the lease monitor:
 //
 //   reader:   drain    if a descriptor is readable: clears it, and signals unless
-//                      there was a signal since it was armed
+//                      there was a signal since the descriptors were last armed
 //             read     the record
 //             follow   arms the descriptors
 //   monitor:           if a descriptor is readable and armed: disarms it, and signals
 //
-// All waiters share the descriptors. What one reader drains, the monitor does not find. So the
-// reader has to signal to the other waiters: one of them may be granted its permits. If there was a
-// signal since the descriptors were armed, they were told: every waiter that has read the record
-// after that signal, and waits, has armed them again.
+// All waiters share the descriptors. If a reader has cleared a descriptor, the monitor does not
+// signal for it. So the reader signals: the change may have granted another waiter its permits. If
+// there was a signal since the descriptors were last armed, no further signal is needed. That
+// signal woke all waiters. A waiter that has read the record since then, and waits again, would
+// have armed the descriptors.
 //
-// The protocol with another process that makes a change:
+// The protocol with another process that makes a change (the changer):
 //
 //   waiter:   bind     the wake socket         changer:   change the record
-//             enter    the queue                          send to the marks that it concerns
-//             read     the record, and follow
+//             enter    the queue                          send to the wake sockets of the
+//             read     the record, and follow             processes that the change concerns
 //
-// The store orders the changes. If the change comes after the waiter's entry, the changer reads its
-// mark, and the socket exists. If it comes before, the waiter's read sees it.
+// The store orders the changes of the record. If the changer's change comes after the waiter's
+// entry, the changer finds the waiter's mark in the record, and the socket exists. If it comes
+// before, the waiter's read sees the change.
 //
-// Used by the contender of this process that has the turn (process_part in record_store.hpp).
+// Thread safety: only the contender of this process that has the turn uses the object. The turn is
+// a mutex of process_part (record_store.hpp).
 template <class System> class basic_change_watch {
 public:
     using signal = typename System::signal;
@@ -229,10 +241,10 @@ public:
     basic_change_watch& operator=(const basic_change_watch&) = delete;
     ~basic_change_watch() { leave(); }
 
-    // Opens the wake socket of the mark of presence `mark`, which stays open as long as this
-    // object. 0 means that there is no mark. Opens the watch of the slot. Call it before a read.
-    // After that, each change of the slot signals. If the slot cannot be watched, waiters only read
-    // it from time to time.
+    // Opens the wake socket for the mark of presence `mark`; 0 means that there is no mark. The
+    // socket stays open as long as this object exists. Then opens the watch of the slot. From then
+    // on, each change of the slot signals, so the caller calls open() before it reads the record.
+    // If the slot cannot be watched, waiters only read the record from time to time.
     void open(slot& of, std::int64_t mark) {
         if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
             listen(socket_, System::wake_socket(mark));
@@ -256,9 +268,8 @@ public:
     bool hears() const noexcept { return watch_ != nullptr || is_told_; }
     bool has_socket() const noexcept { return socket_ != nullptr; }
 
-    // Returns true if the process certainly runs; false if that is not known. Asks the descriptor
-    // that becomes readable at the end of the process. That takes one system call; /proc takes
-    // five.
+    // Returns true if the process certainly runs; false if that is not known. Polls the process
+    // descriptor, which takes one system call; reading /proc takes five.
     bool runs(const durable::origin& it) const noexcept {
         const auto found = std::find(processes_.begin(), processes_.end(), it);
         return found != processes_.end() && System::is_silent(found->fd);
@@ -273,10 +284,11 @@ public:
         }
     }
 
-    // Follows, after a read, the processes that the waiters of this process depend on. If they are
-    // told of all that concerns them, closes the watch of the slot. `hears_all`: a waiter of this
-    // process wants to be notified of every change, or has no mark of presence. `others`: other
-    // waiters of this process have read the record before.
+    // Called after a read of the record. Opens descriptors for the processes that the waiters of
+    // this process depend on, and arms all descriptors. If the waiters are notified of every change
+    // that concerns them without the watch of the slot, closes that watch. `hears_all`: a waiter of
+    // this process wants to be notified of every change, or has no mark of presence. `others`:
+    // other waiters of this process have read the record before.
     void follow(const durable::record& r, const durable::origin& here, bool hears_all,
                 bool others) {
         told_ = signal_->count();
@@ -302,8 +314,8 @@ public:
         processes_ = std::move(wanted);
         if (is_told_ && watch_ != nullptr) {
             drop(watch_);
-            // A change that this read has seen may be reported only now, and too late: the other
-            // waiters have to see it, too.
+            // This read may have seen a change that the watch has not reported yet, and now the
+            // watch is closed. The other waiters have to see that change, too.
             if (others) {
                 signal_->signal();
             }
@@ -376,8 +388,8 @@ private:
         }
     }
 
-    // Follows the process, if it is another one of this machine. Returns false if its end would not
-    // signal.
+    // Adds a descriptor for the process `it` to `wanted`, unless it is this process. Returns false
+    // if the end of the process would not signal.
     bool follow_one(const durable::origin& it, const durable::origin& here,
                     std::vector<process>& wanted) {
         if (std::find(wanted.begin(), wanted.end(), it) != wanted.end()) {
@@ -430,8 +442,8 @@ enum class intent {
     watch    // as wait; before this read, opens the descriptors that notify
 };
 
-// The contenders of this process that wait for one lock. While at least one waits, a watch of the
-// slot may be open.
+// Counts the contenders of this process that wait for one lock, and closes the watch of the slot
+// when the last wait has ended.
 class change_wait {
 public:
     change_signal& signal() noexcept { return *signal_; }
@@ -443,7 +455,7 @@ public:
         hearing_all_.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
         waiting_.fetch_add(1, std::memory_order_relaxed);
     }
-    // Ends the wait of a contender. Returns true if it was the last one: then the watch can be
+    // Ends the wait of a contender. Returns true if no other contender waits: then the watch can be
     // closed.
     bool end(bool hears_all) noexcept {
         // Order: relaxed, both; the numbers publish nothing else.

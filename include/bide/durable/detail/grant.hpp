@@ -3,9 +3,9 @@
 #define BIDE_DURABLE_DETAIL_GRANT_HPP
 
 // A grant of a durable lock, its renewals, and the time at which its lease ends on this machine. A
-// renewal that the store has confirmed moves that time forward; nothing moves it back. When the
-// time has come, the lease monitor declares the grant lost, even if the store hangs or fails. Some
-// time before, the lease monitor warns the holder.
+// renewal that the store has confirmed moves that time forward; nothing moves it back. At that time
+// the lease monitor declares the grant lost, even if the store hangs or fails. It warns the holder
+// before (durable_options::warn_before).
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -81,8 +81,8 @@ public:
             [this] { return engine_->renew_apart(ticket_, deadline::after(remaining())); });
     }
 
-    // release() in two steps. stop_holding() is the first step and calls no store. It returns
-    // whether the grant was good until then.
+    // release() consists of stop_holding(), which calls no store, and give_back(), which does.
+    // stop_holding() returns true if the grant was held until this call.
     bool stop_holding() noexcept {
         const bool in_time = is_held() && retire();
         leave();
@@ -284,8 +284,8 @@ inline result<bool, std::error_code> grant::hand_over() {
 
 using grant_ptr = std::shared_ptr<grant>;
 
-// Calls what(), which is about the grant: on a store thread if a coroutine acquired it, otherwise
-// on this thread.
+// Calls what(), which may call the store for this grant. If a coroutine acquired the grant, what()
+// runs on a store thread, otherwise on this thread.
 template <class What>
 auto call_for(const grant_ptr& held, What what, call_kind kind = call_kind::may_be_skipped)
     -> decltype(what()) {
@@ -330,13 +330,13 @@ inline void end_grant(const grant_ptr& held) noexcept {
 // Renews the leases of guards, each after about a third of its length, and again soon if the store
 // failed. All locks that share a store share one renewer (renewers); any other lock has its own.
 //
-// It makes one call at a time, the earliest due first. A call that hangs delays the renewals of
-// this renewer only, for as long as the slot lets it hang:
+// A renewer makes one call at a time, and always the one that is due first. A call that hangs
+// delays only the other renewals of the same renewer, until the slot gives up the call:
 // - Locks that share a store renew on the slot's for_renewals(). A call that hangs on a lock's own
-//   slot does not delay them. A renewal that hangs delays the renewals of the same store: its
-//   connection hangs then, too.
-// - Any other lock renews on its own slot, with the turn (process_part). If a call hangs there, the
-//   renewal waits for the turn, at most until the end of the lease.
+//   slot does not delay them. A renewal that hangs delays all renewals on that store, because they
+//   share its connection.
+// - Any other lock renews on its own slot. The renewal needs the turn, a mutex (process_part). If a
+//   call that has the turn hangs, the renewal waits for the turn, at most until the lease ends.
 //
 // When a lease ends, the lease monitor declares its grant lost in every case.
 class renewer final : public background_job {
@@ -381,7 +381,7 @@ private:
         std::uniform_int_distribution<std::int64_t> jitter(rest - rest / 10, rest);
         return durable::boottime_ms() + jitter(random_);
     }
-    // Removes the grants that have ended. Calls visit(grant_ptr) for each of the others; visit does
+    // Removes the grants that have ended. Calls visit(grant_ptr) for each of the others; visit must
     // not throw. Returns when the next renewal is due.
     template <class Visit> std::int64_t look_through(Visit visit) {
         std::int64_t next_ms = never;

@@ -75,16 +75,16 @@ public:
         return renewed;
     }
     // Renews as renew() does, for renewals in the background. If the slot offers for_renewals(),
-    // the call uses that slot, which has its own turn (process_part). So a call that hangs on the
-    // lock's slot does not delay it.
+    // the renewal uses that slot, which has a process_part and so a turn of its own. So a call that
+    // hangs on the lock's slot does not delay the renewal.
     result<std::optional<std::int64_t>, std::error_code> renew_apart(const durable_ticket& t,
                                                                      deadline until) {
         return renew_on(apart_ != nullptr ? *apart_ : main_, t, until);
     }
 
     struct taking_back {
-        // If true, writes the record even if nothing is taken back. So a delayed write of an
-        // earlier try cannot take effect afterwards.
+        // If true, writes the record even if nothing is taken back. The write changes the version,
+        // so a delayed write of an earlier try cannot take effect afterwards.
         bool settle = false;
         durable::release_terms terms{};
     };
@@ -100,8 +100,8 @@ public:
     // Replaces a record that cannot be read. Returns false if it can be read: then nothing changes.
     result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
 
-    // If the ticket is bound to this process, keeps its mark of presence open without a guard: see
-    // bound_tickets.
+    // If the ticket is bound to this process, keeps the ticket's mark of presence open even if
+    // there is no guard: see bound_tickets.
     // Throws: std::bad_alloc.
     void keep_mark(const durable_ticket& t) {
         if (t.process_bound) {
@@ -131,9 +131,10 @@ public:
     // Wakes the contenders of this process that wait.
     change_signal& signal() { return main_.own().changes.signal(); }
 
-    // While this process has waiters, a watch of the slot may be open. These calls never wait for
-    // the turn (process_part). If another call has the turn, the watch stays open until the next
-    // call closes it. `hears_all`: the waiter wants to be notified of every change.
+    // While this process has waiters, a watch of the slot may be open. begin_waiting() and
+    // end_waiting() never wait for the turn, a mutex (process_part). If another call has the turn,
+    // end_waiting() leaves the watch open, and the next call closes it. `hears_all`: the waiter
+    // wants to be notified of every change.
     void begin_waiting(bool hears_all) noexcept { main_.own().changes.begin(hears_all); }
     void end_waiting(bool hears_all) noexcept;
     bool has_waited() { return main_.own().changes.has_waited(); }
@@ -165,8 +166,9 @@ private:
     // called once for each try, and its last call counts. update() stops trying after the
     // retry_time of the options, or at `until` if that is earlier.
     //
-    // Returns: durable_errc::store_busy if other contenders of this process had the turn until
-    // then, so nothing was changed; the other errors of the slot and of the record.
+    // Returns: durable_errc::store_busy if other contenders of this process had the turn
+    // (process_part) until that time, so nothing was changed; the other errors of the slot and of
+    // the record.
     template <class Rule>
     std::error_code update(access& by, intent what, deadline until, Rule rule);
 

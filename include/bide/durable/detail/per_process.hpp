@@ -50,7 +50,7 @@ public:
         }
     }
 
-    // Returns the T of this process; make() makes it.
+    // Returns the T of this process. The first call in a process makes it by make().
     // Throws: what make() throws, std::bad_alloc, std::system_error if there is no memory.
     template <class Make> T& get(Make make) {
         const process_token* const here = process_token::here();

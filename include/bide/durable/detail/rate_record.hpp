@@ -4,13 +4,15 @@
 
 // The record of a durable_rate_limiter: the leaky bucket of ITU-T I.371 as a meter.
 //
-// A token is period_ns units. In each nanosecond `count` units of the debt drain away, so no rate
-// is rounded. Tokens are there as long as the debt is at most burst * period_ns. A larger debt is
-// reserved: its tokens come when it has drained to that number. Reservations add up, so their times
-// are in the order of the swaps.
+// The record has a debt, in units that need no rounding. A token that is taken adds period_ns units
+// to the debt. In each nanosecond `count` units drain away. Tokens that are taken are available at
+// once if the debt is then at most burst * period_ns. If the debt is larger, the tokens are
+// reserved: they become available when the debt has drained to burst * period_ns. Each reservation
+// adds to the debt, so tokens become available in the order in which they were reserved.
 //
-// The record holds a debt and the time at which it was that large, and no time in the future. If
-// the clock is set back, or after a reboot, the debt drains from there on: no wait becomes longer.
+// The record stores the debt and the time at which the debt had that size. It stores no time in the
+// future. So if the clock is set back, or after a reboot, the debt drains from the new time on, and
+// no wait becomes longer.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -37,8 +39,8 @@ struct token_rate {
     std::int64_t period_ns = 1; // reduced: it has no common divisor with `count`
     std::int64_t burst = 1;
 
-    // Returns nothing if a number is below 1, more than a token comes in a nanosecond, or the
-    // bucket has more than `most` units.
+    // Returns nothing if a number is below 1, if more than one token comes in a nanosecond, or if
+    // the bucket would have more than `most` units.
     static std::optional<token_rate> make(std::int64_t count, std::int64_t period_ns,
                                           std::int64_t burst) {
         if (count < 1 || period_ns < count || burst < 1 || period_ns > most) {
@@ -82,13 +84,13 @@ struct rate_record {
     std::string last{}; // the nonce of the latest reservation; empty if it was given back
     std::string kind{rate_kind};
 
-    // Not stored: the clock was set back since `at`. Then the record has to be stored, so that the
-    // rate goes on from the present time.
+    // True if advance() has found that the clock was set back since `at`. Then the record has to be
+    // stored, so that the debt drains from the present time on. This field itself is not stored.
     bool begins_again = false;
 
-    // Drains the debt until `now`. A time that is up to tolerance_ms earlier than the record's is
-    // that of a clock that is behind, and changes nothing. An earlier one shows that the clock was
-    // set back.
+    // Drains the debt until `now`. If `now` is earlier than the record's time by at most
+    // tolerance_ms, the clock is only behind another one, and nothing changes. If `now` is earlier
+    // than that, the clock was set back.
     void advance(const rate_time& now, std::int64_t tolerance_ms) {
         const bool has_boot = at.clock == lock_clock::boottime;
         const bool is_same_boot = has_boot && at.boot == now.boot && !at.boot.empty();
@@ -104,8 +106,8 @@ struct rate_record {
         at = now;
     }
 
-    // Takes n tokens. Returns the time until they are there. If that is longer than `longest_ns`,
-    // nothing is taken.
+    // Takes n tokens. Returns the time until they are available. If that time is longer than
+    // `longest_ns`, no token is taken.
     // Requires: n is from 1 to the burst.
     std::int64_t take(std::int64_t n, std::int64_t longest_ns, const std::string& nonce) {
         const std::int64_t after = debt + n * rate.period_ns; // at most 2^62
@@ -127,8 +129,8 @@ struct rate_record {
         return true;
     }
 
-    // Takes over another rate. Tokens that are reserved keep their times. The bucket keeps its
-    // tokens, up to the new burst.
+    // Changes the rate and the burst to those of `to`. Reserved tokens become available when they
+    // would have been before. The bucket keeps its tokens, up to the new burst.
     void adopt(const token_rate& to) {
         const std::int64_t wait = rate.wait_ns(debt);
         const std::int64_t there = std::min(rate.available(debt), to.burst);

@@ -10,11 +10,11 @@
 //   process_part       what each process has of its own: its waiting contenders, and the turn, the
 //                      right of one of its contenders to update the record
 //   update_tries       until when an update is tried, and the pause between two tries
-//   record_update      one update: load, judge, change, compare-and-swap. If another contender was
-//                      first, it tries again.
+//   record_update      one update: load, judge, change, compare-and-swap. If another contender has
+//                      changed the record meanwhile, it tries again.
 //
 // If it is unknown whether a change was stored, the record is read again and the rule applied
-// again. By the nonce of the ticket the rule finds what was done already.
+// again. The entry with the nonce of the ticket shows the rule what was done already.
 //
 // A child of fork() begins with a process_part of its own. Its slot object is a copy of its
 // parent's.
@@ -110,8 +110,8 @@ inline result<read_time, std::error_code> store_time::of(const slot_snapshot& fr
         read.now_ms = callers_clock ? callers_clock().count() : durable::unix_ms();
         break;
     case lock_clock::boottime:
-        // The value that was read does not change until the swap, so the lease may begin here: a
-        // later begin makes the own lease longer.
+        // The lease may begin now, after the read, because the compare-and-swap fails if the value
+        // has changed since the read. The later begin makes the own lease longer.
         read.now_ms = read.sent_ms = durable::boottime_ms();
         break;
     case lock_clock::server:
@@ -129,8 +129,9 @@ inline result<read_time, std::error_code> store_time::of(const slot_snapshot& fr
     return read;
 }
 
-// The record that this process read or wrote last, with its stored text. Most reads find the same
-// text: what the process wrote itself, or a queue that stands still. It is not parsed again.
+// The record that this process read or wrote last, with its stored text. If a read finds the same
+// text, the text is not parsed again. Most reads do: the process has written the text itself, or
+// the queue stands still.
 class last_record {
 public:
     // Returns the record of the text.
@@ -177,7 +178,7 @@ public:
     std::error_code read(const slot_snapshot& from, std::int64_t looked_ms,
                          const durable::terms& terms, last_record& last);
 
-    // Notes the record in `by`, for the judge.
+    // Notes the entries of the record in `seen`, which the judge reads.
     // Requires: read() was called.
     void note_in(durable::observations& seen) const {
         if (!at.is_given) {
@@ -190,8 +191,8 @@ public:
         return time_.judge(at, here_, seen_).knowing(&processes_);
     }
     std::int64_t good_until() const noexcept { return time_.good_until(at); }
-    // Returns the end of a lease that another contender has stored, which expires at that time on
-    // the record's clock.
+    // Returns the end, on boottime_ms() and less the margin, of a lease that another contender has
+    // stored. `expires_at` is its end on the record's clock.
     std::int64_t good_until(std::int64_t expires_at) const noexcept {
         return at.looked_ms + (expires_at - at.now_ms) - time_.margin_ms;
     }
@@ -238,9 +239,9 @@ inline std::error_code record_view::read(const slot_snapshot& from, std::int64_t
 // The marks of presence of the tickets that are bound to this process.
 //
 // Such a ticket may outlive the lock object whose mark of presence shows that the process runs. So
-// the ticket keeps that mark open until a lock object of this process knows that the ticket holds
-// nothing: the object released the grant, or its renewal found the grant lost. If a ticket is never
-// used again, its mark stays open until the process ends.
+// this table keeps the mark open until a lock object of this process knows that the ticket holds
+// nothing: the object released the grant, or a renewal by the object found the grant lost. If a
+// ticket is never used again, its mark stays open until the process ends.
 class BIDE_SHARED bound_tickets {
 public:
     // Keeps the mark open for the ticket.
@@ -416,8 +417,8 @@ struct process_part {
     std::minstd_rand random{std::random_device()()}; // used with the turn
 };
 
-// The tries of one update: until when they go on, the pause between two, and the error if they end
-// without a decision.
+// Controls the tries of one update: until when there are further tries, the pause between two
+// tries, and the error if no try has decided.
 class update_tries {
 public:
     // Tries end with `until`, or after retry_time if that is earlier.
@@ -448,9 +449,9 @@ public:
         return swap();
     }
 
-    // Tries until a try decides, or the time is up. try_once() returns a cas_result. pauses(tried)
-    // tells whether a sleep precedes the next try. failed(error) returns the error, and keeps what
-    // the slot says about it.
+    // Calls try_once() until a try has stored or failed, or the time is up. try_once() returns a
+    // cas_result. pauses(tried) gets that result, and tells whether to sleep before the next try.
+    // failed(error) returns the error, and keeps the slot's text about it.
     template <class Try, class Pauses, class Failed>
     std::error_code run(std::minstd_rand& random, Try try_once, Pauses pauses, Failed failed) {
         for (;;) {
@@ -510,8 +511,8 @@ private:
     const change_watch& watch_;
 };
 
-// One update of the record. The caller has the turn (process_part). For the rule see
-// lock_engine::update().
+// One update of the record. The caller has the turn (process_part). lock_engine::update() describes
+// the rule.
 template <class Rule> class record_update {
 public:
     record_update(slot& on, const store_time& time, const durable::terms& terms, process_part& mine,

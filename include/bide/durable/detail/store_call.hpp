@@ -2,15 +2,16 @@
 #ifndef BIDE_DURABLE_DETAIL_STORE_CALL_HPP
 #define BIDE_DURABLE_DETAIL_STORE_CALL_HPP
 
-// A call to a store that its caller may leave before the call ends. The caller is a coroutine; a
-// thread runs one by sync_wait(). The call runs on a store thread and owns all that it uses.
+// A call to a store that its caller may leave before the call ends. The caller is always a
+// coroutine: a blocking function runs one by sync_wait(). The call runs on a store thread and owns
+// all objects that it uses. Its states:
 //
-//   under way -> ended   the call ran, and the caller takes its result
+//   under way -> ended   the call has returned, and the caller takes the result
 //   under way -> left    the caller's time was up. The store thread calls was_left() when the
 //                        call ends; a call that has not begun is skipped
 //
-// One exchange of the state decides, so the result has exactly one owner: the caller, or
-// was_left().
+// Both sides change the state atomically, and the first one decides. So the result has exactly one
+// owner: the caller, or was_left().
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -41,8 +42,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// How long a caller waits for its call: until `until` or a stop, and then for a running call at
-// most `grace` longer.
+// How long a caller waits for its call: until `until` or a stop. If the call is running at that
+// time, the caller waits at most `grace` longer.
 struct call_limits {
     deadline until = deadline::never();
     std::chrono::nanoseconds grace{0};
@@ -74,7 +75,7 @@ public:
     virtual ~store_call() = default;
 
     // Makes the call on a store thread. Returns an error if the call is not made.
-    // Requires: not called before.
+    // Requires: start() was not called before.
     static std::error_code start(const std::shared_ptr<store_call>& one) noexcept {
         one->self_ = one;
         const std::error_code error = store_threads::post(one->runs_);
@@ -153,7 +154,7 @@ struct own_context {
 };
 
 // Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left the
-// call. The cancellation of its task counts as a stop, with the same grace.
+// call. If the caller's task is cancelled, that counts as a stop, with the same grace.
 // Throws: std::system_error if bide's service threads cannot be started.
 inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
     auto ends = call->end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
@@ -186,7 +187,7 @@ template <class R> class answer_call final : public store_call {
 public:
     answer_call(std::function<R()> body, call_kind kind) : body_(std::move(body)), kind_(kind) {}
 
-    // Returns the result of the call. If the call threw, throws the same.
+    // Returns the result of the call. If the call threw, throws the same exception.
     // Requires: the call has ended, and its caller has not left it.
     R take() {
         if (error_) {

@@ -3,8 +3,9 @@
 #define BIDE_DURABLE_IMPL_ACQUIRE_ALL_HPP
 
 // The locks are acquired in the order of their keys, so no two callers wait for each other. Each
-// lock is first tried without a wait. If that fails, its record is read before the wait: if one of
-// the own grants is there, the wait would never end.
+// lock is first tried without a wait. If that fails, the record of the lock is read before the
+// wait. If the record shows a grant of this same call, two locks of the list share the record, and
+// the wait would never end.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

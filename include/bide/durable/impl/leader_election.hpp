@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 #define BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 
-// A candidate of a leader_election, its campaigns, its terms and its runs, as coroutines. The calls for
-// threads wait for them.
+// Implements a candidate of a leader_election, its campaigns, its terms and its runs as coroutines.
+// The blocking functions run these coroutines and wait for them.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

@@ -33,8 +33,9 @@ BIDE_DURABLE_INLINE durable_lock::durable_lock(slot_ref slot, std::int64_t permi
                                                durable_options options)
     : engine_(std::make_shared<lock_engine>(std::move(slot), permits, std::move(options))) {}
 
-// A grant of a ticket that is bound to this process may outlive the lock object. So the ticket keeps
-// its mark of presence open, unless it certainly holds nothing and waits for nothing.
+// A grant of a ticket that is bound to this process may outlive the lock object. So the ticket's
+// mark of presence stays open, unless the ticket certainly has neither a grant nor a place in the
+// queue.
 BIDE_DURABLE_INLINE result<durable_attempt, std::error_code>
 durable_lock::try_acquire(durable_ticket& t) {
     const auto got = engine_->acquire(t, intent::queue);

@@ -55,8 +55,8 @@ durable_ticket::parse(std::string_view text) {
 
 namespace detail {
 
-// Fills the words with random bits of the system. It avoids std::random_device where possible: that
-// of libstdc++ asks the processor at each call which instructions it has, which takes tens of
+// Fills the words with random bits of the system. Avoids std::random_device where possible. With
+// libstdc++, each use of it asks the processor which instructions it has, which takes tens of
 // microseconds on a virtual machine.
 // Throws: what std::random_device throws.
 inline void fill_randomly(std::uint32_t (&words)[4]) {

@@ -3,16 +3,17 @@
 #define BIDE_DURABLE_SLOTS_ETCD_HPP
 
 /// \file
-/// A slot in a key of etcd 3.4 or later. One transaction compares and sets it, through the JSON
-/// gateway that etcd serves at its client port. Requires libcurl (link with -lcurl) and the header
-/// nlohmann/json.hpp.
+///
+/// A slot in a key of etcd 3.4 or later. One transaction compares and sets the key, through the
+/// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl) and the
+/// header nlohmann/json.hpp.
 ///
 /// A version is the revision of the cluster in which the key was last changed (mod_revision). The
-/// revision counts every change of every key, and continues when a key is deleted. It goes back
-/// only with the cluster's history: if a backup is restored, or if a member of a version before
-/// 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. Therefore the slot
-/// deletes no key, and no other program should delete one. The token of a grant is the next one of
-/// the lock's record, or the revision of the cluster if that is larger.
+/// revision counts every change of every key, and continues when a key is deleted. The revision
+/// goes back only with the cluster's history: if a backup is restored, or if a member of a version
+/// before 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. Therefore
+/// the slot deletes no key, and no other program should delete one. The token of a grant is the
+/// next one of the lock's record, or the revision of the cluster if that is larger.
 ///
 /// A restored backup forgets what was acknowledged after the backup. Then two contenders may hold a
 /// lock, and versions and tokens repeat. Therefore end all holders before a restore, restore with a
@@ -86,8 +87,9 @@ public:
     ///
     /// The first operation initialises libcurl. If the program uses libcurl elsewhere, and libcurl
     /// is older than 7.84, call curl_global_init() before the program starts threads. Sockets to
-    /// etcd are close-on-exec. A pair of sockets that libcurl makes to wake itself may not be: a
-    /// program that is started should close unknown descriptors.
+    /// etcd are close-on-exec. A pair of sockets that libcurl makes to wake itself may not be
+    /// close-on-exec: a program that is started in a child process should close unknown
+    /// descriptors.
     /// Throws: std::system_error (invalid_argument) if the key is empty or an endpoint is not such
     /// a URL, with a text that quotes no part of it; std::bad_alloc.
     /// Requires: only slots write to the key.
@@ -102,21 +104,22 @@ public:
     /// \overload
     etcd_slot& operator=(etcd_slot&&) noexcept = default;
 
-    /// Reads the value and its version. If no endpoint can be reached, the error is the system's or
-    /// timed_out, or storage_error; explain() has libcurl's text. These errors last until an
+    /// Reads the value and its version. If no endpoint can be reached, the error is one of the
+    /// system, timed_out or storage_error; explain() has libcurl's text. These errors last until an
     /// operator acts:
     ///   - permission_denied: the cluster denies access, or one side rejects the other's
     ///     certificate
-    ///   - protocol_error: the answer is not one of etcd's gateway, or not TLS. (A server that
+    ///   - protocol_error: the answer is not from etcd's gateway, or is not TLS. (A server that
     ///     closes the connection without an answer is not recognised: connection_reset.)
     ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
     /// Blocks: for one round trip to the majority, at most `retry_time`.
     /// Throws: std::bad_alloc.
     result<slot_snapshot, std::error_code> load() override;
 
-    /// Stores the value if the version is the key's. A conflict returns the current value. The
-    /// status is `indeterminate` if the request was sent and not answered, or if the answer may
-    /// have come after the value was stored (no leader, timed out). Blocks, Throws: like load().
+    /// Stores the value if `version` is the current version of the key. A conflict returns the
+    /// current value. The status is `indeterminate` if the request was sent and not answered, or if
+    /// the answer may have come after the value was stored (no leader, timed out). Blocks, Throws:
+    /// like load().
     cas_result compare_exchange(slot_version version, std::string_view value) override;
 
     /// Returns the name of the cluster. The slots of a process share at most 8 connections to it,

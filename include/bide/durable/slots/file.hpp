@@ -82,10 +82,10 @@ struct file_slot_options {
     /// work.
     bool any_filesystem = false;
 
-    /// A descriptor of the caller that has the `.lock` file open for writing. Marks of presence are
-    /// taken on its open file. So an inheritable grant lasts as long as any process has that file
-    /// open, for example the shell that runs this program. A mark that no record needs lasts as
-    /// long. -1 means none.
+    /// A descriptor of the caller that has the `.lock` file open for writing; -1 means none. Marks
+    /// of presence are taken on the open file of this descriptor. So an inheritable grant lasts as
+    /// long as any process has that open file, for example the shell that runs this program. A mark
+    /// that no record needs any more lasts as long, too.
     int descriptor = -1;
 };
 
@@ -109,17 +109,18 @@ struct file_slot_options {
 ///   durable_errc::invalid_argument            the path cannot name a file
 /// \endcode
 ///
-/// load() waits until a writer's sync has ended, at most for `retry_time`. The changes wait for the
-/// lock so long, and then for one sync. All throw std::bad_alloc; update_locked() also throws what
-/// the update throws, and changes nothing then. replace_damaged() keeps the damaged file as
-/// `.damaged`; a file that is not regular stays, and the call fails with the error of load().
-/// explain() returns the path, or the file of the last failure and what is wrong with it.
+/// load() waits until a writer's sync has ended, at most for `retry_time`. A change waits for the
+/// lock, also at most for `retry_time`, and then for one sync. All operations throw std::bad_alloc.
+/// If the update of update_locked() throws, update_locked() throws the same exception and changes
+/// nothing. replace_damaged() keeps the damaged file as `.damaged`; a file that is not regular
+/// stays, and the call fails with the error of load(). explain() returns the path, or the file of
+/// the last failure and what is wrong with it.
 ///
 /// On Linux, watch() makes a watch that reports each change by any process after it is durable. It
-/// also reports when a presence ends, and when a slot object that used the file is destroyed. It
-/// does not report that the file was deleted. If another program removes or renames the lock file,
-/// drain() returns ESTALE. In a child of fork() it also returns ESTALE. Make a new watch then. Each
-/// watch uses an inotify instance. The process keeps up to four unused instances.
+/// also reports when a mark of presence ends, and when a slot object that used the file is
+/// destroyed. It does not report that the file was deleted. If another program removes or renames
+/// the lock file, drain() returns ESTALE. In a child of fork() it also returns ESTALE. Make a new
+/// watch then. Each watch uses an inotify instance. The process keeps up to four unused instances.
 ///
 /// be_present() takes a mark in the lock file; see detail/file/presence_file.hpp. It returns
 /// errc::operation_not_supported if `any_filesystem` is set, or if the system lacks such locks.

@@ -12,9 +12,9 @@
 /// again, the slots refuse the new table until all of them are destroyed.
 ///
 /// A load is one SELECT. A compare-and-swap is one UPDATE ... WHERE version = .... Each is a
-/// transaction of its own, without session state or prepared statements: both work behind a pooler
-/// that pools transactions. The first version of a row is the server's time in microseconds, and
-/// each change adds one. Therefore a row that is deleted and created again gets other versions,
+/// transaction of its own, without session state or prepared statements. So the slot works behind a
+/// pooler that pools transactions. The first version of a row is the server's time in microseconds,
+/// and each change adds one. Therefore a row that is deleted and created again gets other versions,
 /// unless the server's clock was set back meanwhile.
 ///
 /// All slots of a process with the same connection string share at most 8 connections. A connection
@@ -22,11 +22,11 @@
 /// idle for 10 s. Slots from for_renewals() share one further connection.
 ///
 /// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
-/// for every setting of `synchronous_commit`. This fails, and a lock may have two holders, after a
-/// failover to a standby that was not synchronous, and on a server with fsync = off.
-/// If the connection string names several hosts, add target_session_attrs=read-write. libpq tries
-/// them in turn; each gets an equal share of the time to be the first. The slot refuses the answers
-/// of a standby in any case.
+/// for every setting of `synchronous_commit`. This does not hold, and a lock may have two holders,
+/// after a failover to a standby that was not synchronous, and on a server with fsync = off. If the
+/// connection string names several hosts, add target_session_attrs=read-write. libpq tries the
+/// hosts in turn, from the first one on. The slot gives each host an equal share of the time in
+/// which it is the first one. The slot refuses the answers of a standby in any case.
 ///
 /// Every operation ends within `retry_time`: waiting for a connection, connecting, logging in,
 /// sending and waiting for the answer. libpq does not bound these: looking up names of hosts and
@@ -69,10 +69,10 @@ struct postgres_slot_options {
     /// The table: `name` or `schema.name`, of letters, digits and underscores, case-sensitive.
     std::string table = "bide_lock";
 
-    /// The table's schema; search_path does not count. If this is empty and `table` names no
-    /// schema, the slot takes the only table of that name in the database, of any role. If there is
-    /// none, the slot creates it in `public`. If several schemas have one, the error is ZB002: each
-    /// table would be another lock.
+    /// The table's schema; search_path is not used. If this is empty and `table` names no schema,
+    /// the slot takes the only table of that name in the database, of any role. If there is none,
+    /// the slot creates it in `public`. If several schemas have one, the error is ZB002: each table
+    /// would be another lock.
     std::string schema{};
 
     /// Creates the table if it is missing. This needs CREATE on the schema: from PostgreSQL 15 on,
@@ -113,7 +113,8 @@ public:
     /// Blocks: for one round trip, and for connecting if needed. If all connections are in use,
     /// also for the earlier calls of other slots of this process.
     result<slot_snapshot, std::error_code> load() override;
-    /// Stores the value if the version is the row's. Version 0: if there is no value.
+    /// Stores the value if `version` is the current version of the row. Version 0 means that there
+    /// is no value.
     /// Blocks: like load().
     cas_result compare_exchange(slot_version version, std::string_view value) override;
 

@@ -3,8 +3,10 @@
 #define BIDE_DURABLE_SLOTS_REDIS_HPP
 
 /// \file
+///
 /// A slot in Redis 5 or later, through hiredis (0.14 or later; link with -lhiredis). The key holds
-/// a hash of two fields, the version v and the value p. One script compares and sets them.
+/// a hash of two fields, the version v and the value p. One script compares the version and sets
+/// both fields.
 ///
 /// This slot may forget what it acknowledged, and a lock over it requires bide::allow_relaxed:
 ///   - Redis sends its writes to the replicas after it has acknowledged them. A replica that takes
@@ -20,8 +22,8 @@
 ///
 /// A version is the server's time in microseconds when the value was stored. If the clock is behind
 /// the previous version, the new version is the previous one plus one. Therefore no version occurs
-/// twice, even if a key is deleted and created again or a replica missed writes, as long as the
-/// servers' clocks are not set back by as much. Versions are below 2^53.
+/// twice, even if a key is deleted and created again or a replica missed writes. Exception: a
+/// server's clock is set back to a time before the lost version. Versions are below 2^53.
 ///
 /// The slot does not follow redirections of Redis Cluster and does not ask Sentinel. Give it a name
 /// or a local proxy that leads to the master. On a replica, both operations fail, because its
@@ -116,10 +118,10 @@ public:
     /// \overload
     redis_slot& operator=(redis_slot&&) noexcept = default;
 
-    /// Reads the value and its version. If the server cannot be reached, the error is the system's,
-    /// or timed_out. If the server is busy or loads its data, it is resource_unavailable_try_again.
-    /// If the key holds what no slot has written, it is durable_errc::corrupt_record. These errors
-    /// last until an operator acts:
+    /// Reads the value and its version. If the server cannot be reached, the error is one of the
+    /// system, or timed_out. If the server is busy or loads its data, the error is
+    /// resource_unavailable_try_again. If the key holds what no slot has written, the error is
+    /// durable_errc::corrupt_record. These errors last until an operator acts:
     ///   - permission_denied: the server denies access, or one side rejects the other's certificate
     ///   - protocol_error: the answer is not Redis's, or TLS's. (A server that sends nothing, or
     ///     closes the connection, is not recognised: timed_out or connection_reset.)
@@ -129,8 +131,9 @@ public:
     /// Throws: std::bad_alloc.
     result<slot_snapshot, std::error_code> load() override;
 
-    /// Stores the value if the version is the key's. A conflict returns the current value. If the
-    /// request was sent completely and not answered, the status is `indeterminate`.
+    /// Stores the value if `version` is the current version of the key. A conflict returns the
+    /// current value. If the request was sent completely and not answered, the status is
+    /// `indeterminate`.
     /// Blocks, Throws: like load().
     cas_result compare_exchange(slot_version version, std::string_view value) override;
 

@@ -7,9 +7,10 @@
 /// may share a database with the caller's own data.
 ///
 /// All processes run on one machine, and the database is on a local disk. SQLite's locks are not
-/// reliable over a network. Containers share the directory of the file, at any path: SQLite finds
-/// the journal and the log by the path of the database. The slot refuses a file with a second name
-/// (a hard link) and a file that is mounted without its directory.
+/// reliable over a network. Containers must share the directory of the file, not the file alone:
+/// SQLite finds the journal and the log by the path of the database. Each container may mount the
+/// directory at any path. The slot refuses a file with a second name (a hard link) and a file that
+/// is mounted without its directory.
 ///
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
 /// forks during an operation of a slot (inside an update, or while another thread is in an
@@ -31,10 +32,10 @@
 // sqlite_journal. If another program changes the mode of the database later, the slot follows.
 //
 // The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
-// row, and the marks of presences; see detail/sqlite/database_files.hpp. Delete it only while no lock
-// is held. If a row is older than its acknowledged version, it fell back: SQLite dropped the end of
-// a log, or an older copy replaced the database. If the row is missing, it was deleted, or the
-// database was truncated: the slot sets lost_acknowledged only. If a value differs from its
+// row, and the marks of presences; see detail/sqlite/database_files.hpp. Delete it only while no
+// lock is held. If a row is older than its acknowledged version, the row fell back: SQLite dropped
+// the end of a log, or an older copy replaced the database. If the row is missing, it was deleted,
+// or the database was truncated: the slot sets lost_acknowledged only. If a value differs from its
 // checksum, load() fails with durable_errc::corrupt_record.
 
 #include <bide/core/config.hpp>
@@ -127,8 +128,8 @@ struct sqlite_slot_options {
 ///
 /// An operation waits while other connections write, at most for `retry_time`, and then fails with
 /// timed_out. update_locked() waits at most twice as long, and while the update runs. The update
-/// uses no slot of this database; what it throws is thrown, and nothing is stored then. All
-/// operations throw std::bad_alloc.
+/// must not use a slot of this database. If the update throws, update_locked() throws the same
+/// exception and stores nothing. All operations throw std::bad_alloc.
 ///
 /// Errors have a code of sqlite_category(). A path that cannot name a database has the system's
 /// code: EISDIR, EINVAL (not a regular file), EMLINK or EXDEV. A row that no slot can have stored is

@@ -2,9 +2,9 @@
 #ifndef BIDE_MODEL_DETAIL_EXECUTION_HPP
 #define BIDE_MODEL_DETAIL_EXECUTION_HPP
 
-// One execution: the body and its threads on fibers, step by step. Before each step, a thread
-// announces the step. A search then decides which thread continues, and which of the possible
-// outcomes its step has.
+// Runs one execution of a body. Each thread of the body has a fiber. Before each step, a thread
+// announces the step (struct request). A search then decides which thread makes its announced step
+// next, and which of the possible outcomes the step has (struct outcome).
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
@@ -21,8 +21,9 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-// The queue of a futex is an object whose value is a line of threads, in the order in which they
-// fell asleep. Each thread takes four bits: its number plus 1.
+// The wait queue of a futex is modelled as an atomic object. Its value, called `line` below, lists
+// the sleeping threads in the order in which they fell asleep. Each thread takes four bits, which
+// contain its number plus 1. The thread that fell asleep first has the lowest bits.
 
 inline bits joined(bits line, int thread) {
     int at = 0;
@@ -72,19 +73,19 @@ struct request {
     kind what = kind::none;
     int object = -1;
     order with = order::relaxed;
-    order with_failure = order::relaxed; // of a compare-exchange that does not find `expected`
+    order with_failure = order::relaxed; // if `compare` does not read `expected`
     bool exclusive = false;              // read: the first half of a read-modify-write
-    bool compare = false;                // exclusive only if the value is `expected`
+    bool compare = false;                // it is exclusive only if it reads `expected`
     bool quiet = false;                  // an access by the kernel: it synchronises nothing
-    bool inside = false;                 // not the first part of what the machine does in one step
+    bool inside = false;                 // a later part of one step of the machine
     bits expected = 0;
     bits value = 0;
-    // Of an exclusive write: the message that the first half has read. Of a sleep: the message that
-    // has added this thread to the queue.
+    // For an exclusive write: the message that the first half of the read-modify-write has read.
+    // For a sleep: the message whose write has added this thread to the queue.
     int from = -1;
     int picks = 0;
     int other = -1;
-    const clock* known = nullptr; // of a read: more events that the read knows
+    const clock* known = nullptr; // for a read: the reader knows these events, too
     site where{};
     const char* text = "";
 };
@@ -98,8 +99,9 @@ struct outcome {
     order with = order::relaxed;
 };
 
-// A read that its thread has announced. Since then the thread has made only steps that change
-// nothing: reads of the same values as before, and writes of values that were there already.
+// A read that a thread has announced. execution::find_loop() uses it to detect a loop that waits.
+// Since this read, the thread has made only steps that change nothing: it has read the same values
+// as before, or has written values that were there already.
 struct look {
     site where{};
     int object = -1;
@@ -121,10 +123,10 @@ struct model_thread {
     int spawned = 0;
     std::int64_t now = 0;
     std::map<const void*, void*> locals;
-    std::vector<std::pair<int, int>> looked; // objects and messages read since its last change
-    std::vector<std::pair<int, int>> newer;  // after a pause: its next reads prefer newer ones
+    std::vector<std::pair<int, int>> looked; // reads since its last change: object, message
+    std::vector<std::pair<int, int>> newer;  // as `looked` before a pause: it now reads newer ones
     std::vector<look> looks;
-    bool looks_again = false; // it waits in a loop as in pause(), and has not made its read yet
+    bool looks_again = false; // find_loop() has paused it before a read
     bool timed = false;       // its sleep has a time-out
     // Returns the element of `looks` that the announced read repeats, or nullptr.
     look* look_before() noexcept {
@@ -144,17 +146,18 @@ struct model_thread {
 
 class execution;
 
-// The numbers of threads. The n-th thread that a given thread starts has the same number in all
-// executions of an exploration, also in other processes.
+// Assigns the numbers of threads. The name of a thread says which thread started it, and how many
+// threads that thread had started before. A thread with the same name gets the same number in all
+// executions of an exploration, in all processes.
 class thread_names {
 public:
-    // Returns the number of the n-th thread that `parent` starts. If there are too many threads,
-    // returns max_threads.
+    // Returns the number of the thread that `parent` starts after n others. If there are too many
+    // threads, returns max_threads.
     int number(int parent, int n) noexcept;
-    // Returns the names of the threads with lower numbers than `below`, as a text. If thread 0 has
-    // started all of them, the text is empty.
+    // Returns the names of the threads whose numbers are lower than `below`, as text. If thread 0
+    // has started all of these threads, the text is empty.
     std::string text(int below) const;
-    // Takes the names from such a text. Returns false if the text is not valid.
+    // Sets the names from a text of text(). Returns false if the text is not valid.
     bool read(std::string_view text);
 
 private:
@@ -162,8 +165,8 @@ private:
     std::array<std::atomic<std::uint32_t>, max_threads> all_{};
 };
 
-// Decides for all executions of one exploration: which thread makes the next step, and with which
-// outcome.
+// Is the strategy of an exploration. In each execution, it decides which thread makes the next
+// step, and which outcome that step has.
 class search {
 public:
     search() = default;
@@ -175,22 +178,23 @@ public:
     virtual bool begin() = 0;
     // Returns the thread that makes the next step; -1 if none can.
     virtual int thread(execution& x) = 0;
-    // If the outcome of the step of `thread` is known already, sets `to` to it and returns true.
-    // Then the other outcomes are not computed.
+    // If the search knows the outcome of the thread's step already, stores it in `to` and returns
+    // true. Then the possible outcomes are not computed, and choose() is not called.
     virtual bool knows(execution&, int /*thread*/, outcome& /*to*/) { return false; }
     // Returns the index of the outcome of the thread's step; -1 if the execution is abandoned.
     virtual int choose(execution& x, int thread, const std::vector<outcome>& all) = 0;
     // Called after a step. The step has made the event with that number.
     virtual void done(execution&, int /*event*/) {}
-    // Called if an exclusive write of `thread` cannot be placed directly behind the store that was
-    // read, so that the execution will be abandoned. Returns true if the other threads continue
-    // before that.
+    // Called if the step of `thread` has no possible outcome. An example is an exclusive write that
+    // cannot be placed directly behind the store that its first half has read. The execution cannot
+    // be completed. Returns true if the other threads continue before the execution is abandoned.
     virtual bool stuck(execution&, int /*thread*/) { return false; }
     // Called when no thread can make a step. `complete` is true if all threads have ended, except
     // daemons that sleep.
     virtual void end(execution&, bool /*complete*/) {}
-    // If true, choose() also gets outcomes whose `conflict` is true, and a thread that pauses makes
-    // no further step.
+    // Returns true if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then
+    // choose() also gets outcomes whose `conflict` is true, and a thread that pauses makes no
+    // further step.
     virtual bool is_graph_search() const { return false; }
     // Returns the number of executions that were explored before, if they are counted.
     virtual std::uint64_t duplicates() const { return 0; }
@@ -200,8 +204,9 @@ public:
     virtual std::size_t branch_bytes() const { return 0; }
 };
 
-// A changed memory order at one place of the source, or at every place if there is no file. Slot 1
-// is the order of a compare-exchange that fails.
+// Replaces the memory order `from` by `to`, which may be weaker or stronger, at one place of the
+// source. If `where` has no file, replaces every order. If `slot` is 1, `from` is the order of a
+// compare-exchange that fails.
 struct weakening {
     site where{};
     int slot = 0;
@@ -226,7 +231,7 @@ public:
     model_thread& thread(int t) { return *threads_[static_cast<std::size_t>(t)]; }
     // Returns true if the thread can make a step now.
     bool enabled(int t);
-    // Lets a thread continue that was found to wait in a loop.
+    // Lets a thread continue that find_loop() has paused.
     void undo_pause(int t);
     std::vector<std::string> outcomes; // the texts of record()
 
@@ -259,9 +264,9 @@ public:
     order weakened(order o, int slot, site where);
 
     void* service = nullptr;
-    std::uint64_t number = 0; // of this execution; counts all executions of the program
+    std::uint64_t number = 0; // counts all executions of the program
 
-    // For searches of mutants: the orders that the execution has used, and the changed ones.
+    // For changed orders (weakening): the orders that executions have used, and the changes.
     std::vector<weakening>* seen_orders = nullptr;
     const weakening* mutant = nullptr;
 
@@ -291,7 +296,7 @@ private:
     fiber main_;
     std::vector<std::unique_ptr<model_thread>> threads_;
     int running_ = 0;
-    int starting_ = 0; // threads that run to their first step
+    int starting_ = 0; // the number of threads that run to their first step
     static constexpr int undecided = -2;
     int next_ = undecided; // the thread that the search has chosen, before its step
     bool halted_ = false;  // no more steps are made

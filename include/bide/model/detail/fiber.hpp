@@ -2,7 +2,7 @@
 #ifndef BIDE_MODEL_DETAIL_FIBER_HPP
 #define BIDE_MODEL_DETAIL_FIBER_HPP
 
-// A fiber: a stack of its own, and switches between stacks.
+// A fiber is a stack, and the registers with which its code continues.
 
 #include <bide/core/config.hpp>
 #include <cstddef>
@@ -24,8 +24,9 @@ public:
     fiber(const fiber&) = delete;
     fiber& operator=(const fiber&) = delete;
 
-    // The next switch to this fiber calls run(context), which must not return. The previous
-    // contents of its stack are dropped, without running destructors.
+    // Prepares the fiber to start again. The next switch to the fiber calls run(context), which
+    // must not return. The previous contents of the fiber's stack are dropped, and no destructors
+    // run.
     using function = void (*)(void*);
     void restart(function run, void* context);
 
@@ -40,8 +41,8 @@ public:
     // Returns the end of the stack. The stack grows downwards from there.
     std::byte* end() const noexcept { return stack_.get() + stack_size; }
 
-    // Returns a digest of the used part of the stack, which has the saved registers. Returns 0 if
-    // the platform does not support this. Requires: the fiber is suspended.
+    // Returns a hash of the used part of the stack, which includes the saved registers. Returns 0
+    // if the platform does not support this. Requires: the fiber is suspended.
     std::uint64_t state() const noexcept;
 
     // The first function on the stack. Called by the first switch after restart().

@@ -2,18 +2,18 @@
 #ifndef BIDE_MODEL_DETAIL_HEAP_HPP
 #define BIDE_MODEL_DETAIL_HEAP_HPP
 
-// Memory that a model allocates by `new`. Each thread of the model has its own region, which is
-// used from its beginning in every execution. So an execution that is abandoned leaks nothing, and
-// a thread that does the same gets the same addresses. No memory is given out twice in an
-// execution.
+// The heap for the `new` expressions of a body. Each thread of the body has its own region of
+// memory. Each execution allocates from the beginning of these regions again. So an abandoned
+// execution leaks nothing, and a thread that makes the same allocations gets the same addresses.
+// Within one execution, freed memory is not used again.
 
 #include <bide/core/config.hpp>
 #include <cstddef>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail::heap {
 
-// From now on, `new` allocates from the region of that thread of the model. If `thread` is -1,
-// `new` allocates from the heap of the program.
+// Lets `new` allocate from the region of the body's thread `thread`. If `thread` is -1, lets `new`
+// allocate from the heap of the program.
 void enter(int thread) noexcept;
 
 // While an object of this class exists, `new` allocates from the heap of the program.

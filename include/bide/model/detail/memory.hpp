@@ -2,20 +2,25 @@
 #ifndef BIDE_MODEL_DETAIL_MEMORY_HPP
 #define BIDE_MODEL_DETAIL_MEMORY_HPP
 
-// The memory model: which stores a load may read from, and where in an object's modification order
-// a store may be placed, by the rules of C++20 ([intro.races], [atomics.order]):
+// The memory model of C++20 ([intro.races], [atomics.order]). It decides which stores a load may
+// read from, and where in an object's modification order a store may be placed. Each store makes a
+// message, which loads can read.
 //
-//   happens-before      vector clocks; a message carries the clock that an acquire of it joins
-//                       (its release sequence: the store and the read-modify-writes upon it)
-//   coherence           a load reads no store older than one that was written or read by a step
-//                       which happens before it; a store is placed after that one
-//   seq_cst             the class seq_cst_order
-//   fences              a relaxed store carries the clock of the last release fence; what relaxed
-//                       loads saw is joined by the next acquire fence
-//   race, lifetime      accesses that are not ordered by happens-before
+//   happens-before      Vector clocks. The message of a release store has the clock of its thread.
+//                       The message of a read-modify-write also has the clock of the message that
+//                       was read (the release sequence). An acquire load joins the clock of the
+//                       message that it reads.
+//   coherence           If a step wrote or read a store, and happens before a load of that object,
+//                       the load reads no older store. If it happens before another store, that
+//                       store is placed later in the modification order.
+//   seq_cst             See the class seq_cst_order.
+//   fences              The message of a relaxed store has the clock of the last release fence of
+//                       its thread. An acquire fence joins the clocks of all messages that earlier
+//                       loads of its thread have read.
+//   race, lifetime      Accesses that happens-before does not order are errors.
 //
-// A step is added when all steps that it depends on (program order, reads-from) were added. So
-// every execution without a cycle of these dependencies can be built, with any modification order.
+// A step is added after all steps on which it depends by program order or reads-from. So the
+// checker can build every execution whose dependencies have no cycle, with any modification order.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/ops.hpp>
@@ -49,8 +54,8 @@ inline std::size_t index(int i) noexcept { return static_cast<std::size_t>(i); }
 using step_count = std::uint16_t;
 inline constexpr int most_steps = 60'000;
 
-// Identifies an event: it is the index-th step of a thread, counted from 1. The event has the same
-// identifier in every execution in which the thread makes that step.
+// Identifies an event by its thread and by the number of the step in that thread, counted from 1.
+// The event has the same identifier in every execution in which the thread makes that step.
 struct event_id {
     std::uint8_t thread = initial_thread;
     step_count index = 0;
@@ -61,7 +66,7 @@ struct event_id {
     friend bool operator==(const event_id&, const event_id&) = default;
 };
 
-// For each thread, the number of its events that come before.
+// A vector clock: for each thread, the number of its events that come before.
 struct clock {
     std::array<step_count, max_threads> seen{};
 
@@ -74,8 +79,8 @@ struct clock {
     bool covers(event_id e) const noexcept { return e.is_initial() || seen[e.thread] >= e.index; }
 
 private:
-    // Clocks are often copied. A copy is slow if the clock was stored number by number, so a clock
-    // is stored as a whole.
+    // Clocks are copied often. A copy is slow if the numbers were stored one by one before. So
+    // join() stores all numbers of a clock as one vector.
     using vector [[gnu::vector_size(max_threads * sizeof(step_count))]] = step_count;
     vector as_vector() const noexcept {
         vector all;
@@ -129,9 +134,10 @@ constexpr bool is_release(order o) noexcept {
 // ([atomics.order] p4) are stored. An order S exists as long as these edges have no cycle. S need
 // not agree with the order in which the checker runs the steps, nor with happens-before (P0668).
 //
-// Operations of one thread have the same order in S as in the thread. So the operations before a
-// given one are, for each thread, its first k operations. The operations after it are, for each
-// thread, those from some operation on. So both are stored as clocks, as for happens-before.
+// S contains the program order of each thread. So the operations before a given one are, in each
+// thread, the first k operations. The operations after it are, in each thread, all operations from
+// some operation on. Both sets are stored as one number for each thread, as in a vector clock: in
+// node::until and in `firsts`.
 class seq_cst_order {
 public:
     struct node {
@@ -168,8 +174,8 @@ public:
         bool any_ = false;
     };
 
-    // The edges that an operation adds to S. All nodes up to `before` come before `node`. `node`,
-    // and all nodes up to `fences`, come before all nodes from `after` on.
+    // The edges that one operation adds to S. The nodes that `before` covers come before `node`.
+    // Both `node` and the nodes that `fences` covers come before the nodes in `after`.
     struct edges {
         int node = -1; // of the operation; -1: it has none, and `before` is unused
         clock before;
@@ -302,8 +308,9 @@ struct plain {
     std::array<step_count, max_threads> read{};
 };
 
-// Two accesses that are not ordered, or an access to a destroyed object. Each access is a step of
-// its thread, or lies directly before that step.
+// A race or a lifetime error: two accesses that happens-before does not order, or an access to a
+// destroyed object. `first` and `second` are the steps of the two accesses. An access that is not a
+// step itself belongs to the next step of its thread.
 struct clash {
     enum class access : std::uint8_t { read, write, make, destroy, use };
     bool plain = false;
@@ -344,8 +351,8 @@ public:
         return msg(*(std::find(all.begin(), all.end(), e.message) - 1)).writer;
     }
     int index_of(event_id id) const { return by_thread_[id.thread][id.index - 1]; }
-    // Returns the message of object `o` that the event has written; -1 if the event is not a write
-    // of `o`, or does not exist.
+    // Returns the message of object `o` that the event `id` has written. Returns -1 if the event is
+    // not a write of `o`, or does not exist.
     int written_by(event_id id, int o) const {
         if (id.is_initial()) {
             return at(o).messages.front();
@@ -356,7 +363,8 @@ public:
         const event& e = of(id);
         return e.what == event::kind::write && e.object == o ? e.message : -1;
     }
-    // Returns false for other numbers, as freed memory has them.
+    // Returns true if `o` is the number of an object. An atomic in freed memory may have another
+    // number.
     bool is_object(int o) const noexcept { return o >= 0 && o < static_cast<int>(object_count_); }
     bool is_plain(int p) const noexcept {
         return p >= 0 && p < static_cast<int>(plain_count_) &&
@@ -376,15 +384,17 @@ public:
 
     // ---- The possible next steps
 
-    // Sets `out` to the messages of object `o` that a reader may read, newest first. The reader
-    // knows the events of `known`. So it reads no message older than those that they read or wrote.
+    // Sets `out` to the messages of object `o` that a load may read, newest first. `known` is the
+    // clock of the load's thread. If an event in `known` has read or written a message, the load
+    // reads no older message.
     void readable(int o, const clock& known, std::vector<int>& out) const;
     // Sets `out` to the messages behind which a store may be placed, newest first.
     void places(int o, const clock& known, std::vector<int>& out) const;
 
-    // may_read() returns true if the order S of C++20 allows a read of `m` after which the reader's
-    // clock is `hb`. may_write() returns true if S allows a write behind `m`. `node` is the first
-    // half of a read-modify-write, or -1.
+    // may_read() returns true if the order S allows a read of the message `m`. `hb` is the clock of
+    // the reader after that read. may_write() returns true if S allows a write directly behind `m`.
+    // If the write is the second half of a read-modify-write, `node` is the node of the first half
+    // in S; otherwise -1.
     bool may_read(int o, int m, order with, const view& v, const clock& hb) {
         return may(access::read, o, m, with, v, hb, -1);
     }

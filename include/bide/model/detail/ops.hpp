@@ -2,9 +2,9 @@
 #ifndef BIDE_MODEL_DETAIL_OPS_HPP
 #define BIDE_MODEL_DETAIL_OPS_HPP
 
-// The operations of the modelled machine. model::platform consists of calls of these. Each of them,
-// except the accesses of plain data, is a step of the calling thread: control goes to the checker,
-// which decides what happens next and when this thread continues.
+// The operations of the modelled machine, which model::platform calls. Most operations are steps of
+// the calling thread: the thread gives control to the checker, and the checker decides which thread
+// makes its step next, and what that step does. An access of plain data is not a step.
 
 #include <atomic>
 #include <bide/core/config.hpp>
@@ -53,8 +53,8 @@ void futex_wake(const void* address, int count, site s) noexcept;
 void pause() noexcept;
 std::int64_t now() noexcept;
 
-// Returns the calling thread's object for `key`. The first call in an execution makes the object
-// by make().
+// Returns the calling thread's object for `key`. In each execution, the first call by a thread
+// makes the object by calling make().
 void* local(const void* key, void* (*make)()) noexcept;
 
 int this_thread() noexcept;

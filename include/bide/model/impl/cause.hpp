@@ -2,13 +2,13 @@
 #ifndef BIDE_MODEL_IMPL_CAUSE_HPP
 #define BIDE_MODEL_IMPL_CAUSE_HPP
 
-// Explains how an execution could happen, only from its graph.
+// Explains a failure from the graph of its execution alone.
 //
-// Two accesses are not ordered, or a read reads an old value, because the step of the writer does
-// not happen before the step of the reader. The reader may have read a value that the writer wrote
-// later, directly or through other threads. Then one of the reads on that path did not synchronise:
-// its write is not a release, or the read is not an acquire. The first such read on the shortest
-// path is named.
+// A data race and a read of an old value have the same cause: the step of the writer does not
+// happen before the step of the reader. There may still be a path of reads between them: after that
+// step, the writer wrote a value that the reader read, directly or through other threads. Then one
+// of the reads on the path did not synchronise, because its write is not a release, or because the
+// read is not an acquire. The report names the first such read on the shortest path.
 
 #include <bide/core/config.hpp>
 #include <bide/model/impl/interleaving.hpp>
@@ -102,8 +102,8 @@ private:
                ".\n" + missing(c.first, c.second) + "\n";
     }
 
-    // Explains why `from` does not happen before `to`. `to` is a step, or the next step of its
-    // thread.
+    // Explains why `from` does not happen before `to`. `to` is a step of the execution, or the step
+    // that its thread would make next.
     std::string missing(event_id from, event_id to) const {
         if (to.is_initial() || from.is_initial()) {
             return {};
@@ -132,8 +132,9 @@ private:
                thread_text(from.thread) + " wrote later, directly or through other threads.";
     }
 
-    // Returns the path with the fewest reads from `from`, or from a later step of its thread, to
-    // the step `to`. If there is no path with a read, returns an empty one.
+    // Returns the reads-from edges of a path to the step `to`. The path begins at the step `from`,
+    // or at a later step of the same thread, and has as few of these edges as possible. If there is
+    // no such path, returns nothing.
     std::vector<edge> way(event_id from, int to) const {
         constexpr int far = std::numeric_limits<int>::max();
         constexpr int wake = 1'000; // the cost of a wake, which synchronises nothing
@@ -187,8 +188,8 @@ private:
         return out;
     }
 
-    // Returns the previous step of the thread. For the first step, returns the step that started
-    // the thread; -1 if there is none.
+    // Returns the step before `e` in the thread of `e`. If `e` is the first step, returns the step
+    // that started the thread, or -1 if there is none.
     int predecessor(const event& e) const {
         if (e.id.index > 1) {
             return memory_.index_of(before(e.id));
@@ -225,7 +226,7 @@ private:
         });
     }
 
-    // `carried` is true if the write passes the needed knowledge on, so that the read is at fault.
+    // `carried` is true if the message of the write has the needed clock: the read is at fault.
     std::string unsynchronised(const edge& e, bool carried) const {
         const event& read = memory_.events[index(e.read)];
         const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
@@ -252,8 +253,9 @@ private:
         return out + (both.empty() ? missing(write.id, e.id) : both) + "\n";
     }
 
-    // Each of two threads writes, then reads the object that the other one wrote, and misses that
-    // write.
+    // Finds the store-buffering pattern: each of two threads writes an object, then reads the
+    // object that the other thread wrote, and does not see that write. Returns an explanation. If
+    // the pattern does not occur, returns an empty text.
     std::string store_buffer(int read, int newer) const {
         const event& r = memory_.events[index(read)];
         const event& w = memory_.events[index(newer)];

@@ -90,8 +90,9 @@ double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
 constexpr double forever = std::numeric_limits<double>::infinity();
 constexpr const char* too_long = "more than most_seconds";
 
-// Reports the progress of a long exploration on stderr. BIDE_MODEL_PROGRESS is the number of
-// seconds between two lines. If it is not set, nothing is written.
+// Reports the progress of a long exploration on stderr. The environment variable
+// BIDE_MODEL_PROGRESS is the number of seconds between two lines. If it is not set, nothing is
+// written.
 class progress {
     using clock = std::chrono::steady_clock;
     using seconds = std::chrono::duration<double>;
@@ -139,7 +140,7 @@ private:
     std::uint64_t executions_ = 0;
 };
 
-// The whole of an exploration.
+// Explores a body. The members say how.
 struct exploration {
     const options& how;
     const body& run;
@@ -157,8 +158,8 @@ struct exploration {
         if (execution* const outer = execution::current(); outer != nullptr) {
             outer->fail_now(failure::terminated, "a body explores another one");
         }
-        // Bodies share one heap. An exploration may run inside of another one, to explain its
-        // failure.
+        // All bodies share one heap, so only one thread of the program explores at a time. The
+        // mutex is recursive, because an exploration starts others to explain its failure.
         static std::recursive_mutex one_at_a_time;
         const std::lock_guard lock(one_at_a_time);
         verdict v;
@@ -231,7 +232,7 @@ struct exploration {
         return with(*search_for(how));
     }
 
-    // Uses the file with that name in the folder of BIDE_MODEL_STATE, if there is such a folder.
+    // Explores. If BIDE_MODEL_STATE names a folder, uses the file for `name` in this folder.
     verdict named(std::string_view name) const {
         saved_state state(name, how, run);
         const bool is_saved = state.is_wanted() && seen == nullptr && !how.count_duplicates &&
@@ -239,8 +240,8 @@ struct exploration {
         return is_saved ? with(state) : (*this)();
     }
 
-    // Continues an exploration that another run of the program has left. If it stops early, saves
-    // the rest for the next run.
+    // Continues an exploration that an earlier run of the program did not finish. If this run does
+    // not finish it either, saves the remaining branches for the next run.
     verdict with(saved_state& state) const {
         verdict before;
         exhaustive s(false);

@@ -2,9 +2,9 @@
 #ifndef BIDE_MODEL_IMPL_CRASH_HPP
 #define BIDE_MODEL_IMPL_CRASH_HPP
 
-// If a body crashes, for instance in an assert(), only its execution ends, and not the program. The
-// failure is reported as any other. The signal handler lets the thread continue in crashed(), at
-// the upper end of its stack.
+// Turns a crash of a body, for instance by assert(), into a failure of the execution. The program
+// continues, and reports the failure like any other. The signal handler changes the saved registers
+// of the crashed thread, so that the thread continues in crashed(), at the upper end of its stack.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -69,8 +69,8 @@ private:
     static void handle(int signal, siginfo_t* info, void* context) {
         execution* const x = execution::current();
         if (x == nullptr || !heap::in_body()) {
-            // The crash is not in a body. Restores the previous handlers, which handle it when the
-            // instruction is repeated.
+            // The crash is not in a body. Restores the previous handlers. The instruction then runs
+            // and crashes again, and a previous handler is called.
             for (crash_guard* guard = innermost; guard != nullptr; guard = guard->outer_) {
                 guard->restore();
             }

@@ -183,7 +183,9 @@ bits execution::step(const request& r) {
     return t.result;
 }
 
-// Most of the time, the same thread continues. Then no switch of stacks is needed.
+// Lets the search choose the next thread. If it chooses `t` again, makes the step of `t` without a
+// switch of stacks, and returns true. This is the most frequent case. Otherwise returns false, and
+// the thread must switch to the checker.
 bool execution::steps_here(model_thread& t) {
     if (starting_ > 0) {
         return false; // the thread that has started this one has not announced its next step
@@ -290,8 +292,8 @@ order execution::weakened(order o, int slot, site where) {
 
 // ---- Which threads can go on
 
-// Returns true if there is a newer value than the paused thread has seen. In a schedule, the thread
-// then continues.
+// Returns true if an object has a newer value than the paused thread has read from it. If the
+// search explores schedules, the thread can then continue.
 bool execution::may_look_again(const model_thread& t) const {
     return std::any_of(t.looked.begin(), t.looked.end(), [&](const auto& l) {
         const auto newer = memory_.behind(l.first, l.second);
@@ -300,7 +302,7 @@ bool execution::may_look_again(const model_thread& t) const {
     });
 }
 
-// Returns the message in the queue by which the thread was taken out; -1 if there is none yet.
+// Returns the message whose write removed the thread from the queue; -1 if there is none yet.
 int execution::woken_by(const model_thread& t) const {
     const auto& all = memory_.at(t.wants.object).messages;
     const auto mine = std::find(all.begin(), all.end(), t.wants.from);
@@ -390,10 +392,11 @@ bool execution::repeats(const request& r) const {
     return r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value;
 }
 
-// Detects a loop that waits. Such a loop comes to the same read again, with the same registers and
-// the same stack. In between it only reads the same values as before, or writes values that are
-// there already. It would do so until a value that it reads changes. So it is treated as if it had
-// called pause(). A loop that counts its rounds is not detected, because the count differs.
+// Detects a loop in which a thread waits for another thread. Such a loop reaches the same read
+// again, with the same registers and the same stack. Since the previous round, the thread has only
+// read the same values as before, or written values that were there already. The loop would repeat
+// until a value that it reads changes. So the thread is treated as if it had called pause(). A loop
+// that counts its rounds is not detected, because the stack differs in each round.
 void execution::find_loop(model_thread& t) {
     const request& r = t.wants;
     switch (r.what) {
@@ -427,8 +430,8 @@ void execution::find_loop(model_thread& t) {
     t.looks.clear();
 }
 
-// Returns true if the thread's last read of the object found the same: no other value was written
-// in between.
+// Returns true if no other value was written to `object` between the message that the thread read
+// last and `message`. If the thread has not read the object before, returns true, too.
 bool execution::saw_same(const model_thread& t, int object, int message) const {
     for (const auto& [o, last] : t.looked) {
         if (o == object) {
@@ -443,8 +446,9 @@ bool execution::saw_same(const model_thread& t, int object, int message) const {
     return true;
 }
 
-// Lets a thread continue because a path says so. The loop was detected only because writes of
-// another thread to its stack came in between.
+// Lets a thread continue that find_loop() has paused. The search repeats recorded steps, and the
+// next recorded step is one of this thread. So the recorded execution did not find a loop here. The
+// difference comes only from writes of another thread to the stack of this thread.
 void execution::undo_pause(int n) {
     model_thread& t = thread(n);
     if (std::exchange(t.looks_again, false)) {

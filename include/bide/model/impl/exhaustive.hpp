@@ -7,13 +7,16 @@
 //
 // Executions that differ only in the order of independent steps have the same graph. The graph says
 // from which store each read reads, and contains the modification orders. A graph is built step by
-// step, always by the first thread that can continue. A read may read any store that is in the
-// graph already; each choice is a branch. If a store is added later, it *revisits* the earlier
-// reads that could read from it. The new branch keeps the events that were added before the read,
-// and the events that the store depends on. It drops all other events, lets the read read from the
-// store, and continues. So that no graph is reached in two ways, a revisit is made only if the read
-// and all dropped events are "maximally added": each of the reads read the newest store, and each
-// of the stores was placed at the end, as in the first graph that the search builds.
+// step. The next step is always that of the first thread that can continue. A read may read any
+// store that is in the graph already; each choice is a branch. If a store is added later, it
+// *revisits* the earlier reads that could read from it: each revisit is a new branch. The branch
+// keeps the events that were added before the read, and the events on which the store depends. It
+// drops all other events, lets the read read from the store, and continues.
+//
+// No graph may be reached in two ways. So a revisit is made only if the read and all dropped events
+// are "maximally added". A maximally added read reads the newest store. A maximally added store is
+// the last one in its modification order. The first graph that the search builds has only such
+// events.
 //
 // Only the unexplored branches are stored, each as a list of steps. A branch is run from the
 // beginning of the body, because stacks cannot be copied.
@@ -65,8 +68,8 @@ public:
     }
     std::size_t branches() const noexcept { return work_.size(); }
 
-    // Returns the unexplored branches as text, for add_branches() of another search of the same
-    // body. Those that probably lead to more branches come first. There are at most `most`.
+    // Returns at most `most` unexplored branches as text, for add_branches() of another search of
+    // the same body. The branches that probably lead to the most further branches come first.
     std::string branch_text(std::size_t most) const {
         std::string out;
         for (std::size_t i = 0; i < most && i < work_.size(); ++i) {
@@ -81,7 +84,7 @@ public:
         return out;
     }
 
-    // As branch_text(), and removes these branches from this search.
+    // Returns branch_text(most), and removes these branches from this search.
     std::string take_branches(std::size_t most) {
         std::string out = branch_text(most);
         most = std::min(most, work_.size());
@@ -92,7 +95,7 @@ public:
         return out;
     }
 
-    // Returns false if branch_text() cannot have returned the text.
+    // Adds the branches of a text. Returns false if branch_text() cannot have returned the text.
     bool add_branches(std::string_view text) {
         while (!text.empty()) {
             script s;
@@ -162,8 +165,9 @@ public:
         return first;
     }
 
-    // An earlier execution has made the first `known` steps of the script. Their recorded outcomes
-    // are still possible, so they are taken without a look at the other outcomes.
+    // An earlier execution has made the first `known` steps of this branch. The recorded outcomes
+    // of these steps are still possible. So they are taken, and the other outcomes are not
+    // computed.
     bool knows(execution& x, int t, outcome& to) override {
         if (at_ >= now_.known || now_.steps[at_].any) {
             return false;
@@ -230,11 +234,11 @@ public:
         ++at_;
     }
 
-    // Called for the write of a read-modify-write if the write of another one already stands behind
-    // the store that both have read. Adds the branches in which this write comes first. Returns
-    // true if the other threads continue: they do if this thread has read another object between
-    // the two halves (a futex call reads its word there), because that read may read a store that
-    // is added later.
+    // Called for the second half of a read-modify-write if another read-modify-write has read the
+    // same store, and has placed its write directly behind that store. Adds the branches in which
+    // the write of thread `t` comes first. Returns true if the other threads continue. They
+    // continue if the thread has read another object between the two halves, as a futex call reads
+    // its word, because that read may still read a store that is added later.
     bool stuck(execution& x, int t) override {
         if (is_scripted() || x.thread(t).wants.what != request::kind::write) {
             return false;
@@ -283,8 +287,8 @@ private:
         event_id from;           // a read reads from it; a write is placed behind it
         std::uint32_t stamp = 0; // as event::stamp
     };
-    // The steps of a branch. An earlier execution has made the first `known` ones. The memory model
-    // may not allow the others.
+    // The steps of a branch. An earlier execution has made the first `known` steps. The memory
+    // model may forbid one of the other steps.
     struct script {
         std::vector<step> steps;
         std::size_t known = 0;
@@ -293,8 +297,8 @@ private:
 
     bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
 
-    // Stores a branch: the steps so far, then `last`, and then the rest of the script if
-    // `with_rest` is true.
+    // Stores a branch: the steps of this execution so far, then `last`. If `with_rest` is true, the
+    // steps of the current branch that come after this one follow.
     void push(const step& last, bool with_rest) {
         script s;
         s.steps.reserve(with_rest ? now_.steps.size() : taken_.size() + 1);
@@ -319,8 +323,8 @@ private:
         return sizeof s + s.steps.capacity() * sizeof(step);
     }
 
-    // Thread `t` is about to add a write. Finds the reads that may read from it, and stores a
-    // branch for each.
+    // Thread `t` is about to add a write. Stores a branch for each earlier read that may read from
+    // that write instead: a revisit (see the head of this file).
     void revisit(execution& x, int t) {
         memory& m = x.mem();
         const model_thread& writer = x.thread(t);
@@ -357,9 +361,9 @@ private:
         }
     }
 
-    // Returns true if thread `t` pauses, and its last read read a value that was not the newest
-    // one. That read is not maximally added (see the head of this file), so no later write revisits
-    // it, or an earlier read. So the thread would never continue.
+    // Returns true if the paused thread `t` can never continue. This is the case if its last read
+    // did not read the newest value of that time. Such a read is not maximally added (see the head
+    // of this file). So no later write revisits that read, or a read that was added earlier.
     bool waits_in_vain(execution& x, int t) const {
         const auto& looked = x.thread(t).looked;
         if (!x.thread(t).started || looked.empty()) {
@@ -381,8 +385,8 @@ private:
         });
     }
 
-    // Returns true if `e` is maximally added: as the search would add it first to the events before
-    // it and those of `kept`.
+    // Returns true if `e` is maximally added (see the head of this file) in the graph that contains
+    // only the events up to `e` and the events of `kept`.
     bool is_maximal(const memory& m, const event& e, const clock& kept) const {
         if (e.what == event::kind::choice) {
             return e.pick == 0;
@@ -410,8 +414,8 @@ private:
         });
     }
 
-    // Stores a branch with the kept events in their order, then the write, then the read of the
-    // write.
+    // Stores a branch: the kept events in their order, then `write`, and then `read`, which now
+    // reads from `write`.
     void push_revisit(const memory& m, const event& read, const step& write) {
         script branch;
         auto& s = branch.steps;

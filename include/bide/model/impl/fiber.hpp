@@ -24,9 +24,9 @@
 #endif
 
 // bide_model_switch(save, load): pushes the callee-saved registers, stores the stack pointer in
-// *save, sets the stack pointer to `load`, pops the registers and returns. A new stack is laid out
-// as if it had been left at bide_model_start. The argument of bide_model_start is in a callee-saved
-// register.
+// *save, sets the stack pointer to `load`, pops the registers and returns. restart() prepares a new
+// stack so that the first switch to it returns to the beginning of bide_model_start. The argument
+// of bide_model_start is in a callee-saved register.
 #if defined(__x86_64__)
 asm(R"(
 .text
@@ -114,8 +114,8 @@ void bide_model_start();
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-// A 64-bit hash of bytes. Never returns 0. The four sums are independent, so the processor computes
-// them in parallel.
+// Returns a 64-bit hash of bytes, which is never 0. The four sums are independent of each other, so
+// the processor computes them in parallel.
 inline std::uint64_t digest(const std::byte* from, std::size_t size) noexcept {
     constexpr std::uint64_t odd = 0x9e37'79b9'7f4a'7c15u;
     std::uint64_t sums[4] = {1, 2, 3, size};

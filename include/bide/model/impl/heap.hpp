@@ -129,7 +129,7 @@ bool broken() noexcept { return misused; }
 
 }}} // namespace bide::BIDE_ABI::model::detail::heap
 
-// The array and nothrow forms end here, too.
+// The array and nothrow forms call these functions.
 void* operator new(std::size_t size) { return bide::model::detail::heap::take(size, 16); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
     return bide::model::detail::heap::take(size, static_cast<std::size_t>(alignment));

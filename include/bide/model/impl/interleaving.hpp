@@ -169,7 +169,7 @@ private:
         return name + "load(" + with + "): " + text(e.value) + of(e);
     }
 
-    // Returns the text of a call of the kernel, or of those parts of it that no other step divides.
+    // Returns the text of a futex call, or of those parts of it that no other step separates.
     std::string futex(const std::vector<int>& parts) const {
         const event& first = memory_.events[index(parts.front())];
         const event& last = memory_.events[index(parts.back())];

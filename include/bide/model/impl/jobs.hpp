@@ -2,14 +2,16 @@
 #ifndef BIDE_MODEL_IMPL_JOBS_HPP
 #define BIDE_MODEL_IMPL_JOBS_HPP
 
-// An exploration by several processes. Branches are independent of each other, so any process can
-// explore any branch. The first process explores until there are enough branches, and starts the
-// other processes by fork(). Then it passes branches from processes that have some to processes
-// that have none. A message is a letter, a length, and bytes:
+// Explores a body with several processes. Branches are independent of each other, so any process
+// can explore any branch. The first process explores until there are enough branches, and starts
+// the other processes by fork(). After that, it explores nothing, and passes branches from
+// processes that have several to processes that have none. A message is a letter, the number of
+// bytes, and the bytes:
 //
-//   from a process   n  it has no branch left       g  it gives branches
-//                    r  it has found a failure
-//   to a process     w  branches
+//   to the first process    n  the sender has no branch left; the message has no bytes
+//                           g  the sender gives branches away: the bytes are the branches
+//                           r  the sender has found a failure: the bytes are the verdict
+//   to another process      w  the receiver explores these branches
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
@@ -150,11 +152,11 @@ verdict verdict_of(std::string_view bytes) {
     return v;
 }
 
-// The type of a function that explores as exploration::with() does, until its argument returns
-// false.
+// The type of a function that explores as exploration::with() does. It calls its second argument
+// after each execution. If that call returns false, the exploration ends.
 using explores = std::function<verdict(exhaustive&, const std::function<bool(const verdict&)>&)>;
 
-// Runs as one of the processes. Never returns.
+// The main function of a process that the first process has started. Never returns.
 [[noreturn]] void work(int parent, shared_counts& all, const explores& explore) {
     constexpr std::uint64_t between = 256; // executions between two looks at `all`
     for (;;) {
@@ -193,7 +195,7 @@ using explores = std::function<verdict(exhaustive&, const std::function<bool(con
     }
 }
 
-// The other processes, as the first process uses them.
+// The processes that the first process has started.
 class work_force {
     struct process {
         pid_t id = -1;
@@ -217,7 +219,7 @@ public:
         }
     }
 
-    // Starts the process. Returns false if it cannot be started.
+    // Starts a process. Returns false if it cannot be started.
     bool start(shared_counts& counts, const explores& explore) {
         int ends[2];
         if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) {
@@ -243,8 +245,8 @@ public:
 
     bool empty() const noexcept { return all_.empty(); }
 
-    // Passes branches on until all branches are explored or there is a failure. `look` is called
-    // from time to time. If it returns false, the exploration ends.
+    // Gives branches to the processes until all branches are explored or a process finds a failure.
+    // Calls look() repeatedly. If look() returns false, ends the exploration.
     verdict run(exhaustive& first, const std::function<bool()>& look) {
         const std::size_t share = first.branches() / all_.size() + 1;
         while (first.branches() != 0) {
@@ -293,8 +295,8 @@ private:
         return v;
     }
 
-    // Gives the available branches to processes that wait. Returns false if all processes wait and
-    // there is no branch.
+    // Gives the available branches to processes that wait for branches. Returns false if all
+    // processes wait and no branch is available: the exploration is complete.
     bool pass_on() {
         bool all_wait = true;
         for (process& p : all_) {

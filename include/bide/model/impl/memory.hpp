@@ -67,8 +67,8 @@ int memory::make_plain(const view& v) {
     return made;
 }
 
-// An access of a thread between two of its steps belongs to the later step. So another thread that
-// has seen only the earlier step has not seen that access.
+// An access that a thread makes between two of its steps belongs to the later step. So another
+// thread that knows only the earlier step does not know the access.
 namespace {
 
 bool known(event_id e, const view& v) { return e.thread == v.thread || v.hb.covers(e); }
@@ -85,9 +85,9 @@ int unknown(const std::array<step_count, max_threads>& accesses, const view& v) 
 
 std::string by(int thread) { return "T" + std::to_string(thread); }
 
-// heap::leave: this code belongs to the checker. The linker may share the instances of std::string
-// with a body that is compiled with -fsanitize=thread, and the accesses here must not count as
-// accesses of the body.
+// heap::leave marks this code as a part of the checker. The linker may share the functions of
+// std::string with a body that is compiled with -fsanitize=thread. The accesses of these functions
+// must not count as accesses of the body here.
 std::string race(const char* first, int a, const char* second, int b) {
     const heap::leave guard;
     return std::string("data race: ") + first + by(a) + second + by(b);
@@ -340,8 +340,8 @@ void memory::fences_before(const clock& hb, clock& out) const {
     }
 }
 
-// If the operation `e` is coherence-ordered before another one, these nodes come before the other
-// one in S: `e` itself, and the fences that happen before `e`. Adds them to `out`.
+// Adds to `out` the operation `e` itself, and the fences that happen before `e`. If `e` is
+// coherence-ordered before another operation, all these nodes come before that operation in S.
 void memory::before(const event& e, clock& out) const {
     if (e.node >= 0) {
         out.join(seq_cst_.until(e.node));
@@ -349,8 +349,8 @@ void memory::before(const event& e, clock& out) const {
     fences_before(e.hb, out);
 }
 
-// If an operation is coherence-ordered before the operation `e`, it comes before these nodes in S:
-// before `e` itself, and before the fences that `e` happens before. Adds these nodes to `out`.
+// Adds to `out` the operation `e` itself, and the fences that come after `e` by happens-before. If
+// another operation is coherence-ordered before `e`, it comes before all these nodes in S.
 void memory::after(const event& e, seq_cst_order::firsts& out) const {
     if (e.node >= 0) {
         out.add(seq_cst_.nodes()[index(e.node)]);
@@ -365,9 +365,11 @@ void memory::after(const event& e, seq_cst_order::firsts& out) const {
     }
 }
 
-// `hb` is the clock of the thread before the synchronisation of the operation itself. It contains
-// the steps that happen before a step which is sequenced before the operation. The path must also
-// begin with program order, so the comparison is strict.
+// Adds the operations of other threads that strongly happen before the new operation of `thread` to
+// `out.before`. A path that makes one operation strongly happen before another begins and ends with
+// program order. `hb` is the clock of the thread without the synchronisation of the new operation
+// itself, so the path ends with program order. The comparison is strict, so the path also begins
+// with program order.
 void memory::strongly_before(int thread, const clock& hb, edges& out) const {
     for (int t = 0; t < max_threads; ++t) {
         if (t == thread) {
@@ -383,10 +385,11 @@ void memory::strongly_before(int thread, const clock& hb, edges& out) const {
     }
 }
 
-// The edges of an access. A read of the message at `position` is coherence-ordered after the stores
-// up to this position and after the reads of older stores. It is coherence-ordered before the later
-// stores and before the reads of these. A write behind that message has the same edges, and is also
-// ordered after the reads of the message.
+// Adds the edges of an access to `out`. A read of the message at `position` is coherence-ordered
+// after the stores up to this position, and after the reads of older stores. It is
+// coherence-ordered before the later stores, and before the reads of the later stores. A write that
+// is placed behind that message has the same edges, and is also ordered after the reads of the
+// message.
 void memory::access_edges(access kind, int o, std::size_t position, const clock& hb,
                           edges& out) const {
     const auto& mo = at(o).messages;
@@ -413,8 +416,8 @@ void memory::access_edges(access kind, int o, std::size_t position, const clock&
     fences_before(hb, out.fences);
 }
 
-// A new fence comes after each operation that is coherence-ordered before an operation which
-// happens before the fence.
+// Adds the edges of a new fence to `out`. If an operation A is coherence-ordered before an
+// operation B, and B happens before the fence, then A comes before the fence in S.
 void memory::fence_edges(const clock& hb, edges& out) const {
     for (std::size_t o = 0; o < object_count_; ++o) {
         const auto& mo = objects_[o].messages;

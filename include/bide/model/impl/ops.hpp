@@ -202,10 +202,11 @@ void plain_write(int object) noexcept {
 
 // ---- Futex
 //
-// The kernel's queue for an address is modelled as an object, which waits and wakes modify in one
-// order. A wait reads the word while it holds the queue. It may read an old value, but no value
-// that is older than those which the wakers before it in that order knew. Waits and wakes do not
-// synchronise with each other.
+// The kernel's wait queue for an address is modelled as an atomic object. Each futex_wait() and
+// each futex_wake() makes a read-modify-write of this object, so the calls have one order. A wait
+// reads the futex word between the two halves of its read-modify-write. The wait may read an old
+// value of the word. But it reads no value that is older than one that an earlier waker in that
+// order knew. Waits and wakes do not synchronise with each other.
 
 namespace {
 
@@ -244,8 +245,8 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
     const bool sleeps = ((word ^ expected) & mask(width)) == 0;
     t.message = entered;
     if (!sleeps) {
-        // The queue is unchanged, but this operation still has its place in the order of the
-        // holders of the queue.
+        // The queue does not change. The write still gives this call a place in the order of the
+        // calls on the queue.
         write_half(x, queue, line, order::relaxed, true, s, "futex_wait: goes on");
         return true;
     }

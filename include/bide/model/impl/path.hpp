@@ -2,16 +2,17 @@
 #ifndef BIDE_MODEL_IMPL_PATH_HPP
 #define BIDE_MODEL_IMPL_PATH_HPP
 
-// The path to an execution, as text. It begins with "g" or "s" (a search of graphs or of
-// schedules). If a thread other than thread 0 starts threads, a list follows. For each of T1, T2
-// and so on, it has the number of the starting thread, and the number of the start in that thread.
-// In "0.0,0.1,2.0;", T3 is the first thread that T2 started. Then the steps follow:
+// A path identifies an execution. It is a text, which begins with "g" (a search of graphs) or "s"
+// (a search of schedules). If a thread other than thread 0 starts threads, a list of the threads
+// T1, T2 and so on follows. An entry has the number of the thread that started this one, and the
+// number of threads that it had started before. In "0.0,0.1,2.0;", T3 is the first thread that T2
+// started. Then the steps follow:
 //
 //   2      thread 2 makes a step with the first of the possible outcomes
-//   2*3    three such steps
-//   2:1    a step with the outcome number 1
-//   2<0.4  a read of the store of the fourth step of thread 0, or a write behind that store
-//   2<i    the same for the initial value
+//   2*3    thread 2 makes three such steps
+//   2:1    thread 2 makes a step with the outcome number 1
+//   2<0.4  thread 2 reads the store that is the fourth step of thread 0, or writes behind it
+//   2<i    thread 2 reads the initial value of an object, or writes behind it
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -136,7 +137,7 @@ std::string execution::path() const {
     return out;
 }
 
-// One execution, by its path.
+// Runs only the execution of a path.
 class one_path final : public search {
 public:
     explicit one_path(const std::string& path) {

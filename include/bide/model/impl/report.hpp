@@ -2,8 +2,9 @@
 #ifndef BIDE_MODEL_IMPL_REPORT_HPP
 #define BIDE_MODEL_IMPL_REPORT_HPP
 
-// The report of an execution that failed: its steps in an order that a reader can follow, as
-// columns and as a drawing, and the cause, as far as the graph shows it.
+// Parts of the report of a failed execution: the order in which the steps are shown, and the names
+// of the objects. The report shows the steps as columns (impl/interleaving.hpp) or as a drawing
+// (impl/drawing.hpp), and names the cause if the graph shows one (impl/cause.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -55,14 +56,15 @@ inline const clash* clash_of(execution& x) {
     return is_clash && c.object >= 0 ? &c : nullptr;
 }
 
-// Returns the line of the source, without blanks around it. If the file cannot be read, returns an
-// empty text.
+// Returns the text of the source line, without leading and trailing blanks. If the file cannot be
+// read, returns an empty text.
 const std::string& source_text(site s);
 
-// The events of an execution in one order. The order agrees with program order, reads-from and the
-// modification orders. If there is such an order in which each read reads the newest value, it is
-// that one, and the execution is sequentially consistent. Events that are parts of one step of the
-// machine stay together.
+// Puts the events of an execution in one order. If an order exists in which each read reads the
+// newest value, and which agrees with program order, reads-from and the modification orders, that
+// order is used, and the execution is sequentially consistent. Otherwise, the order is the one in
+// which the checker made the events. Events that are parts of one step of the machine stay
+// together.
 class step_order {
 public:
     explicit step_order(execution& x) : memory_(x.mem()) {
@@ -86,9 +88,9 @@ public:
     // Returns the place of the first event of the machine step that contains the event.
     int number(int event) const { return place(part_of_[index(event)]); }
     bool sequentially_consistent() const noexcept { return consistent_; }
-    // Returns a write that comes too early in the order: it comes before this event, but is newer
-    // than the value that this event read, or follows the write of this event in the modification
-    // order. Returns -1 if there is none.
+    // Returns a write that comes before the event `number` in this order, but should come after it:
+    // the write is newer than the value that the event read, or is behind the write of the event in
+    // the modification order. Returns -1 if there is no such write.
     int newer_than(int number) const {
         const event& e = memory_.events[index(number)];
         int newest = -1;
@@ -105,8 +107,8 @@ public:
     }
 
 private:
-    // Joins the halves of each read-modify-write, and the events of a futex call while it holds its
-    // queue.
+    // Combines events into steps of the machine: the two halves of each read-modify-write, and the
+    // events of a futex call while it holds its queue.
     void join_parts() {
         for (std::size_t i = 1; i < memory_.events.size(); ++i) {
             const event& before = memory_.events[i - 1];
@@ -125,8 +127,8 @@ private:
         }
     }
 
-    // Orders the steps so that each read comes before the next write of its object. Returns false
-    // if there is no such order: in every order, some read reads an old value.
+    // Orders the steps so that each read reads the newest value of its object. Returns false if no
+    // order of the steps has this property.
     bool sort() {
         const std::size_t all = memory_.events.size();
         std::vector<std::vector<int>> after(all); // a step has the number of its first event
@@ -217,8 +219,8 @@ private:
     bool consistent_ = false;
 };
 
-// The names of the objects: those of model::name(), or the names in the source where the objects
-// are used.
+// The names of the objects in a report. A name was set by model::name(), or is the name in a source
+// line that uses the object.
 class object_names {
 public:
     explicit object_names(execution& x);
@@ -231,8 +233,9 @@ private:
     std::vector<std::string> names_;
 };
 
-// Returns true if stronger memory orders could exclude the execution. If the execution is
-// sequentially consistent, no order of an atomic would exclude it.
+// Returns true if stronger memory orders could prevent the failure. They could if the execution is
+// not sequentially consistent, or if two accesses are not ordered, unless the first of them is a
+// destruction.
 inline bool orders_matter(execution& x) {
     const clash* const c = clash_of(x);
     return (c != nullptr && c->earlier != clash::access::destroy) ||
@@ -287,8 +290,9 @@ std::string wrapped(const std::string& all, std::size_t width, std::size_t inden
     return out;
 }
 
-// Writes a line for each step: its number, its thread, the operation, and the source position. For
-// a read, the line names the step that wrote the value, and says whether it was the newest one.
+// Returns a text with a line for each step: its number, its thread, the operation, and the source
+// position. For a read, the line also names the step that wrote the value, and says whether the
+// value was the newest one.
 std::string execution::trace() {
     const auto name = [&](int o) {
         const object& x = memory_.at(o);
@@ -357,9 +361,9 @@ const std::string& source_text(site s) {
     return line < at->second.size() ? at->second[line] : none;
 }
 
-// Returns the name of the object on which a line of the source operates: `tail_` for
-// `tail_.store(1)`, `slots` for `slots[i].load()`. Returns an empty text if the line has no
-// operation of the kind of `e`, or more than one.
+// Returns the name of the object on which a source line operates: `tail_` for `tail_.store(1)`,
+// `slots` for `slots[i].load()`. Returns an empty text if the line contains no operation of the
+// kind of `e`, or several.
 inline std::string object_in(std::string_view line, const event& e) {
     constexpr std::array<std::string_view, 9> operations = {
         "store(",     "load(",      "compare_exchange_", "exchange(", "fetch_add(",

@@ -2,9 +2,9 @@
 #ifndef BIDE_MODEL_IMPL_SAVED_STATE_HPP
 #define BIDE_MODEL_IMPL_SAVED_STATE_HPP
 
-// Saves an unfinished exploration, so that another run of the program can continue it.
-// BIDE_MODEL_STATE names a folder, which has a file for each unfinished exploration. A file of
-// another build of the program is ignored.
+// Saves an unfinished exploration, so that another run of the program can continue it. The
+// environment variable BIDE_MODEL_STATE names a folder. The folder has a file for each unfinished
+// exploration. A file that another build of the program has saved is ignored.
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
@@ -124,8 +124,8 @@ public:
     }
 
 private:
-    // The head of a file. It is the same only for the same program and the same body, because saved
-    // branches are valid only for these.
+    // Returns the first lines of a file. They identify the program and the body, because saved
+    // branches are valid only for the same program and the same body.
     std::string head() const {
         std::error_code error;
         const std::filesystem::path self = "/proc/self/exe";

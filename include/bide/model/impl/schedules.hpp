@@ -2,8 +2,8 @@
 #ifndef BIDE_MODEL_IMPL_SCHEDULES_HPP
 #define BIDE_MODEL_IMPL_SCHEDULES_HPP
 
-// The searches that decide the order of all steps: all schedules, schedules with few preemptions,
-// and random schedules.
+// The searches that explore schedules: orders of all steps. They explore all schedules, the
+// schedules with few preemptions, or random schedules.
 
 #include <bide/core/config.hpp>
 #include <bide/model/detail/execution.hpp>
@@ -30,8 +30,9 @@ int inside(execution& x) {
 } // namespace
 
 // A depth-first search over all decisions. A decision chooses the thread of the next step, or the
-// outcome of a step. With a bound on preemptions (Musuvathi and Qadeer, "Iterative Context
-// Bounding", PLDI 2007), a thread that can continue is switched at most `bound_` times.
+// outcome of a step. `bound_` is the maximum number of preemptions in an execution (Musuvathi and
+// Qadeer, "Iterative Context Bounding", PLDI 2007). A preemption is a switch from a thread that can
+// continue to another thread.
 class depth_first final : public search {
 public:
     static constexpr int no_bound = -1;
@@ -111,11 +112,12 @@ private:
     std::vector<int> ready_;
 };
 
-// Threads have random priorities. At depth - 1 random steps, the thread that would run gets a new
-// priority below all others. (Burckhardt, Kothari, Musuvathi, Nagarakatte, "A Randomized Scheduler
-// with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010.) The guarantee of the paper holds
-// for schedules. Here the store that a load reads is also chosen at random, most of the time the
-// newest one.
+// Runs random schedules. Each thread has a random priority, and the thread with the highest
+// priority runs. At depth - 1 random steps, the thread that would run gets a new priority below the
+// first priorities of all threads. (Burckhardt, Kothari, Musuvathi, Nagarakatte, "A Randomized
+// Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010.) The guarantee of the
+// paper covers only the choice of the schedule. This search also chooses at random which store a
+// load reads. Most of the time it chooses the newest store.
 class pct final : public search {
 public:
     pct(int depth, std::uint64_t runs, std::uint64_t seed)

@@ -2,8 +2,8 @@
 #ifndef BIDE_MODEL_IMPL_STRONGER_HPP
 #define BIDE_MODEL_IMPL_STRONGER_HPP
 
-// Finds the memory orders that are too weak: explores the body again with stronger orders. The
-// result is proven by that exploration: with those orders, no execution fails.
+// Finds the memory orders that are too weak, by exploring the body again with stronger orders. If
+// an exploration finds no failure, it proves that the stronger orders suffice.
 
 #include <bide/core/config.hpp>
 #include <bide/model/impl/report.hpp>
@@ -47,8 +47,8 @@ public:
         all_.insert(all_.end(), own.begin(), own.end()); // the user's orders are tried first
     }
 
-    // Returns a sentence that names the stronger orders which leave no failure; empty if that was
-    // not decided.
+    // Returns a sentence that names the stronger orders with which no execution fails. Returns an
+    // empty text if the explorations did not decide that.
     std::string print() {
         weakening everywhere;
         everywhere.to = order::seq_cst;

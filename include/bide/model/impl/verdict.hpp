@@ -52,8 +52,9 @@ void explain(const options& o, const verdict& v, const body& run) {
     }
 }
 
-// Looks for a failure of the same kind that needs no weak order, in a limited exploration. If there
-// is one, returns it, because it is easier to follow. Otherwise returns `v`.
+// Looks, in a limited exploration, for a failure of the same kind in a sequentially consistent
+// execution. If there is one, returns it, because a reader can follow it more easily. Otherwise
+// returns `v`.
 verdict plainest(const verdict& v, const options& o, const body& run) {
     constexpr std::uint64_t times = 100;
     constexpr std::uint64_t at_least = 10'000;
@@ -159,8 +160,8 @@ std::string stronger_orders(const verdict& found, const options& o, const body& 
 
 namespace {
 
-// Returns the next weaker orders. An order that does not apply to the operation behaves like
-// relaxed.
+// Returns the orders that are weaker than `o` by one degree. An order that has no meaning for an
+// operation, such as acquire for a store, acts as relaxed.
 std::vector<order> weaker(order o) {
     switch (o) {
     case order::seq_cst: return {order::acq_rel};
@@ -172,8 +173,10 @@ std::vector<order> weaker(order o) {
     }
 }
 
-// The mutants that a model has killed, in this program or in an earlier one. The file that
-// BIDE_MODEL_KILLED names has a line for each. These mutants are not explored again.
+// A mutant is the code with one memory order weakened. A model kills a mutant by finding a failure
+// of it. This class has the mutants that were killed, in this program or in an earlier one. They
+// are not explored again. The environment variable BIDE_MODEL_KILLED names a file with a line for
+// each killed mutant.
 class killed_mutants {
 public:
     killed_mutants() {
@@ -198,8 +201,8 @@ private:
     std::set<std::string> all_;
 };
 
-// Explores each mutant that was not killed before. Prints a line for each: killed or survived, the
-// position, the orders, the model.
+// Explores each mutant that was not killed before. Prints a line for each of them: "killed" or
+// "survived", the source position, the two orders, and the name of the model.
 void mutate(std::string_view name, const options& o, const body& run,
             const std::vector<weakening>& seen) {
     static killed_mutants killed;

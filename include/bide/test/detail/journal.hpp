@@ -23,8 +23,9 @@ inline std::string_view last_lines(std::string_view text, int lines) noexcept {
     return text.substr(at == 0 ? 0 : at + 1);
 }
 
-// The text of a run, with a line for each decision. It contains no address and no measured time, so
-// two equal runs have equal texts. If there is no memory for the text, terminates.
+// The journal of a run: a text with a line for each decision. It contains no address and no
+// measured time, so equal runs have equal journals. If there is no memory for the text, terminates
+// the program.
 class BIDE_SHARED journal {
 public:
     template <class... Parts> void line(const Parts&... parts) noexcept {

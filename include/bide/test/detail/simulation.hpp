@@ -3,14 +3,15 @@
 #define BIDE_TEST_DETAIL_SIMULATION_HPP
 
 // The simulation of a test::scheduler. It queues and counts the tasks (as a basic_task_home,
-// task/detail/task_control.hpp), serves their operations (as a basic_worker_host,
-// core/detail/worker_host.hpp), and gives the time to its thread (as a simulated_machine,
+// task/detail/task_control.hpp). It serves the operations of the tasks (as a basic_worker_host,
+// core/detail/worker_host.hpp). It provides the clock of its thread (as a simulated_machine,
 // core/platform.hpp).
 //
-// One thread, the owner, does everything. A step runs one runnable or fires one timer, as
-// step_order.hpp chooses. If nothing is runnable, the clock jumps to the next timer. Each decision
-// depends only on the seed and on earlier decisions, and not on addresses or measured times.
-// Runnables that other threads post are kept separately, and end the run with an error.
+// One thread, the owner, does everything. A step runs one runnable or fires one timer;
+// step_order.hpp chooses which. If nothing is runnable, the clock jumps to the next timer. Each
+// decision depends only on the seed and on earlier decisions, and not on addresses or measured
+// times. Runnables that other threads post go to a separate queue. Each of them ends the run with
+// an error.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -108,10 +109,10 @@ public:
         }
     }
 
-    // Makes steps until is_over() returns true, or until no further step is possible before the
-    // time `until`. In the second case, sets the time to `until`, unless that is never_ns. Returns
-    // is_over(). Terminates with a message if the caller is another thread than the owner, or a
-    // task.
+    // Makes steps until is_over() returns true, or until no further step is possible up to the time
+    // `until`. In the second case, sets the clock to `until`, unless `until` is never_ns. Returns
+    // the last result of is_over(). Terminates with a message if the caller is not the owner, or is
+    // a task.
     // Throws: simulation_error; the exception of a task whose handle was dropped.
     template <class IsOver> bool run(std::int64_t until, IsOver&& is_over) {
         if (!is_owner() || in_step_) {
@@ -150,7 +151,7 @@ public:
     std::uint64_t steps() const noexcept { return steps_; }
 
     // Makes the task that was spawned last the main task. fault_options::cancel does not cancel the
-    // main task unless may_cancel allows it.
+    // main task, unless fault_options::may_cancel allows that.
     void set_main() noexcept { main_ = tasks_.last(); }
 
     // Terminates with a message that has `why`, the task that runs, the report and the last steps.
@@ -181,8 +182,9 @@ public:
         return now_;
     }
     std::uint64_t random() noexcept override { return random_.bits(); }
-    // Called when the thread is about to sleep. If it is not in a task, it runs the tasks
-    // meanwhile.
+    // Called when the owner is about to sleep. If a step is under way, terminates the program.
+    // Otherwise runs the simulation until is_over() returns true, or until no further step is
+    // possible up to the time `until`.
     sleep_end sleep(condition is_over, const void* of, std::int64_t until) noexcept override {
         if (in_step_) {
             blocks();
@@ -236,9 +238,9 @@ public:
     }
 
 private:
-    // The start of the simulated time. It is later than the time of any real clock. So an object
-    // that was made before the scheduler, such as a rate_limiter, is full or due at the start. 220
-    // years are left until the end of the clock.
+    // The simulated time when the scheduler is constructed. It is later than the present time of
+    // any real clock. So if an object was constructed before the scheduler, its deadlines have
+    // passed at the start: a rate_limiter is full. The clock can advance by 220 years.
     static constexpr std::int64_t start_ns =
         std::chrono::nanoseconds(std::chrono::hours(24 * 365 * 70)).count();
     static constexpr std::int64_t latest_ns = never_ns - 1;
@@ -247,7 +249,7 @@ private:
 
     struct queued {
         runnable* job;
-        task_table::entry* task; // nullptr: none of the table
+        task_table::entry* task; // nullptr: the job is no task
     };
 
     // While an object of this class exists, the thread of the owner runs the simulation.
@@ -313,13 +315,13 @@ private:
     void enter() noexcept override {}
     void leave() noexcept override {}
 
-    // ---- The host of their operations
+    // ---- The host of the tasks' operations
 
     void yield(runnable& r) noexcept override { push_behind(r, order_.is_polling(streak_)); }
     void yield_spent(runnable& r) noexcept override { push_behind(r, order_.is_endless(streak_)); }
     void add_timer(timer& t) noexcept override { timers_.add(t); }
-    // Called when the thread is about to sleep inside of a task. There is no other thread that
-    // could wake it.
+    // Called when a task is about to block the owner. Terminates the program, because no other
+    // thread could wake the owner.
     bool blocks() noexcept override {
         die("a task blocks its thread, on which all others run. Await the operation instead");
     }
@@ -353,9 +355,9 @@ private:
         return true;
     }
 
-    // Runs for a caller that cannot handle an exception. The exception of a task is kept for the
-    // next run(). The limits of the options may be reached already, so this function has a separate
-    // limit.
+    // Makes steps like run(), but never throws. If a task throws, the next run() throws the
+    // exception. The limits of the options may be reached already, so this function has a separate
+    // limit of steps. If that limit is reached, terminates the program.
     template <class IsOver> bool run_or_die(std::int64_t until, IsOver&& is_over) noexcept {
         const std::uint64_t more = std::max(how_.max_steps, most_last_steps);
         const std::uint64_t most = steps_ + std::min(more, UINT64_MAX - steps_);
@@ -434,8 +436,8 @@ private:
         remove_ended(0);
     }
 
-    // Takes out the runnable at a place. The order of the others is kept only if it is the first
-    // place.
+    // Removes the runnable at the place `at`, and returns it. If `at` is 0, the other runnables
+    // keep their order. Otherwise the last runnable takes the place.
     queued take(std::size_t at) {
         const queued q = ready_[at];
         if (at == 0) {
@@ -527,7 +529,7 @@ private:
     std::uint64_t main_ = 0;
     const task_table::entry* running_ = nullptr; // the task that runs
     std::uint64_t last_run_ = 0;                 // the number of the task that ran last
-    std::uint64_t streak_ = 0;                   // how many times in a row
+    std::uint64_t streak_ = 0;                   // how many times in a row it ran before
     bool in_step_ = false;                       // a task, another runnable or a hook runs
     bool closing_ = false;
 

@@ -4,19 +4,23 @@
 
 // Chooses which runnable runs next (test/simulation_options.hpp), and where a task is interrupted.
 //
-// A task yields after some operations that need not wait, as if its budget was spent
-// (core/detail/worker_host.hpp), but much earlier. So another task may run between any two
-// operations.
+// A task may yield after an operation that completes at once, as if its budget was spent
+// (core/detail/worker_host.hpp). The budgets here are much smaller than usual. So another task may
+// run between any two operations.
 //
-// Priorities, as in PCT: each task gets a random priority when it is spawned, and the runnable task
-// with the highest priority runs. A change point has a step, and a priority below those of all
-// tasks. At its step, the task that is about to run gets the priority of the change point, and the
-// next task is chosen again. The steps are drawn independently of the order of these priorities. So
-// if two tasks were lowered, either of them may run first. A task that yields again and again gets
-// a priority below all others; otherwise a loop that waits for another task by yielding would run
-// for ever. The number of yields that are allowed before is drawn for each run, so that a switch
-// may come after any number of yields. The timer, a child of when_all() and a coroutine that stands
-// alone belong to no task. They get a new random priority at each step.
+// task_order::priorities works as in PCT. Each task gets a random priority when it is spawned. The
+// runnable task with the highest priority runs. A change point has the number of a step, and a
+// priority below those of all tasks. At that step, the task that is about to run gets the priority
+// of the change point, and the next task is chosen again. The step numbers are drawn independently
+// of the order of these priorities. So if change points have lowered two tasks, either of them may
+// run first.
+//
+// A task that yields again and again gets a priority below all others. Otherwise a loop that waits
+// for another task by yielding would run for ever. The number of yields that are allowed before
+// that is drawn for each run, so that a switch may come after any number of yields.
+//
+// Some runnables belong to no task: the timer, a child of when_all(), and a coroutine that runs
+// outside of all tasks. They get a new random priority at each step.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/worker_host.hpp>
@@ -31,9 +35,9 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
-// Random numbers that are the same on every machine and with every library. (The numbers of
-// std::uniform_int_distribution are not.) SplitMix64: Steele, Lea, Flood, "Fast Splittable
-// Pseudorandom Number Generators", OOPSLA 2014.
+// Generates random numbers that are the same on every machine and with every standard library.
+// (Those of std::uniform_int_distribution are not.) The algorithm is SplitMix64: Steele, Lea,
+// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014.
 class seeded_random {
 public:
     explicit seeded_random(std::uint64_t seed) noexcept : state_(seed) {
@@ -81,9 +85,10 @@ public:
 
     std::uint64_t lowest_priority() noexcept { return --lowest_; }
 
-    // A task has run `runs` times in a row and yields. is_polling() returns true if a task that
-    // yields by itself is assumed to wait for another task. is_endless() is the same for a task
-    // whose budget is spent, which may just have much work.
+    // Called when a task yields after it has run `runs` times in a row. Both functions return true
+    // if the task shall get a priority below all others, because it probably waits for another
+    // task. is_polling() is for a task that calls yield(). is_endless() is for a task whose budget
+    // is spent. Such a task may just have much work, so is_endless() has the higher limit.
     bool is_polling(std::uint64_t runs) const noexcept { return runs >= most_yields_; }
     bool is_endless(std::uint64_t runs) const noexcept { return runs >= 8 * most_yields_; }
 
@@ -98,16 +103,18 @@ public:
         return worker_local<native_platform>::whole_budget;
     }
 
-    // Returns the maximum number of due timers that are passed over before the next one fires. It
-    // is 0 with the probability 1/2, 1 with the probability 1/4, and so on.
+    // Returns the maximum number of due timers that are skipped before a timer fires. With
+    // task_order::fifo, this is 0. Otherwise it is 0 with the probability 1/2, 1 with the
+    // probability 1/4, and so on.
     unsigned skipped_timers() noexcept {
         return kind_ == task_order::fifo
                    ? 0
                    : static_cast<unsigned>(std::countr_zero(random_.bits() | longest_run));
     }
 
-    // Chooses one of the first `count` places. priority(i) points to the priority of place i, which
-    // this function may lower. If it is nullptr, the place has no priority.
+    // Returns a place from 0 to `count` - 1. priority(i) returns a pointer to the priority of the
+    // place i, which this function may lower. If that pointer is nullptr, the place has no
+    // priority.
     template <class Priority>
     std::size_t choose(std::uint64_t step, std::size_t count, Priority&& priority) {
         if (kind_ == task_order::random) {

@@ -16,8 +16,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace test::detail {
 
-// The tasks of a simulation that have not ended, by their numbers. The table holds a reference to
-// each task, so that no other object gets the address of a listed task.
+// The tasks of a simulation that have not ended, in the order of their numbers. The table holds a
+// reference to each task. So no new task gets the address of a task in the table.
 class task_table {
 public:
     using header = bide::detail::task_header;
@@ -61,8 +61,8 @@ public:
         return found != by_runnable_.end() ? found->second : nullptr;
     }
 
-    // Removes task `number` if it has ended, otherwise the first task that has ended. Returns the
-    // number of the removed task, or 0.
+    // If the task `number` has ended, removes it. Otherwise removes the first task that has ended.
+    // Returns the number of the removed task, or 0 if no task has ended.
     std::uint64_t remove_ended(std::uint64_t number) noexcept {
         auto at = entries_.find(number);
         if (at == entries_.end() || !at->second.task->is_complete()) {

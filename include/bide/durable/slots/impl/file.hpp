@@ -92,13 +92,14 @@ inline std::string file_error_text(std::error_code error, const std::string& fil
 
 // ---- the watch, by inotify(7) on the lock file
 //
-// The synced version is written into that file after each change, when the change is on the disk.
+// The synced version is written into the lock file after each change, when the change is on the
+// disk.
 //
 // The watch also reports when an open file description that may write the lock file is closed. The
-// end of a presence closes one, and a process in another PID namespace has no other way to see that
-// end. The end of a slot object closes one, too; it costs a waiter one needless read of the record,
-// a few microseconds. The system reports the close just before it drops the lock. A waiter that
-// reads at that moment still sees the presence, and reads again at its next poll.
+// end of a mark of presence closes one, and a process in another PID namespace has no other way to
+// see that end. The end of a slot object closes one, too; this costs a waiter one needless read of
+// the record, a few microseconds. The system reports the close just before it drops the lock. A
+// waiter that reads at that moment still sees the presence, and reads again at its next poll.
 //
 // Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
 // still use a watch of the instance. Removing a watch takes no such time. So the process keeps up

@@ -111,7 +111,7 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 // SQLite keeps notes of the locks that its process holds on each file. A child inherits the notes
 // and not the locks. While one inherited connection to a file exists, a new connection trusts the
 // notes. In WAL mode the child then believes that it holds the lock that means "in use". Another
-// process takes itself for the last one and deletes the log that the child uses.
+// process then concludes that it is the last user, and deletes the log that the child uses.
 //
 // So the first operation in a child closes all connections that the parent's slots had, before it
 // opens its own. If no connection was in an operation at the fork, that is safe: a close without a
@@ -122,8 +122,8 @@ public:
     sqlite_connection() { connections()->members.push_back(this); }
     sqlite_connection(const sqlite_connection&) = delete;
     sqlite_connection& operator=(const sqlite_connection&) = delete;
-    // Closes the connection, unless it is the parent's and may be in an operation: then leaves
-    // everything open and never frees it.
+    // Closes the connection. Exception: if the connection is the parent's and may be in an
+    // operation, leaves it open and never frees it.
     ~sqlite_connection() {
         bool is_usable = false;
         {
@@ -367,10 +367,10 @@ private:
     }
     cas_result failed() const { return {cas_status::failed, 0, {}, error_}; }
 
-    // Returns the result of a write or a commit with this code. Version 0 means a conflict. SQLite
-    // rolls back what fails. But after a system error in the last steps of a commit, the disk may
-    // hold a complete transaction, which the next recovery applies. In WAL mode a lack of memory can
-    // have the same effect.
+    // Returns the result of a write or a commit that ended with this code. Version 0 means a
+    // conflict. SQLite rolls back what fails. But after a system error in the last steps of a
+    // commit, the disk may hold a complete transaction, which the next recovery applies. In WAL
+    // mode a lack of memory can have the same effect.
     cas_result result_of(int code, slot_version stored) {
         if (code == SQLITE_DONE) {
             return {stored != 0 ? cas_status::stored : cas_status::conflict, stored, {}, {}};
@@ -574,9 +574,9 @@ private:
         return code;
     }
 
-    // Pauses once while other connections use the database. False: the waiting time is over. SQLite's
-    // own pauses grow to 0.1 s; a waiter with long pauses loses to connections that try again at once.
-    // Short pauses of random length (0.1 to 4 ms) avoid that.
+    // Pauses once while other connections use the database. Returns false if the waiting time is
+    // over. SQLite's own pauses grow to 0.1 s; a waiter with long pauses loses to connections that
+    // try again at once. Short pauses of random length (0.1 to 4 ms) avoid that.
     bool wait() noexcept {
         const auto left = wait_until_ - std::chrono::steady_clock::now();
         if (left <= left.zero()) {
@@ -604,8 +604,8 @@ private:
 
     // ---- the row
 
-    // Reads the row, and compares it with the acknowledged version. That is read first: so a row
-    // with an earlier version has fallen back.
+    // Reads the acknowledged version first, then the row, and compares them. So if the row has an
+    // earlier version than the acknowledged one, the row has fallen back.
     bool read(sqlite_row& row) {
         const struct scope {
             sqlite3_stmt* of;

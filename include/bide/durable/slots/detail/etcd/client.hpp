@@ -205,8 +205,9 @@ struct http_answer {
 // A handle of libcurl with at most one connection. Its address is passed to libcurl.
 //
 // If a connection that was used before ends without an answer, libcurl sends the request again. But
-// the server may have acted on the first request. Therefore libcurl cannot rewind the body, and
-// opens no socket after it has read a part of the body: the request then fails.
+// the server may have acted on the first request. To prevent that, this class refuses libcurl two
+// things: to rewind the body, and to open a socket after libcurl has read a part of the body. The
+// second request then fails.
 class http_client {
 public:
     explicit http_client(const tls_files& tls) {
@@ -489,8 +490,9 @@ public:
     }
 
 private:
-    // Gives the endpoint an equal share of the time, so that one that does not answer leaves time
-    // for the others. A request that may not be repeated may use all of it once connected.
+    // Limits the request to an equal share of the remaining time, so that an endpoint that does not
+    // answer leaves time for the others. A request that may not be repeated may use all of the
+    // remaining time once it is connected.
     http_answer post(const etcd_request& r, std::size_t left) {
         const long rest = std::max(ms_until(end_), 1L); // 0 means no limit
         const long share = std::max(rest / static_cast<long>(left), 1L);

@@ -97,11 +97,11 @@ inline std::int64_t random_below(std::int64_t n) noexcept {
     return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(n));
 }
 
-// Sets or removes a write lock of an open file on one byte, or asks for that of another open file, by
-// F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). Such a lock belongs to the open file description. The
-// system drops it when the last process that has the description open has closed it or ended. Other
-// code may open, lock, read, write and close the file without harm. (With POSIX's own locks, a process
-// that closes any descriptor of the file loses its locks.)
+// Sets or removes a write lock of an open file on one byte, or asks whether another open file has
+// such a lock, by F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). Such a lock belongs to the open file
+// description. The system drops it when the last process that has the description open has closed
+// it or ended. Other code may open, lock, read, write and close the file without harm. (With
+// POSIX's own locks, a process that closes any descriptor of the file loses its locks.)
 enum class byte_lock { set, remove, ask };
 
 // Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,

@@ -3,8 +3,9 @@
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_PRESENCE_FILE_HPP
 
 // Marks of presence in a file. A mark is a lock on one byte, far behind a slot file's data; see
-// byte_lock. An open file description of its own holds the lock. Every process that can open the file
-// can see the lock, whatever its namespaces are. On systems without such locks there are no marks.
+// byte_lock. Each mark has an open file description of its own, which holds the lock. Every process
+// that can open the file can see the lock, whatever its namespaces are. On systems without such
+// locks there are no marks.
 //
 // A mark has 53 bits:
 //
@@ -13,8 +14,8 @@
 //                 time of birth, and the generation if the filesystem has one
 //
 // A byte is drawn at random, and drawn again if it is taken. So two marks that exist at a time
-// differ. If another presence draws the byte of a mark that ended, the mark looks present until
-// that presence ends.
+// differ. If a new mark draws the byte of a mark that has ended, the ended mark looks present until
+// the new mark ends.
 //
 // is_present() asks the file that has the path now. If that file is not the mark's file, the mark's
 // file was deleted and its bytes cannot be read: the result is unknown.
@@ -73,8 +74,9 @@ struct presence_bytes {
     }
 
 private:
-    // Returns -1 if the system does not report the facts. The hash is the same for all processes
-    // that share the file. So it leaves out the device number, which may change at a reboot.
+    // Returns -1 if the system does not report what the hash is made of. The hash is the same for
+    // all processes that share the file. So it leaves out the device number, which may change at a
+    // reboot.
     static std::int64_t file_hash([[maybe_unused]] int fd) noexcept {
 #if defined(__linux__) && defined(STATX_BTIME)
         struct statx facts;
@@ -120,9 +122,9 @@ public:
     // Touches no file. The mode is for a new file, less the umask.
     presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
 
-    // Takes a mark. Makes the file if it is missing. With a descriptor, takes the mark on the open
-    // file of that descriptor, and keeps a copy of it: the mark lasts as long as any copy, in any
-    // process.
+    // Takes a mark. Makes the file if it is missing. If `on` is a descriptor, takes the mark on the
+    // open file of that descriptor, and keeps a copy of the descriptor: the mark lasts as long as
+    // any copy is open, in any process.
     // Returns: errc::operation_not_supported if the processes that share the file cannot all see
     // marks (a network filesystem, a system without such locks); ESTALE if the descriptor has
     // another file open; otherwise the system's error.

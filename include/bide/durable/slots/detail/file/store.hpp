@@ -162,7 +162,7 @@ private:
     };
 
     // Forgets files that other code has replaced and, after fork(), the files of the parent: a lock
-    // belongs to the open file description, which a fork shares. So a child opens its own.
+    // belongs to the open file description, which a fork shares. So a child opens the files again.
     void forget_stale_files() noexcept {
         data_.forget_if_not_ours();
         lock_.forget_if_not_ours();
@@ -277,8 +277,9 @@ private:
 
     // Reads without the lock, so that readers do not block writers. Returns true if a read under the
     // lock would give the same result: both pages are good, so no write of a page was under way; and
-    // the newer version is known to be synced, so no sync was. Returns false if the file is absent
-    // or older than before: its directory may be gone, or a value lost; the lock file tells which.
+    // the newer version is known to be synced, so no sync was under way. Returns false if the file
+    // is absent or older than before: its directory may be gone, or a value lost; the lock file
+    // tells which.
     bool can_read_unlocked() {
         forget_stale_files();
         if (is_held_ || !lock_ || !attach(false) || pages_.is_absent || pages_.read(io_, data_) ||
@@ -310,8 +311,8 @@ private:
 
     // Opens the file for writing and takes the file's own lock, unless the file is absent. If
     // another program removed the lock file, two writers may hold locks on two lock files: the
-    // file's own lock excludes one of them. Locks first, then looks at the path again: no other
-    // writer replaces the file after that.
+    // file's own lock excludes one of them. Takes the lock first, and then looks at the path again:
+    // from then on, no other writer replaces the file.
     // Blocks: for another writer, at most for the retry time.
     bool attach_locked() noexcept {
         const std::int64_t begin = io_.steady_ns();
@@ -369,8 +370,8 @@ private:
 
     // Finds out whether an acknowledged value was lost. The synced version was on the disk: if both
     // pages are older, a page is bad or the file is an older copy. If a page is bad and there is no
-    // synced version, the bad page may have been acknowledged. A version that no clock will reach is
-    // none.
+    // synced version, the bad page may have been acknowledged. A version that no clock will reach
+    // counts as no synced version.
     void find_loss(slot_version mark) noexcept {
         const bool has_mark = mark != 0 && mark < file_versions::most_believed;
         if (has_mark ? mark > pages_.version() : set_.is_synced && pages_.fell_back()) {

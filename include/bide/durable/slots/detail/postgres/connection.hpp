@@ -4,12 +4,13 @@
 
 // A connection to PostgreSQL, and a slot's table and statements.
 //
-// libpq reads the connection string and connects. Every call ends at a deadline. It does not bound
-// what libpq does synchronously: looking up the name of a host or a service, Kerberos and LDAP.
+// libpq reads the connection string and connects. Every call ends at a deadline. The deadline does
+// not bound what libpq does synchronously: looking up the name of a host or a service, Kerberos and
+// LDAP.
 //
-// If the connection string names several hosts, libpq tries them in turn. But it would give all of
-// the time to a host that does not answer, such as a dead machine. Therefore each host gets an equal
-// share of the time to be the first.
+// If the connection string names several hosts, libpq tries them in turn. But libpq would spend all
+// of the time on a host that does not answer, such as a dead machine. Therefore the time is divided
+// into equal shares, and in each share another host is the first one in the list.
 //
 // The outcome of a statement is known when the server is ready for the next one. Before that, the
 // rows may have come, but the commit may still fail. If the server reports severity ERROR, nothing
@@ -384,7 +385,7 @@ public:
     }
 
     // Return the text or the bytes as an SQL literal. If memory runs out or the bytes are not text,
-    // it is empty, which the server rejects as a syntax error.
+    // the literal is empty, which the server rejects as a syntax error.
     std::string quoted(const std::string& text) const {
         const std::unique_ptr<char, postgres_free> literal(
             ::PQescapeLiteral(pq_, text.data(), text.size()));
@@ -540,9 +541,9 @@ private:
 //                        every setting of the server, role or database, this commit is waited for.
 //   client_min_messages  The server reads it at the commit. If no standby confirms the commit, the
 //                        server reports that in a warning.
-//   lock_timeout         The server reads it when it finds the row locked. The condition evaluates
-//                        the subquery that sets it before that. The server gives up before the
-//                        client does, and reports it.
+//   lock_timeout         The server reads it when it finds the row locked. Before that, the
+//                        condition has evaluated the subquery that sets lock_timeout. The server
+//                        gives up before the client does, and reports that.
 //   idle_in_transaction_session_timeout
 //                        The server reads it after each message. A client that stops with the row
 //                        locked loses the lock before the waiting clients give up.
@@ -602,8 +603,8 @@ public:
     static constexpr const char* microseconds =
         "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
-    // A statement waits for a locked row for as long as `waits`. The server keeps the row locked for
-    // a client that is silent for as long as `keeps`. `channel`: to notify, or empty.
+    // A statement waits at most `waits` for a locked row. If a client that has locked the row is
+    // silent for `keeps`, the server unlocks the row. `channel` is the channel to notify, or empty.
     postgres_sql(const postgres_found& of, const std::string& channel,
                  std::chrono::milliseconds waits, std::chrono::milliseconds keeps)
         : table_(of.name.quoted()),
@@ -619,8 +620,8 @@ public:
                " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
     }
 
-    // One row: version, value (or nulls), the time, whether the server is a standby, the table's
-    // oid.
+    // The statement returns one row: version and value (or nulls), the time, whether the server is
+    // a standby, the table's oid.
     std::string load(const std::string& key) const {
         return "SELECT l.version, l.value, " + std::string(microseconds) +
                ", pg_is_in_recovery(), '" + table_ +
@@ -716,8 +717,8 @@ inline std::string postgres_dropped(const postgres_name& name) {
            "start them anew";
 }
 
-// Rows: one a table of the name: oid, schema, how many of a slot's columns it has; those with the
-// most columns first.
+// The statement returns one row for each table of that name: its oid, its schema, how many of a
+// slot's columns it has. The tables with the most of these columns come first.
 inline std::string postgres_tables(const postgres_name& name) {
     return "SELECT c.oid::bigint, n.nspname::text, (SELECT count(*) FROM pg_catalog.pg_attribute "
            "AS a WHERE a.attrelid = c.oid AND NOT a.attisdropped AND a.attname IN ('key', "

@@ -48,9 +48,9 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- TLS
 
-// By OpenSSL 1.1.1 or later, if the build has it. The component bide::durable_redis then defines the
-// macro BIDE_DURABLE_OPENSSL. (hiredis has TLS from 1.0 on.) The socket does not block; if a step
-// cannot go on, the caller waits for the socket and repeats it.
+// TLS uses OpenSSL 1.1.1 or later, if the build has it. The component bide::durable_redis then
+// defines the macro BIDE_DURABLE_OPENSSL. (hiredis has TLS from 1.0 on.) The socket does not block:
+// if a step cannot go on, the caller waits for the socket and repeats the step.
 
 // The result of a step: done, or the event to wait for, or the error.
 struct tls_step {
@@ -472,8 +472,8 @@ private:
         void operator()(redisContext* link) const noexcept { ::redisFree(link); }
     };
 
-    // Connects, logs in and selects the database. Loads the script, or not: a user that only
-    // listens may not load scripts.
+    // Connects, logs in and selects the database. Loads the script if `loads_script` is true: the
+    // user of a watch, which only listens, may lack the permission to load scripts.
     std::error_code open(bool loads_script) {
         drop();
         error_text_.clear();

@@ -56,13 +56,14 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //   a broken connection  The call that finds it closes all idle connections, too: they probably
 //                        broke at the same time. The next calls open new ones.
 //   a refusal            If the server refuses a further connection while another one is open, the
-//                        call waits for an open one. After `ask_again_after` calls try again.
+//                        call waits for an open one. When the time `ask_again_after` has passed,
+//                        calls try again to open a further one.
 //   no answer            A call waits for a further connection for `longest_share` at most while
 //                        another one is open. Then it does as after a refusal.
 //   no more need         When a call ends, connections that were idle for `keep_idle` are closed.
 //   fork()               A child opens its own connections. It closes the descriptors of inherited
-//                        connections that were idle at the fork, and never runs their destructors:
-//                        another thread of the parent may have been using them.
+//                        connections that were idle at the fork. It destroys no inherited
+//                        connection: another thread of the parent may have been using it.
 
 // The most connections to one server that a process opens for calls. A server commits calls of
 // several connections with one write to its disk, so the throughput grows with their number. But a
@@ -316,9 +317,9 @@ private:
         return *found;
     }
 
-    // Handles a connection that cannot be opened. If another one is open, ends the turn and returns
-    // true. Each open connection keeps a permit; all others stay away until allow_refused(), so one
-    // refusal is enough.
+    // Handles a connection that cannot be opened. If another connection is open, ends the turn and
+    // returns true. Each open connection keeps a permit. All other permits are withheld until
+    // allow_refused(), so one refusal is enough.
     bool waits_for_another(turn& refused) noexcept {
         std::unique_lock held(lock_);
         refused.entry_->is_open = false;
@@ -607,7 +608,7 @@ template <class Client> struct server_slot {
     }
 };
 
-// Tells of the messages on one channel of a server, on a connection of its own. A process has at
+// Reports the messages on one channel of a server, on a connection of its own. A process has at
 // most `most` such watches; further ones fail, and the waiters read their slots at intervals.
 template <class Connection> class channel_watch final : public slot_watch {
 public:
