@@ -117,7 +117,37 @@ struct full_slot : slot {
     std::shared_ptr<int> writes = std::make_shared<int>(0);
 };
 
+// Another contender comes first, once: `other` is called before the next swap.
+struct raced_slot : slot {
+    raced_slot(const memory_slot& on, std::shared_ptr<std::function<void()>> first)
+        : of(on), other(std::move(first)) {}
+    static constexpr slot_guarantees guarantees = memory_slot::guarantees;
+    result<slot_snapshot, std::error_code> load() override { return of.load(); }
+    cas_result compare_exchange(slot_version v, std::string_view value) override {
+        if (const auto now = std::exchange(*other, nullptr)) {
+            now();
+        }
+        return of.compare_exchange(v, value);
+    }
+    memory_slot of;
+    std::shared_ptr<std::function<void()>> other;
+};
+
 } // namespace
+
+TEST_CASE("lock_faults: an attempt that is granted after a conflict has no time of another lease") {
+    const memory_slot memory;
+    const auto other = std::make_shared<std::function<void()>>();
+    durable_semaphore raced(raced_slot(memory, other), 1);
+    durable_semaphore holds(memory, 1);
+    durable_ticket first = holds.ticket("first");
+    durable_ticket second = raced.ticket("second");
+    REQUIRE(holds.try_acquire(first)->acquired);
+    *other = [&] { REQUIRE(holds.release(first).value()); };
+    const auto got = raced.try_acquire(second);
+    REQUIRE(got->acquired);
+    REQUIRE(got->retry_in == 0ms);
+}
 
 TEST_CASE(
     "lock_faults: a coroutine without an executor does not resume on the lease monitor's thread") {

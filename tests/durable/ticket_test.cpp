@@ -47,11 +47,11 @@ TEST_CASE("ticket: no two nonces are the same") {
 }
 
 TEST_CASE("ticket: what a store says becomes one line of printable text") {
-    REQUIRE(bide::detail::one_line("caf\xc3\xa9 \"7\"") == "caf\xc3\xa9 \"7\"");
-    REQUIRE(bide::detail::one_line("a\nb\tc\x7f\x1b[2J\xc2\x9b"
-                                   "d\xff"
-                                   "e\xc3") == "a?b?c??[2J?d?e?");
-    REQUIRE(bide::detail::one_line("").empty());
+    REQUIRE(bide::detail::printable_line("caf\xc3\xa9 \"7\"") == "caf\xc3\xa9 \"7\"");
+    REQUIRE(bide::detail::printable_line("a\nb\tc\x7f\x1b[2J\xc2\x9b"
+                                         "d\xff"
+                                         "e\xc3") == "a?b?c??[2J?d?e?");
+    REQUIRE(bide::detail::printable_line("").empty());
 }
 
 TEST_CASE("ticket: is_utf8() accepts exactly well-formed UTF-8") {

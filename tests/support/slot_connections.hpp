@@ -7,6 +7,7 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 
+#include <support/children.hpp>
 #include <support/flaky_proxy.hpp>
 #include <support/on_time.hpp>
 #include <support/slot_faults.hpp>
@@ -155,7 +156,8 @@ template <class Store> void check_watches(Store& store) {
     store_to(1);
     CHECK(hears(second));
     CHECK(hears(watches[1]));
-    CHECK(proxy.connections() <= 10); // 9 watches, and calls
+    CHECK(proxy.connections() <= 10);                                   // 9 watches, and calls
+    CHECK(in_child([&] { return all.calls[7].watch() ? 0 : 1; }) == 0); // it has none yet
 
     proxy.cut();
     for (std::size_t i = 0; i < 7; ++i) {

@@ -55,7 +55,7 @@ inline std::int64_t unix_ms() noexcept {
     return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
 }
 
-/// Returns floor_of() of the present time of this machine's clock: the first token of a record that
+/// Returns floor_of() of the present time of this machine's clock: the least token of a grant that
 /// is made now.
 inline std::int64_t floor_of_now() noexcept {
     const auto since = std::chrono::system_clock::now().time_since_epoch();

@@ -19,7 +19,9 @@ struct server {
     std::atomic<int> refused{0};
     std::atomic<int> lives{0}; // connections of an earlier life are broken
     std::atomic<int> disowned{0};
-    std::atomic<int> used_twice{0}; // at the same time
+    std::atomic<int> used_twice{0};     // at the same time
+    bool has_memory = true;             // for a connection
+    std::atomic<std::int64_t> until{0}; // the deadline of the last connect
 
     std::function<void()> on_hang{}; // if set: too many connections hang and call it
 
@@ -49,16 +51,22 @@ struct connection {
         std::size_t most_connections() const noexcept { return most; }
     };
 
-    explicit connection(const key& of) : at_(of.at) {}
+    explicit connection(const key& of) : at_(of.at) {
+        if (!at_->has_memory) {
+            throw std::bad_alloc();
+        }
+    }
     connection(const connection&) = delete;
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(bide::deadline) {
+    std::error_code make_ready(bide::deadline end) {
+        end_ = end;
         if (is_usable()) {
             return {};
         }
         drop();
+        at_->until = end.steady_ns();
         if (!at_->connect()) {
             if (!at_->on_hang) {
                 return std::make_error_code(std::errc::connection_refused);
@@ -70,6 +78,7 @@ struct connection {
         life_ = at_->lives;
         return {};
     }
+    bide::deadline end() const noexcept { return end_; }
     bool is_open() const noexcept { return is_open_; }
     bool is_usable() noexcept { return is_open_ && (is_alive() || at_->is_silent); }
     void drop() noexcept {
@@ -95,6 +104,7 @@ private:
     bool is_alive() const noexcept { return life_ == at_->lives; }
 
     server* at_;
+    bide::deadline end_ = bide::deadline::poll();
     bool is_open_ = false;
     int life_ = 0;
     std::atomic<int> users_{0};
@@ -213,14 +223,14 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
         waiters.push_back(std::make_unique<waiter>(all, order));
         REQUIRE(test::eventually([&] { return all.waiting() == i + 1; }));
     }
-    CHECK(s.refused == 4); // each tried once
+    CHECK(s.refused == 1); // the others do not ask the server, too
     CHECK(take_now(all).error == std::errc::timed_out);
     first.reset();
     for (auto& each : waiters) {
         each->join();
         CHECK(each->had_turn());
     }
-    CHECK(s.refused == 4);
+    CHECK(s.refused == 1);
     CHECK(s.opened == 2);
 
     // The pool tries a further connection after ask_again_after, and not before.
@@ -229,7 +239,7 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
     s.most = 4;
     clock::set(pool::ask_again_after - 1ns);
     CHECK(!take_now(all).of);
-    CHECK(s.refused == 4);
+    CHECK(s.refused == 1);
     clock::set(pool::ask_again_after);
     const auto third = take_now(all);
     REQUIRE(third.of);
@@ -237,7 +247,7 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
     const auto fourth = take_now(all);
     REQUIRE(fourth.of);
     CHECK(!take_now(all).of);
-    CHECK(s.refused == 5);
+    CHECK(s.refused == 2);
     CHECK(all.open() == 4);
 }
 
@@ -253,6 +263,30 @@ TEST_CASE("connection_pool: if no connection is open, a refusal is returned to t
     CHECK(s.refused == 5);
     s.is_down = false;
     CHECK(holds(all, 3));
+}
+
+TEST_CASE(
+    "connection_pool: a further connection gets a share of the time, and its call all of it") {
+    server s;
+    pool all({&s, 2});
+    const auto end = bide::deadline::after(1h);
+    const auto first = all.take(end);
+    CHECK(s.until == end.steady_ns()); // there is no other one
+    const auto second = all.take(end);
+    REQUIRE(second.of);
+    CHECK(s.until <= bide::deadline::after(pool::longest_share).steady_ns());
+    CHECK(second.of->end().steady_ns() == end.steady_ns());
+}
+
+TEST_CASE("connection_pool: without memory for a connection its turn is returned") {
+    server s;
+    pool all({&s, 2});
+    s.has_memory = false;
+    for (int i = 0; i < 3; ++i) {
+        CHECK_THROWS_AS(take_now(all), std::bad_alloc);
+    }
+    s.has_memory = true;
+    CHECK(holds(all, 2));
 }
 
 TEST_CASE("connection_pool: after a restart of the server all connections are used again") {

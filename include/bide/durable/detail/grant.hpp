@@ -240,8 +240,8 @@ template <class Renew> result<void, std::error_code> grant::renew_by(Renew renew
 
 inline void grant::leave() noexcept {
     retire();
-    if (is_ours()) {
-        lease_monitor::here().cancel(*this);
+    if (is_ours()) { // without a monitor, and without memory for one, nothing is to cancel
+        try_to([this] { lease_monitor::here().cancel(*this); });
     }
 }
 
@@ -427,7 +427,7 @@ inline std::int64_t renewer::work() noexcept {
         const std::lock_guard held(lock_);
         one->renew_at_ms = next_time(one->lease_ms(), renewed);
     }
-    return next_ms; // if it is past, the monitor asks once more
+    return next_ms; // if it is past, the job works once more, and finds the next time
 }
 
 // The renewers of this process, by the name of their store. A child of fork() has a table of its
@@ -475,8 +475,7 @@ inline void renew_in_background(const grant_ptr& one, lock_engine& of) {
     if (of.options().auto_renew) {
         of.renewer
             .get([&of] {
-                const std::string store = of.on().store();
-                return store.empty() ? std::make_shared<renewer>() : renewers::of(store);
+                return of.store().empty() ? std::make_shared<renewer>() : renewers::of(of.store());
             })
             ->add(one);
     }

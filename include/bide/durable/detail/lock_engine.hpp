@@ -109,9 +109,10 @@ public:
         }
     }
 
-    slot& on() const noexcept { return *main_.of; } // for what needs no turn
+    slot& on() const noexcept { return *main_.of; }              // for what needs no turn
+    const std::string& store() const noexcept { return store_; } // slot::store()
     // Returns what the store said of the last operation that failed, for people; may be empty.
-    std::string explain() { return one_line(main_.own().explain()); }
+    std::string explain() { return printable_line(main_.own().explain()); }
 
     const durable_options& options() const noexcept { return options_; }
     std::chrono::nanoseconds grace() const noexcept { // durable_options::attempt_limit
@@ -185,12 +186,13 @@ private:
     const durable_options options_;
     std::unique_ptr<access> apart_; // nullptr: renewals use main_
     access main_;
+    const std::string store_;
     const store_time time_;
     durable::terms terms_;
 };
 
 inline lock_engine::lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
-    : options_(std::move(options)), main_(std::move(slot)),
+    : options_(std::move(options)), main_(std::move(slot)), store_(main_.of->store()),
       time_{options_.clock.value_or(main_.of.guarantees().clock), options_.lease.count(),
             options_.margin.count() != 0 ? options_.margin.count()
                                          : options_.lease.count() / 10 + 1,
@@ -213,7 +215,7 @@ inline lock_engine::lock_engine(slot_ref slot, std::int64_t permits, durable_opt
         BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                      "bide: the options of a durable lock"));
     }
-    if (!on().store().empty()) {
+    if (!store_.empty()) {
         apart_ = std::make_unique<access>(main_.of.for_renewals());
     }
 }
@@ -257,6 +259,7 @@ lock_engine::acquire(const durable_ticket& t, intent what, deadline until, const
     const auto rule = [&](record_view& view, bool maybe_done) {
         durable::acquire_outcome& out = got.outcome;
         terms.first_fence = view.at.first_fence;
+        got.expiry_in_ms = 0; // of an earlier try
         out = durable::acquire(view.record, self, terms, view.at.now_ms, view.judge());
         got.good_until_ms =
             out.expires_at != 0 ? view.good_until(out.expires_at) : view.good_until();

@@ -60,7 +60,7 @@ struct read_time {
     bool is_given = false;        // durable_options::now gave now_ms
     std::int64_t looked_ms = 0;   // boottime_ms() before the read
     std::int64_t sent_ms = 0;     // boottime_ms() when a lease that is stored begins
-    std::int64_t first_fence = 0; // the first token of a record that is made now
+    std::int64_t first_fence = 0; // the least token of a grant that is made now
 };
 
 // It refers to the caller's clock, which has to outlive it.
@@ -92,11 +92,11 @@ struct store_time {
     std::int64_t of_note() const noexcept {
         return clock == lock_clock::boottime ? durable::boottime_ms() : durable::unix_ms();
     }
-    // Returns the first token of a record that is made in an empty slot.
-    static std::int64_t first_fence(const slot_snapshot& absent) noexcept {
-        return absent.counter     ? *absent.counter
-               : absent.server_ms ? durable::floor_of(*absent.server_ms)
-                                  : durable::floor_of_now();
+    // Returns the least token of a grant that is made after that read.
+    static std::int64_t first_fence(const slot_snapshot& from) noexcept {
+        return from.counter     ? *from.counter
+               : from.server_ms ? durable::floor_of(*from.server_ms)
+                                : durable::floor_of_now();
     }
 };
 

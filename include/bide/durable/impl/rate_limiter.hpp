@@ -406,7 +406,7 @@ BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> durable_rate_limiter::
 }
 
 BIDE_DURABLE_INLINE std::string durable_rate_limiter::explain() const {
-    return detail::one_line(store_->explain());
+    return detail::printable_line(store_->explain());
 }
 
 }} // namespace bide::BIDE_ABI

@@ -92,7 +92,7 @@ BIDE_DURABLE_INLINE bool is_utf8(std::string_view text) noexcept {
     return text.empty();
 }
 
-BIDE_DURABLE_INLINE std::string one_line(std::string text) {
+BIDE_DURABLE_INLINE std::string printable_line(std::string text) {
     for (std::size_t i = 0; i < text.size();) {
         const std::size_t length = utf8_length(std::string_view(text).substr(i));
         const auto first = static_cast<unsigned char>(text[i]);

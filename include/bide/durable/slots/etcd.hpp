@@ -12,8 +12,8 @@
 /// revision counts every change of every key, and continues when a key is deleted. The revision
 /// goes back only with the cluster's history: if a backup is restored, or if a member of a version
 /// before 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. Therefore
-/// the slot deletes no key, and no other program should delete one. A lock draws its fencing tokens
-/// from its record and not from the version; the tokens of a new record begin with the revision.
+/// the slot deletes no key, and no other program should delete one. The token of a grant is the
+/// next one of the lock's record, or the revision of the cluster if that is larger.
 ///
 /// A restored backup forgets what was acknowledged after the backup. Then two contenders may hold a
 /// lock, and versions and tokens repeat. Therefore end all holders before a restore, restore with a

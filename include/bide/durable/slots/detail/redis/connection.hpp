@@ -478,7 +478,7 @@ private:
         drop();
         error_text_.clear();
         name_.clear();
-        owner_ = ::getpid();
+        owner_ = 0; // so that what an exception leaves half open is not usable
         std::error_code error = connect();
         if (!error) {
             error = greet(loads_script);
@@ -486,6 +486,8 @@ private:
         if (error) {
             error_text_ = without_secret(one_line(error_text_), target_.password);
             drop();
+        } else {
+            owner_ = ::getpid();
         }
         return error;
     }

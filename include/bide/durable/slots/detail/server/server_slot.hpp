@@ -58,6 +58,8 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //   a refusal            If the server refuses a further connection while another one is open, the
 //                        call waits for an open one. When the time `ask_again_after` has passed,
 //                        calls try again to open a further one.
+//   no answer            A call waits for a further connection for `longest_share` at most while
+//                        another one is open. Then it does as after a refusal.
 //   no more need         When a call ends, connections that were idle for `keep_idle` are closed.
 //   fork()               A child opens its own connections. It closes the descriptors of inherited
 //                        connections that were idle at the fork. It destroys no inherited
@@ -171,6 +173,7 @@ public:
 
     static constexpr std::chrono::seconds keep_idle{10};
     static constexpr std::chrono::seconds ask_again_after{5};
+    static constexpr std::chrono::seconds longest_share{1};
 
     explicit connection_pool(const key& of)
         : key_(of), entries_(of.most_connections()),
@@ -229,12 +232,18 @@ public:
                     return {{}, std::make_error_code(std::errc::timed_out)};
                 }
             }
-            turn mine(this, &pick());
+            bool is_another_open = false;
+            turn mine(this, &pick(is_another_open));
             entry& own = *mine.entry_;
             if (!own.connection) {
                 own.connection.emplace(key_);
             }
-            const std::error_code error = mine->make_ready(end);
+            const deadline share = deadline::after(longest_share);
+            const bool has_share = is_another_open && share.steady_ns() < end.steady_ns();
+            std::error_code error = mine->make_ready(has_share ? share : end);
+            if (!error && has_share) {
+                error = mine->make_ready(end); // the call has all of the time
+            }
             if (!error && !own.is_open) {
                 const std::lock_guard held(lock_);
                 own.is_open = true;
@@ -295,7 +304,7 @@ private:
 
     // Returns an entry that is not in use: the first with an open connection, so that later ones
     // stay idle; otherwise the first one. The caller's permit guarantees that there is one.
-    auto pick() -> entry& {
+    auto pick(bool& is_another_open) -> entry& {
         const std::lock_guard held(lock_);
         auto found = std::find_if(entries_.begin(), entries_.end(), &is_idle);
         if (found == entries_.end()) {
@@ -304,27 +313,38 @@ private:
         }
         use(*found);
         found->is_open = found->connection && found->connection->is_open();
+        is_another_open = count_open() > (found->is_open ? 1U : 0U);
         return *found;
     }
 
     // Handles a connection that cannot be opened. If another connection is open, ends the turn and
-    // returns true. The turn's permit is withheld until allow_refused(). Each open connection keeps
-    // a permit.
+    // returns true. Each open connection keeps a permit. All other permits are withheld until
+    // allow_refused(), so one refusal is enough.
     bool waits_for_another(turn& refused) noexcept {
-        const std::lock_guard held(lock_);
+        std::unique_lock held(lock_);
         refused.entry_->is_open = false;
         for (entry& each : entries_) {
             if (is_idle(each) && !each.connection->is_usable()) {
                 close(each); // not open after all: the server was restarted
             }
         }
-        if (count_open() == 0) {
+        const std::size_t others = count_open();
+        if (others == 0) {
             return false;
         }
-        ++refused_;
+        const std::ptrdiff_t most_refused = static_cast<std::ptrdiff_t>(entries_.size() - others);
+        const bool takes_permit = refused_ < most_refused;
+        refused_ += takes_permit ? 1 : 0;
+        while (refused_ < most_refused && turns_.try_acquire()) {
+            ++refused_;
+        }
         allowed_at_ = Clock::now() + ask_again_after;
         rest(*refused.entry_);
         refused.pool_ = nullptr;
+        held.unlock();
+        if (!takes_permit) { // other callers were refused before
+            turns_.release(1);
+        }
         return true;
     }
 
@@ -341,7 +361,7 @@ private:
     void give_back(entry& e) noexcept {
         {
             const std::lock_guard held(lock_);
-            const bool is_broken = !e.connection->is_open();
+            const bool is_broken = !e.connection || !e.connection->is_open(); // none: no memory
             const time now = Clock::now();
             for (entry& each : entries_) {
                 if (is_idle(each) && (is_broken || each.idle_since + keep_idle <= now)) {
@@ -602,7 +622,7 @@ public:
         auto made = std::make_unique<channel_watch>(at);
         std::error_code error = std::make_error_code(std::errc::too_many_files_open);
         // Order: relaxed; only the number counts.
-        if (count().load(std::memory_order_relaxed) <= most) {
+        if (made->count_->open.load(std::memory_order_relaxed) <= most) {
             error = made->of_.subscribe(channel, end);
             error_text = made->of_.message();
         }
@@ -616,11 +636,19 @@ public:
         return std::unique_ptr<slot_watch>(std::move(made));
     }
 
-    explicit channel_watch(const typename Connection::key& at) : of_(at) {
-        count().fetch_add(1, std::memory_order_relaxed); // Order: relaxed; only the number counts.
+    // Throws: std::bad_alloc.
+    explicit channel_watch(const typename Connection::key& at)
+        : of_(at),
+          count_(process_wide<watch_count, native_platform>::get(+[] { return new watch_count; })) {
+        if (count_ == nullptr) {
+            BIDE_THROW(std::bad_alloc());
+        }
+        // Order: relaxed; only the number counts.
+        count_->open.fetch_add(1, std::memory_order_relaxed);
     }
     ~channel_watch() override {
-        count().fetch_sub(1, std::memory_order_relaxed); // Order: relaxed; only the number counts.
+        // Order: relaxed; only the number counts. A child of fork() has another one.
+        count_->open.fetch_sub(1, std::memory_order_relaxed);
         if (fd_ >= 0) {
             ::close(fd_);
         }
@@ -636,12 +664,13 @@ public:
     }
 
 private:
-    static native_platform::atomic<int>& count() noexcept {
-        static native_platform::atomic<int> open{0};
-        return open;
-    }
+    // Of this process: a child of fork() begins with none.
+    struct BIDE_SHARED watch_count {
+        native_platform::atomic<int> open{0};
+    };
 
     Connection of_;
+    watch_count* const count_;
     int fd_ = -1; // of the same socket: stays open when drain() finds that the connection ended
     const pid_t owner_ = ::getpid();
 };
