@@ -539,9 +539,7 @@ leader_election::async_run(async_leader_callbacks calls, std::stop_token stop) {
     return detail::run_observed(it_, std::move(calls), std::move(stop));
 }
 
-BIDE_DURABLE_INLINE std::string leader_election::explain() const {
-    return it_->engine->explain();
-}
+BIDE_DURABLE_INLINE std::string leader_election::explain() const { return it_->engine->explain(); }
 
 }} // namespace bide::BIDE_ABI
 
