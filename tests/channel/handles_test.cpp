@@ -91,10 +91,10 @@ template <class Ends, class Wait> void stays_while_a_thread_waits(Ends made, int
 template <class Ends, class Make> void stays_while_a_coroutine_waits(Ends made, Make make) {
     test::manual_executor later;
     std::optional<Ends> ends(std::move(made));
-    test::mortal::gone = 0;
     auto waiting = test::await_op(make(*ends).resume_on(later));
     waiting.start();
     CHECK_FALSE(waiting.done());
+    test::mortal::gone = 0; // the operations that were moved from have gone
     ends.reset();
     REQUIRE(test::mortal::gone == 0);
     CHECK(later.run_all() == 1);

@@ -3,8 +3,8 @@
 // rules.)
 
 #include <bide/core/errc.hpp>
-#include <bide/durable/locks.hpp>
 #include <bide/durable/errors.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/slots/detail/file/page_file.hpp>

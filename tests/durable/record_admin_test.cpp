@@ -1,6 +1,5 @@
 #include <bide/durable/record.hpp>
 
-
 #include <support/record_table.hpp>
 #include <support/test.hpp>
 

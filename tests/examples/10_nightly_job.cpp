@@ -5,8 +5,8 @@
 // then stands in the way of the next night. A durable lock is a record in a store with a lease: the holder renews it in the background, and if the
 // holder dies, the lease ends.
 
-#include <bide/durable/locks.hpp>
 #include <bide/durable/fence_gate.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/slots/file.hpp>
 
 #include <chrono>
