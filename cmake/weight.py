@@ -37,15 +37,15 @@ BUDGETS = {
     "sync/semaphore.hpp": (23, 3020, 113),
     "sync/event.hpp": (22, 2710, 111),
     "sync/condition_variable.hpp": (27, 3720, 117),
-    "channel/channel.hpp": (27, 4050, 143),
-    "channel/select.hpp": (34, 5520, 150),
+    "channel/channel.hpp": (27, 4050, 132),
+    "channel/select.hpp": (34, 5520, 139),
     "task/task.hpp": (35, 5570, 125),
-    "sched/scheduler.hpp": (59, 10310, 218),
-    "sched/scheduler.hpp BIDE_COMPILED": (46, 7210, 195),
-    "parallel/fork_join.hpp": (65, 11580, 227),
-    "parallel/parallel_for.hpp": (67, 12010, 229),
-    "bide.hpp": (118, 21750, 266),
-    "bide.hpp BIDE_COMPILED": (103, 18280, 233),
+    "sched/scheduler.hpp": (59, 10300, 207),
+    "sched/scheduler.hpp BIDE_COMPILED": (46, 7210, 184),
+    "parallel/fork_join.hpp": (65, 11580, 216),
+    "parallel/parallel_for.hpp": (67, 12010, 218),
+    "bide.hpp": (118, 21730, 255),
+    "bide.hpp BIDE_COMPILED": (103, 18260, 222),
 }
 SIZES = ["std_mutex", "mutex", "channel", "scheduler", "asio_pool"]
 ACTIONS = ["acquire", "recv", "spawn", "join", "parallel_for"]
