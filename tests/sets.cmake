@@ -18,8 +18,9 @@ set(
 # What proves the library in minutes: unit tests of every room, each promise of the README, examples, short models.
 set(
     bide_quick_tests
-    "(sync|task|stream)[.].*" "core[.]([^dfhw].*|deadline|futex|wait[^_].*|wait_status|waker)" "channel[.][^e].*"
-    "io[.][^u].*" "sched[.][^o].*" "parallel[.](async_fork|fork_.*|parallel_(for|reduce|sort|pipeline)|spread)"
+    "(sync|task|stream)[.].*" "core[.]([^dfhw].*|deadline|futex|wait[^_].*|wait_status|waker)"
+    "channel[.]([^cefos].*|channel|channel_coroutine|oneshot|select|selector|sl.*|su.*)" "io[.][^u].*"
+    "sched[.]([^cops].*|scheduler.*|spawn_options)" "parallel[.](async_fork|fork_.*|parallel_(for|reduce|pipeline)|spread)"
     "test[.]scheduler.*" interop[.]foreign_coroutines
     "durable[.](parts|record|record_random|slots[.](memory|file)|locks)"
     "model[.](semaphore|mutex|gate|ring|channel|event_count|parker|waiter|idle|run_queue|litmus)" "lint([.](selftest|module))?"
