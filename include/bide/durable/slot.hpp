@@ -157,9 +157,13 @@ public:
 
 protected:
     slot() = default;
+    /// For the copies and moves of the derived class.
     slot(const slot&) = default;
+    /// \overload
     slot(slot&&) = default;
+    /// \overload
     slot& operator=(const slot&) = default;
+    /// \overload
     slot& operator=(slot&&) = default;
 
 private:

@@ -130,6 +130,7 @@ void watch_freed(const void* piece, std::size_t size) noexcept {
 
 }}}} // namespace bide::BIDE_ABI::model::detail
 
+/// \cond
 // The functions that compilers call. The compilers define the names.
 extern "C" {
 
@@ -223,5 +224,6 @@ BIDE_MODEL_ATOMICS(64)
 #undef BIDE_MODEL_CHANGED
 
 } // extern "C"
+/// \endcond
 
 #endif

@@ -150,6 +150,7 @@ protected:
     constexpr lock_operations() noexcept = default;
     ~lock_operations() = default;
 
+    /// Returns the mutex.
     Mutex& self() noexcept { return static_cast<Mutex&>(*this); }
 
 private:
@@ -215,7 +216,7 @@ protected:
     constexpr shared_lock_operations() noexcept = default;
     ~shared_lock_operations() = default;
 
-    // Notes the shared lock if `is_locked` is true, and returns `is_locked`.
+    /// Notes the shared lock if `is_locked` is true, and returns `is_locked`.
     bool noted_shared(bool is_locked) noexcept {
         BIDE_CHECKED(detail::note_locked<Platform>(&this->self(), is_locked,
                                                    detail::wait_notes::mode::shared);)

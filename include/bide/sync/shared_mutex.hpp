@@ -313,9 +313,9 @@ public:
     /// Returns: an operation for co_await; its value is an exclusive lock whose destructor calls
     /// downgrade(). The upgradable_lock must outlive that lock.
     basic_async_op<upgraded_lock, Platform> async_upgrade() {
-        return detail::lock_operation<Platform>(
-            detail::permit_upgrading<Platform>{{permits_, to_upgrade}},
-            [this]() noexcept { return upgraded_lock(*this); });
+        const detail::permit_upgrading<Platform> steps{{permits_, to_upgrade}};
+        return detail::lock_operation<Platform>(steps,
+                                                [this]() noexcept { return upgraded_lock(*this); });
     }
 
 private:
