@@ -15,5 +15,6 @@
 #define BIDE_SOURCE
 
 #include <bide/bide.hpp>
+#include <bide/sched/executor_runner.hpp> // which bide.hpp does not include
 
 #endif
