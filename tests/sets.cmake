@@ -19,7 +19,7 @@ set(
 set(
     bide_quick_tests
     "(sync|task|stream)[.].*" "core[.]([^dfhw].*|deadline|futex|wait[^_].*|wait_status|waker)"
-    "channel[.]([^cefos].*|channel|channel_coroutine|oneshot|select|selector|sl.*|su.*)" "io[.][^u].*"
+    "channel[.]([^cefs].*|channel(_[cs].*)?|select(_s.*|or)?|s[lu].*)" "io[.][^u].*"
     "sched[.]([^cops].*|scheduler.*|spawn_options)" "parallel[.](async_fork|fork_.*|parallel_(for|reduce|pipeline)|spread)"
     "test[.]scheduler.*" interop[.]foreign_coroutines
     "durable[.](parts|record|record_random|slots[.](memory|file)|locks)"
