@@ -208,7 +208,7 @@ TEMPLATE_TEST_CASE(
 
 TEMPLATE_TEST_CASE(
     "handles: if the last receiver is destroyed, the channel is closed and its items are destroyed",
-    "", bounded, unbounded) {
+    "[promise.unsent-returns]", bounded, unbounded) {
     test::tally t;
     auto [tx, rx] = TestType::template make<test::counted_once>();
     for (int i = 0; i < 3; ++i) {
