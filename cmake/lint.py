@@ -167,7 +167,7 @@ class Lint:
 
     def check_words(self):
         for path in self.files("*.md", ".github/**/*.md", "include/bide/**/*.[hm]*", "tests/**/*.[chm]*",
-                               "programs/**/*.[chm]*", "bench/**/*.[chm]*", "cmake/**/*.cmake", "CMakeLists.txt", ".ci/run"):
+                               "bench/**/*.[chm]*", "cmake/**/*.[chm]*", "CMakeLists.txt", ".ci/run"):
             for number, line in enumerate(self.lines(path), 1):
                 prose = line
                 if not path.endswith(".md") and "TEST_CASE" not in line:

@@ -52,7 +52,7 @@ endfunction()
 # The sources, ready for Meson, which looks for its file at the top.
 foreach(
     entry IN ITEMS .ci .clang-format .clang-tidy .editorconfig .github .gitignore CMakeLists.txt
-                   CMakePresets.json LICENSE README.md bench cmake include programs tests
+                   CMakePresets.json LICENSE README.md bench cmake include tests
 )
     file(COPY ${root}/${entry} DESTINATION ${OUTPUT}/${name} PATTERN __pycache__ EXCLUDE)
 endforeach()
