@@ -37,7 +37,6 @@
 #include <bide/channel/handles.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
@@ -285,7 +284,7 @@ void basic_segment_queue<T, Platform>::pop_front(Put& put, segments& loose) noex
 }
 
 // A Source of item_wait.hpp.
-template <class T, class Platform> class basic_unbounded_core {
+template <class T, class Platform> class basic_unbounded_core : public yielding_source<Platform> {
 public:
     static constexpr const char* waited_for = "unbounded_channel";
 
@@ -340,13 +339,6 @@ public:
     std::size_t size() const noexcept;
     static constexpr bool is_full() noexcept { return false; }
 
-    // A thread calls this before it queues. Yields a few times, so that senders can supply many
-    // items.
-    template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
-        return basic_spin<Platform>::yielding(try_again, yields);
-    }
-    std::int64_t spin_budget_ns() const noexcept { return 0; }
-
 private:
     using lock = brief_lock<Platform>;
     using lock_word = typename lock::word;
@@ -357,7 +349,6 @@ private:
 
     // A bit in the word of the senders: every later send fails. It is set once, under the lock.
     static constexpr lock_word closed = 2;
-    static constexpr int yields = 8;
 
     // Sends one item. If the send is a case of a select, `w` is the node of that case; otherwise
     // `w` is nullptr. Returns waiting if that select has chosen another case.

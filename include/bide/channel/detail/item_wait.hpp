@@ -52,6 +52,19 @@ template <class T> struct send_error {
 
 namespace detail {
 
+// The part of a Source whose threads yield a few times before they queue, so that the other side
+// can move many items. A queued thread does not spin.
+template <class Platform> class yielding_source {
+public:
+    template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
+        return basic_spin<Platform>::yielding(try_again, yields);
+    }
+    std::int64_t spin_budget_ns() const noexcept { return 0; }
+
+private:
+    static constexpr int yields = 8;
+};
+
 // Checks what every channel requires of its items. If a requirement is not met, an error message
 // names it. The destructor is checked first, because std::is_nothrow_move_constructible is false
 // too if the destructor may throw.

@@ -32,7 +32,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 
@@ -95,7 +94,7 @@ private:
     std::size_t capacity_;
 };
 
-template <class Items, class Platform> class basic_locked_core {
+template <class Items, class Platform> class basic_locked_core : public yielding_source<Platform> {
     using T = typename Items::value_type;
 
 public:
@@ -166,13 +165,6 @@ public:
     std::size_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
     bool is_full() const noexcept { return Items::send_waits && size() == capacity(); }
 
-    // A thread calls this before it queues. Yields a few times, so that the other side can move
-    // many items.
-    template <class Try> bool yield_before_wait(Try&& try_again) noexcept {
-        return basic_spin<Platform>::yielding(try_again, yields);
-    }
-    std::int64_t spin_budget_ns() const noexcept { return 0; }
-
 private:
     using lock = brief_lock<Platform>;
     using lock_word = typename lock::word;
@@ -180,7 +172,6 @@ private:
     using wake_list = basic_wake_list<Platform>;
 
     static constexpr lock_word closed = 2; // every send fails; set under the lock, once
-    static constexpr int yields = 8;
 
     wait_queue& queue_of(side which) noexcept {
         return which == side::sending ? senders_ : receivers_;
