@@ -111,13 +111,22 @@ private:
             entries_.push_back(std::move(left));
         }
         if (!try_to([this] { wake_at(durable::boottime_ms()); })) {
-            const std::lock_guard held(lock_);
-            entries_.clear(); // the caller has a reference to their lock
+            std::vector<entry> dropped; // the caller has a reference to their lock
+            {
+                const std::lock_guard held(lock_);
+                dropped.swap(entries_);
+            }
+            std::for_each(dropped.begin(), dropped.end(), &end_waiting);
         }
     }
     std::int64_t due_ms() noexcept override { return 0; }
     std::int64_t work() noexcept override;
     static bool is_done(entry& one) noexcept;
+    static void end_waiting(entry& one) noexcept {
+        if (std::exchange(one.ends_waiting, false)) {
+            one.of->end_waiting(one.hears_all);
+        }
+    }
 
     mutex lock_;
     std::vector<entry> entries_;             // under lock_
@@ -145,9 +154,7 @@ inline std::int64_t withdrawals::work() noexcept {
 }
 
 inline bool withdrawals::is_done(entry& one) noexcept {
-    if (std::exchange(one.ends_waiting, false)) {
-        one.of->end_waiting(one.hears_all);
-    }
+    end_waiting(one);
     if (!one.is_there) {
         return true;
     }
