@@ -3,7 +3,8 @@
 #
 # cmake -DGROUP=umbrella|scheduler|durable|rest -DROOT=<source tree> -DCXX=... -DDURABLE=<whether JSON is there>
 #   -DWERROR=... -DWORK=... -DASIO=<folder of its headers, or nothing> -DASIO_NAMES=<what to define for them>
-#   -DURING=<folder of liburing's header, or nothing> -DQUICK=<whether only the first page> -P readme.cmake
+#   -DURING=<folder of liburing's header, or nothing> -DQUICK=<whether only the first page>
+#   -DPRECOMPILED=<bide.hpp as g++ has precompiled it without -pthread, or nothing> -P readme.cmake
 #
 # The programs of a group are compiled in one file, each in a namespace: what they instantiate in common is compiled
 # once. Two groups have a header in common, which is precompiled, and programs that need nothing else come before
@@ -21,7 +22,7 @@ if(NOT QUICK)
     list(APPEND readmes ${others})
 endif()
 
-set(compiler ${CXX} -std=c++20 -pthread -Wall -Wextra -Wpedantic -I${ROOT}/include)
+set(compiler ${CXX} -std=c++20 -Wall -Wextra -Wpedantic -I${ROOT}/include)
 if(WERROR)
     list(APPEND compiler -Werror)
 endif()
@@ -49,15 +50,22 @@ endif()
 file(WRITE ${WORK}/common.hpp "")
 if(common)
     file(WRITE ${WORK}/common.hpp "#include <${common}>\n")
-    execute_process(
-        COMMAND ${compiler} -x c++-header ${WORK}/common.hpp -o ${WORK}/common.hpp.${precompiled}
-        COMMAND_ERROR_IS_FATAL ANY
-    )
 endif()
 execute_process(
     COMMAND ${compiler} -x c++ -M ${WORK}/common.hpp OUTPUT_VARIABLE included COMMAND_ERROR_IS_FATAL ANY
 )
-list(APPEND compiler -include ${WORK}/common.hpp)
+if(PRECOMPILED AND common STREQUAL "bide/bide.hpp")
+    list(APPEND compiler -include ${PRECOMPILED})
+else()
+    list(APPEND compiler -pthread)
+    if(common)
+        execute_process(
+            COMMAND ${compiler} -x c++-header ${WORK}/common.hpp -o ${WORK}/common.hpp.${precompiled}
+            COMMAND_ERROR_IS_FATAL ANY
+        )
+    endif()
+    list(APPEND compiler -include ${WORK}/common.hpp)
+endif()
 
 # Sets <group> to that of the snippet, or to "" with a message if what it needs is not there.
 function(choose_group snippet group)
