@@ -66,6 +66,7 @@
 #include <coroutine>
 #include <new>
 #include <optional>
+#include <stop_token>
 #include <type_traits>
 #include <utility>
 

@@ -38,7 +38,6 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
-#include <stop_token>
 #include <utility>
 
 // The clocks and durations. <chrono> of libstdc++ also has calendars and text, which take a third of
@@ -47,6 +46,18 @@
 #include <bits/chrono.h>
 #else
 #include <chrono>
+#endif
+
+// Whoever stops a wait includes <stop_token>, which includes the streams in libstdc++: a fifth of the
+// time to compile a mutex.
+#if defined(__GLIBCXX__) && !_GLIBCXX_INLINE_VERSION
+namespace std {
+class stop_token;
+class stop_source;
+template <class Callback> class stop_callback;
+} // namespace std
+#else
+#include <stop_token>
 #endif
 
 #if defined(__linux__)

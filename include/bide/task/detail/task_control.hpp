@@ -37,6 +37,7 @@
 #include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {

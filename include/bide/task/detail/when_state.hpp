@@ -63,6 +63,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <stop_token>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
