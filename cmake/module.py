@@ -19,7 +19,7 @@ UMBRELLAS = [
     "bide.hpp",
     "core/callback_wait.hpp",
     "core/deadlock_check.hpp",
-    "core/event_count.hpp",
+    "core/parker.hpp",
     "io.hpp",
     "parallel.hpp",
     "sched/chrome_trace.hpp",

@@ -392,7 +392,7 @@ class Task(Chain):
         return [f"{self.name() or 'unnamed'}{tag}: {lines[0]}"] + lines[1:]
 
 
-# ---- Waiters (core/waiter.hpp, core/waiter_queue.hpp)
+# ---- Waiters (core/waiter.hpp)
 
 
 def waiter_text(node):

@@ -8,7 +8,7 @@ module;
 #include <bide/bide.hpp>
 #include <bide/core/callback_wait.hpp>
 #include <bide/core/deadlock_check.hpp>
-#include <bide/core/event_count.hpp>
+#include <bide/core/parker.hpp>
 #include <bide/io.hpp>
 #include <bide/parallel.hpp>
 #include <bide/sched/chrome_trace.hpp>
@@ -307,7 +307,6 @@ using bide::task_local_value;
 using bide::task_priority;
 using bide::task_runner;
 using bide::task_tag;
-using bide::thread_wait;
 using bide::throttle;
 using bide::timeout;
 using bide::timer;

@@ -1,4 +1,4 @@
-#include <bide/core/thread_wait.hpp>
+#include <bide/core/waiter.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
 #include <support/platforms.hpp>

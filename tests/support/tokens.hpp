@@ -6,8 +6,7 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/waiter_queue.hpp>
+#include <bide/core/waiter.hpp>
 
 #include <support/standard.hpp>
 

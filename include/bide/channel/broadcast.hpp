@@ -71,7 +71,31 @@ public:
     }
 
     // Returns the oldest value that `r` has not received, or the reason why there is none.
-    result<T, recv_error> receive(reader& r, errc if_none);
+    result<T, recv_error> receive(reader& r, errc if_none) {
+        shared_value news;
+        std::uint64_t missed = 0;
+        base::lock();
+        const wait_status now = base::look(r);
+        if (now == wait_status::granted) {
+            const std::uint64_t behind = base::latest() - r.seen;
+            if (behind > capacity_) {
+                missed = behind - capacity_;
+            } else {
+                news = kept_[r.seen % capacity_];
+            }
+        }
+        base::unlock();
+        if (news) {
+            result<T, recv_error> got(std::in_place, *news);
+            ++r.seen;
+            return got;
+        }
+        r.seen += missed;
+        const errc code = missed != 0                  ? errc::lagged
+                          : now == wait_status::closed ? errc::closed
+                                                       : if_none;
+        return unexpected{recv_error{code, missed}};
+    }
 
 private:
     using shared_value = basic_shared_value<T, Platform>;
@@ -219,33 +243,6 @@ private:
 };
 
 namespace detail {
-
-template <class T, class Platform>
-result<T, recv_error> broadcast_state<T, Platform>::receive(reader& r, errc if_none) {
-    shared_value news;
-    std::uint64_t missed = 0;
-    base::lock();
-    const wait_status now = base::look(r);
-    if (now == wait_status::granted) {
-        const std::uint64_t behind = base::latest() - r.seen;
-        if (behind > capacity_) {
-            missed = behind - capacity_;
-        } else {
-            news = kept_[r.seen % capacity_];
-        }
-    }
-    base::unlock();
-    if (news) {
-        result<T, recv_error> got(std::in_place, *news);
-        ++r.seen;
-        return got;
-    }
-    r.seen += missed;
-    const errc code = missed != 0                  ? errc::lagged
-                      : now == wait_status::closed ? errc::closed
-                                                   : if_none;
-    return unexpected{recv_error{code, missed}};
-}
 
 } // namespace detail
 }} // namespace bide::BIDE_ABI

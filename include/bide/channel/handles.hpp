@@ -38,7 +38,18 @@ public:
     void join(side which) noexcept { increment(handles(which)); }
 
     // Drops a handle. If it is the last user, *this is freed.
-    void leave(side which) noexcept;
+    void leave(side which) noexcept {
+        // Order: release [handles.close]; all that was sent through this handle comes before the
+        // close by the last handle. Acquire [handles.close]: this may be the last handle.
+        if (handles(which).fetch_sub(1, std::memory_order_acq_rel) != 1) {
+            return;
+        }
+        core.close();
+        if (which == side::receiving) {
+            detail::destroy_items<T>(core); // no receiver will ask for them
+        }
+        let_go();
+    }
 
     // Keeps the memory, and nothing else, for an operation of a caller that has a handle.
     keep_alive hold() noexcept {
@@ -49,7 +60,20 @@ public:
 
     // The closed channel that a moved-from handle refers to. Terminates if there is no memory for
     // it at the first call.
-    BIDE_NOINLINE static Core& closed();
+    BIDE_NOINLINE static Core& closed() {
+        static Core* const never_destroyed =
+            made_or_fatal("no memory for the closed channel of moved-from channel handles", [] {
+                Core* made = nullptr;
+                if constexpr (std::is_default_constructible_v<Core>) {
+                    made = new Core;
+                } else {
+                    made = new Core(std::size_t{0});
+                }
+                made->close();
+                return made;
+            });
+        return *never_destroyed;
+    }
 
     Core core;
 
@@ -76,35 +100,6 @@ private:
     counter receivers_{1};
     counter users_{2};
 };
-
-template <class T, class Platform, class Core>
-void shared_core<T, Platform, Core>::leave(side which) noexcept {
-    // Order: release [handles.close]; all that was sent through this handle comes before the close
-    // by the last handle. Acquire [handles.close]: this may be the last handle.
-    if (handles(which).fetch_sub(1, std::memory_order_acq_rel) != 1) {
-        return;
-    }
-    core.close();
-    if (which == side::receiving) {
-        detail::destroy_items<T>(core); // no receiver will ask for them
-    }
-    let_go();
-}
-
-template <class T, class Platform, class Core> Core& shared_core<T, Platform, Core>::closed() {
-    static Core* const never_destroyed =
-        made_or_fatal("no memory for the closed channel of moved-from channel handles", [] {
-            Core* made = nullptr;
-            if constexpr (std::is_default_constructible_v<Core>) {
-                made = new Core;
-            } else {
-                made = new Core(std::size_t{0});
-            }
-            made->close();
-            return made;
-        });
-    return *never_destroyed;
-}
 
 template <class Sender, class Receiver> struct handle_maker {
     template <class... Args> static std::pair<Sender, Receiver> make(Args... args) {

@@ -64,11 +64,46 @@ public:
 
     // Ends the sender. If `value` is not nullptr, sends the value first. Returns true if it was
     // sent; otherwise the value is untouched.
-    static bool finish(oneshot_state* s, T* value) noexcept;
+    static bool finish(oneshot_state* s, T* value) noexcept {
+        wake_list granted;
+        wake_list told;
+        s->lock();
+        if (!s->senders_.empty()) {
+            s->senders_.fatal_destroyed("oneshot sender", s);
+        }
+        const bool sends = value != nullptr && !s->has(closed);
+        if (sends && !detail::hand_over(*value, s->receivers_, granted)) {
+            s->value_.emplace(std::move(*value));
+        }
+        s->receivers_.pop_all(told);
+        const bool last = s->unlock_with(finished, true);
+        wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
+        if (last) {
+            delete s;
+        }
+        return sends;
+    }
 
     // Closes the channel for the receiver. If `leaves` is true, the receiver is destroyed: drops
     // its reference, too. Returns true if this call closed the channel.
-    static bool close(oneshot_state* s, bool leaves) noexcept;
+    static bool close(oneshot_state* s, bool leaves) noexcept {
+        if (leaves && s->is_alone()) { // the sender has ended, and there are no waiters
+            delete s;
+            return false;
+        }
+        wake_list granted;
+        wake_list told;
+        s->lock();
+        const bool first = !s->has(closed);
+        s->senders_.pop_all(granted);
+        s->receivers_.pop_all(told);
+        const bool last = s->unlock_with(closed, leaves);
+        wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
+        if (last) {
+            delete s;
+        }
+        return first;
+    }
 
     static void drop(oneshot_state* s) noexcept {
         if (s->drop_reference()) {
@@ -132,7 +167,19 @@ public:
 
     // ---- Both
 
-    wait_status enqueue(node& w, side which) noexcept;
+    wait_status enqueue(node& w, side which) noexcept {
+        base::lock();
+        wait_status what = look(which);
+        if (what == wait_status::waiting) {
+            what = base::queue(queue_of(which), w);
+        } else if (what = base::complete(w, what);
+                   what == wait_status::granted && which == side::receiving) {
+            detail::deliver(*value_, w);
+            value_.reset();
+        }
+        base::unlock();
+        return what;
+    }
     bool cancel(node& w, side which, wait_status why) noexcept {
         return base::locked([&]() noexcept { return queue_of(which).withdraw(w, why); });
     }
@@ -160,62 +207,6 @@ private:
     typename base::wait_queue receivers_; // each carries a destination
     typename base::wait_queue senders_;
 };
-
-template <class T, class Platform>
-bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
-    wake_list granted;
-    wake_list told;
-    s->lock();
-    if (!s->senders_.empty()) {
-        s->senders_.fatal_destroyed("oneshot sender", s);
-    }
-    const bool sends = value != nullptr && !s->has(closed);
-    if (sends && !detail::hand_over(*value, s->receivers_, granted)) {
-        s->value_.emplace(std::move(*value));
-    }
-    s->receivers_.pop_all(told);
-    const bool last = s->unlock_with(finished, true);
-    wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
-    if (last) {
-        delete s;
-    }
-    return sends;
-}
-
-template <class T, class Platform>
-bool oneshot_state<T, Platform>::close(oneshot_state* s, bool leaves) noexcept {
-    if (leaves && s->is_alone()) { // the sender has ended, and there are no waiters
-        delete s;
-        return false;
-    }
-    wake_list granted;
-    wake_list told;
-    s->lock();
-    const bool first = !s->has(closed);
-    s->senders_.pop_all(granted);
-    s->receivers_.pop_all(told);
-    const bool last = s->unlock_with(closed, leaves);
-    wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
-    if (last) {
-        delete s;
-    }
-    return first;
-}
-
-template <class T, class Platform>
-wait_status oneshot_state<T, Platform>::enqueue(node& w, side which) noexcept {
-    base::lock();
-    wait_status what = look(which);
-    if (what == wait_status::waiting) {
-        what = base::queue(queue_of(which), w);
-    } else if (what = base::complete(w, what);
-               what == wait_status::granted && which == side::receiving) {
-        detail::deliver(*value_, w);
-        value_.reset();
-    }
-    base::unlock();
-    return what;
-}
 
 } // namespace detail
 

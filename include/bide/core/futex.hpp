@@ -55,7 +55,7 @@ simulated_wait(simulated_machine& in, const typename Platform::template atomic<W
 /// compared. If the caller is a worker that runs a task, or a resumer (core/timer.hpp), another
 /// thread takes over its work meanwhile. That thread also resumes the coroutines that the caller
 /// was about to resume (core/wake_scope.hpp). If the caller runs inside of a waker, the later
-/// wakers of the release run before the sleep (core/waker.hpp).
+/// wakers of the release run before the sleep (core/executor.hpp).
 ///
 /// Blocks: until a wake, a change of the word before the sleep, or the deadline. May return early.
 /// Returns: false if the deadline has passed; otherwise true.

@@ -20,7 +20,7 @@
 ///
 /// A program may wait by a waker of its own. If a time-out ends such a wait, the waker runs on the
 /// timer thread. All time-outs of the service wait until the waker returns, so it should only make
-/// its waiter runnable (core/waker.hpp).
+/// its waiter runnable (core/executor.hpp).
 ///
 /// If the threads cannot be started, an operation that asks for a time-out or a stop throws
 /// std::system_error. Three operations cannot throw; they report the error and terminate: a stop
@@ -45,7 +45,6 @@
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 
 #include <cstdint>
 #include <limits>

@@ -27,11 +27,11 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 
 #include <bit>
 #include <cstdint>

@@ -23,7 +23,7 @@
 // coroutine on its thread.
 //
 // The wakers of a release run in the same way, one after the other: a release inside of a waker
-// leaves its wakers to the outermost release of the thread (core/waiter_queue.hpp). A scope that
+// leaves its wakers to the outermost release of the thread (core/waiter.hpp). A scope that
 // posts its list is the exception. It runs the wakers of its own releases, so that the coroutines
 // which they make runnable are posted too. Before a thread blocks, it runs the wakers that its
 // releases have collected.
@@ -138,7 +138,7 @@ struct BIDE_SHARED resume_state {
 };
 
 // While this object lives, the wakers of this thread's releases go to a basic_wake_list
-// (core/waiter_queue.hpp).
+// (core/waiter.hpp).
 class waker_redirect {
 public:
     waker_redirect(resume_state& mine, void* to, waker::function run_all) noexcept

@@ -14,10 +14,8 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>

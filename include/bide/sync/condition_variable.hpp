@@ -7,18 +7,15 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/spin.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
 
 #include <concepts>
@@ -191,21 +188,105 @@ public:
     basic_condition_queue(const basic_condition_queue&) = delete;
     basic_condition_queue& operator=(const basic_condition_queue&) = delete;
 
-    void require_no_waiters() noexcept;
+    void require_no_waiters() noexcept {
+        // Order: relaxed; a check of a precondition, nothing is read behind it.
+        if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
+            lock::acquire(word_);
+            queue_.fatal_destroyed("condition_variable", this);
+        }
+    }
 
     // Queues `w` and returns waiting. The owner of `w` holds the mutex, and unlocks it afterwards.
     // If the wait was cancelled before, stores that outcome in `w` and returns it; the owner then
     // keeps the mutex.
-    wait_status enqueue(node& w, place& of) noexcept;
+    wait_status enqueue(node& w, place& of) noexcept {
+        lock::acquire(word_);
+        if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
+            lock::release(word_);
+            w.settle(forbidden);
+            return forbidden;
+        }
+        of.was_first_ = queue_.empty();
+        if (!of.was_first_ &&
+            !queue_.front().template carried<place>().lock_.is_of_same_mutex(of.lock_)) {
+            fatal("condition_variable", this, "waited for with locks of two mutexes");
+        }
+        w.carry(of);
+        queue_.push(w);
+        unlock();
+        return wait_status::waiting;
+    }
 
-    void notify_one() noexcept;
-    void notify_all() noexcept;
+    void notify_one() noexcept {
+        // Order: relaxed; if this notification is for a waiter, that waiter has queued its node and
+        // then unlocked the mutex. This thread has locked the mutex since then, so it sees the
+        // node.
+        if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
+            return;
+        }
+        lock::acquire(word_);
+        if (queue_.empty()) {
+            lock::release(word_);
+            return;
+        }
+        node& w = queue_.pop();
+        end(w, stage::notified);
+        unlock();
+        wake_list granted;
+        move(w, granted);
+        granted.publish(wait_status::granted);
+    }
+    void notify_all() noexcept {
+        // Order: relaxed; as in notify_one().
+        if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
+            return;
+        }
+        basic_waiter_queue<Platform> leaving;
+        lock::acquire(word_);
+        leaving.take(queue_);
+        for (node* w = leaving.empty() ? nullptr : &leaving.front(); w != nullptr;
+             w = leaving.after(*w)) {
+            end(*w, stage::notified);
+        }
+        unlock();
+        wake_list granted;
+        while (!leaving.empty()) {
+            move(leaving.pop(), granted);
+        }
+        granted.publish(wait_status::granted);
+    }
 
     // Ends the wait of `w` for a notification, if it has not ended: moves `w` to the queue of its
     // mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If `why` is
     // destroyed, takes `w` out of its queue instead, this one or that of the mutex, and returns
     // true if `w` was in a queue.
-    bool cancel(node& w, place& of, wait_status why) noexcept;
+    bool cancel(node& w, place& of, wait_status why) noexcept {
+        const bool destroys = why == wait_status::destroyed;
+        // Order: relaxed; a stage other than `waits` is the last one. *this may be destroyed then.
+        if (of.stage_.load(std::memory_order_relaxed) != stage::waits) {
+            return destroys && of.lock_.cancel(w);
+        }
+        lock::acquire(word_);
+        // Order: relaxed; under the lock.
+        if (of.stage_.load(std::memory_order_relaxed) != stage::waits) {
+            lock::release(word_);
+            return false;
+        }
+        if (!w.is_queued()) {
+            w.forbid(why);
+            lock::release(word_);
+            return false;
+        }
+        queue_.remove(w);
+        end(w, why == wait_status::stopped ? stage::stopped : stage::timed_out);
+        unlock();
+        if (!destroys) {
+            wake_list granted;
+            move(w, granted);
+            granted.publish(wait_status::granted);
+        }
+        return destroys;
+    }
 
 private:
     using word = futex_word;
@@ -233,101 +314,6 @@ private:
     typename Platform::template atomic<word> word_{0};
     basic_waiter_queue<Platform> queue_;
 };
-
-template <class Platform>
-wait_status basic_condition_queue<Platform>::enqueue(node& w, place& of) noexcept {
-    lock::acquire(word_);
-    if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
-        lock::release(word_);
-        w.settle(forbidden);
-        return forbidden;
-    }
-    of.was_first_ = queue_.empty();
-    if (!of.was_first_ &&
-        !queue_.front().template carried<place>().lock_.is_of_same_mutex(of.lock_)) {
-        fatal("condition_variable", this, "waited for with locks of two mutexes");
-    }
-    w.carry(of);
-    queue_.push(w);
-    unlock();
-    return wait_status::waiting;
-}
-
-template <class Platform> void basic_condition_queue<Platform>::notify_one() noexcept {
-    // Order: relaxed; if this notification is for a waiter, that waiter has queued its node and
-    // then unlocked the mutex. This thread has locked the mutex since then, so it sees the node.
-    if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
-        return;
-    }
-    lock::acquire(word_);
-    if (queue_.empty()) {
-        lock::release(word_);
-        return;
-    }
-    node& w = queue_.pop();
-    end(w, stage::notified);
-    unlock();
-    wake_list granted;
-    move(w, granted);
-    granted.publish(wait_status::granted);
-}
-
-template <class Platform> void basic_condition_queue<Platform>::notify_all() noexcept {
-    // Order: relaxed; as in notify_one().
-    if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
-        return;
-    }
-    basic_waiter_queue<Platform> leaving;
-    lock::acquire(word_);
-    leaving.take(queue_);
-    for (node* w = leaving.empty() ? nullptr : &leaving.front(); w != nullptr;
-         w = leaving.after(*w)) {
-        end(*w, stage::notified);
-    }
-    unlock();
-    wake_list granted;
-    while (!leaving.empty()) {
-        move(leaving.pop(), granted);
-    }
-    granted.publish(wait_status::granted);
-}
-
-template <class Platform>
-bool basic_condition_queue<Platform>::cancel(node& w, place& of, wait_status why) noexcept {
-    const bool destroys = why == wait_status::destroyed;
-    // Order: relaxed; a stage other than `waits` is the last one. *this may be destroyed then.
-    if (of.stage_.load(std::memory_order_relaxed) != stage::waits) {
-        return destroys && of.lock_.cancel(w);
-    }
-    lock::acquire(word_);
-    // Order: relaxed; under the lock.
-    if (of.stage_.load(std::memory_order_relaxed) != stage::waits) {
-        lock::release(word_);
-        return false;
-    }
-    if (!w.is_queued()) {
-        w.forbid(why);
-        lock::release(word_);
-        return false;
-    }
-    queue_.remove(w);
-    end(w, why == wait_status::stopped ? stage::stopped : stage::timed_out);
-    unlock();
-    if (!destroys) {
-        wake_list granted;
-        move(w, granted);
-        granted.publish(wait_status::granted);
-    }
-    return destroys;
-}
-
-template <class Platform> void basic_condition_queue<Platform>::require_no_waiters() noexcept {
-    // Order: relaxed; a check of a precondition, nothing is read behind it.
-    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
-        lock::acquire(word_);
-        queue_.fatal_destroyed("condition_variable", this);
-    }
-}
 
 } // namespace detail
 

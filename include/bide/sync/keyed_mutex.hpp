@@ -13,8 +13,8 @@
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>

@@ -20,8 +20,8 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
 
 #include <cstddef>

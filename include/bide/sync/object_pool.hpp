@@ -17,8 +17,8 @@
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
@@ -497,7 +497,8 @@ public:
     /// Returns the number of objects that exist or are being made. It may be outdated when the
     /// caller reads it.
     std::size_t size() const noexcept { return idle_.size(); }
-    /// Returns the number of objects that are not lent. It may be outdated when the caller reads it.
+    /// Returns the number of objects that are not lent. It may be outdated when the caller reads
+    /// it.
     std::size_t idle() const noexcept { return idle_.idle(); }
     /// Returns the number of waiters. It may be outdated when the caller reads it.
     std::size_t waiters() const noexcept { return permits_.waiters(); }

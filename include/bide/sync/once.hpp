@@ -24,9 +24,9 @@
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 

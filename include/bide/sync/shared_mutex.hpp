@@ -14,8 +14,8 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_status.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
@@ -164,8 +164,8 @@ public:
     /// Constructs a mutex that is not locked.
     constexpr basic_shared_mutex() noexcept : basic_shared_mutex(nullptr) {}
 
-    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
-    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp).
+    /// The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     constexpr explicit basic_shared_mutex([[maybe_unused]] const char* its_name) noexcept
         : permits_(all) {
         BIDE_CHECKED(detail::note_made<Platform>(this, "shared_mutex", its_name);)

@@ -22,7 +22,6 @@
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/task_tag.hpp>

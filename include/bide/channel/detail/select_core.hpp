@@ -37,7 +37,6 @@
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -19,9 +19,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 
 #include <cstdint>
 #include <type_traits>

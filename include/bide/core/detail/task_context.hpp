@@ -6,7 +6,6 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/waker.hpp>
 
 #include <coroutine>
 #include <cstddef>

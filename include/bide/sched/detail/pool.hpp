@@ -70,7 +70,6 @@
 #include <bide/core/spin.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/worker.hpp>

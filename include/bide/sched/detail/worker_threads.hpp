@@ -41,7 +41,6 @@
 #include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/timer_queue.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/cpu_count.hpp>

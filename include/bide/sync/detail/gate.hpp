@@ -33,10 +33,8 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
 
 #include <cstddef>
@@ -77,9 +75,9 @@ template <class Platform, class Word> struct pass_or_queue {
                 return wait_status::waiting;
             }
             const Word next = passed ? seen & ~(taken | lock::both) : seen | queued;
-            // Order: acquire [gate.arrive], [barrier.phase] and [notify.notify]; the waiter sees what
-            // was done before the arrivals or notifications so far. If the step releases the lock,
-            // nothing was read or written under it. Failure: look again.
+            // Order: acquire [gate.arrive], [barrier.phase] and [notify.notify]; the waiter sees
+            // what was done before the arrivals or notifications so far. If the step releases the
+            // lock, nothing was read or written under it. Failure: look again.
             if (!at.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                           std::memory_order_relaxed)) {
                 if (passed) {

@@ -48,10 +48,8 @@
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 
 #include <cstddef>
 #include <cstdint>

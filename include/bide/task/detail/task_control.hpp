@@ -29,7 +29,6 @@
 #include <bide/core/spin.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/cancel_reason.hpp>
 

@@ -25,7 +25,6 @@
 #include <bide/core/timer_queue.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>
