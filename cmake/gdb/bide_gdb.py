@@ -209,7 +209,7 @@ OPERATIONS = [
     (r"keyed_mutex<.*>::locking", "key of keyed_mutex", CARRIED),
     (r"object_pool<.*>::acquiring", "object_pool", FIRST),
     (r"object_pool_access::reserving<", "object_pool", FIRST),
-    (r"basic_once<.*>::beginning<", "once_flag or once_cell", FIRST),
+    (r"once_operations<.*>::beginning", "once_flag or once_cell", FIRST),
     (r"basic_notify<.*>::(listener::listening|waiting)", "notify", FIRST),
     (r"basic_semaphore<.*>::acquiring", "semaphore", FIRST),
     (r"lock_wait<.*basic_adaptive_mutex<", "adaptive_mutex", FIRST),

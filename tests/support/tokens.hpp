@@ -72,7 +72,7 @@ public:
         return waits::until(*this, 1, end);
     }
     bide::wait_status take(const typename Platform::stop_token& stop) noexcept {
-        return waits::stoppable(*this, 1, stop);
+        return waits::until(*this, 1, stop);
     }
 
     bide::basic_async_op<token, Platform> async_take() noexcept { return {taking{*this}}; }

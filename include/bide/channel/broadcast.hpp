@@ -17,12 +17,7 @@
 /// In a coroutine: `co_await values.async_recv()`.
 
 #include <bide/channel/detail/versioned_value.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -201,8 +196,7 @@ public:
     /// Closes the broadcast as close() does.
     ~basic_broadcast() = default;
 
-    basic_broadcast(const basic_broadcast&) = delete;
-    basic_broadcast& operator=(const basic_broadcast&) = delete;
+    basic_broadcast& operator=(basic_broadcast&&) = delete;
 
     /// Sends a value to every subscriber. Never blocks.
     /// Returns: the number of subscribers. If there is no subscriber, or if the broadcast is

@@ -14,11 +14,6 @@
 // handle of a side closes the channel before it releases the memory.
 
 #include <bide/channel/channel.hpp>
-#include <bide/channel/detail/item_wait.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -31,8 +26,7 @@ namespace detail {
 template <class T, class Platform, class Core> class shared_core {
 public:
     template <class... Args> explicit shared_core(Args... args) : core(std::move(args)...) {}
-    shared_core(const shared_core&) = delete;
-    shared_core& operator=(const shared_core&) = delete;
+    shared_core& operator=(shared_core&&) = delete;
 
     // Adds a handle to a side that has at least one.
     void join(side which) noexcept { increment(handles(which)); }

@@ -17,12 +17,6 @@
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/shared_state.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 
 #include <cstdint>
 #include <optional>

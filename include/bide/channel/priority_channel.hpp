@@ -5,13 +5,8 @@
 /// \file
 /// A bounded channel from which the greatest item comes first.
 
-#include <bide/channel/channel.hpp>
-#include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -29,7 +29,6 @@
 // both positions are moved by seq_cst steps, and each decision on "empty" or "full" reads them by
 // seq_cst loads.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 
@@ -73,8 +72,7 @@ public:
     /// Frees the memory. Does not destroy items: the owner pops them first.
     ~basic_ring() { delete[] slots_; }
 
-    basic_ring(const basic_ring&) = delete;
-    basic_ring& operator=(const basic_ring&) = delete;
+    basic_ring& operator=(basic_ring&&) = delete;
 
     /// Consecutive slots that only the claimer accesses, from begin_push() or begin_pop() to end().
     class claim {

@@ -29,14 +29,7 @@
 
 #include <bide/channel/detail/select_core.hpp>
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wait_ops.hpp>
 
 #include <cstddef>
 #include <optional>

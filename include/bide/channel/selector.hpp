@@ -4,16 +4,7 @@
 
 /// \file
 /// A select with cases that are known at run time.
-#include <bide/channel/detail/select_core.hpp>
 #include <bide/channel/select.hpp>
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -45,8 +36,7 @@ template <class Platform> class basic_selector {
 public:
     /// Constructs a selector without cases.
     basic_selector() = default;
-    basic_selector(const basic_selector&) = delete;
-    basic_selector& operator=(const basic_selector&) = delete;
+    basic_selector& operator=(basic_selector&&) = delete;
 
     /// Adds a case, whose handler is called as handler(result) or, if that is impossible,
     /// handler().
@@ -123,8 +113,7 @@ private:
 
     struct slot : entry {
         slot() noexcept = default;
-        slot(const slot&) = delete;
-        slot& operator=(const slot&) = delete;
+        slot& operator=(slot&&) = delete;
         virtual ~slot() = default;
         virtual void fill() noexcept = 0;
         virtual void handle() = 0;
@@ -167,8 +156,7 @@ private:
             explicit handling(basic_selector& whose) noexcept : of(whose) {
                 of.state_ = state::handling;
             }
-            handling(const handling&) = delete;
-            handling& operator=(const handling&) = delete;
+            handling& operator=(handling&&) = delete;
             ~handling() {
                 of.state_ = state::idle;
                 while (!of.removed_.empty()) {

@@ -31,13 +31,7 @@
 // operation to the channel, and the destructor acquires both locks first. So a caller that got the
 // item, or saw the channel closed, may destroy the channel at once.
 
-#include <bide/channel/channel.hpp>
-#include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/handles.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -76,8 +70,7 @@ public:
     class segments {
     public:
         segments() noexcept = default;
-        segments(const segments&) = delete;
-        segments& operator=(const segments&) = delete;
+        segments& operator=(segments&&) = delete;
         ~segments() {
             while (first_ != nullptr) {
                 delete pop();
@@ -118,8 +111,7 @@ public:
     };
 
     basic_segment_queue() noexcept = default;
-    basic_segment_queue(const basic_segment_queue&) = delete;
-    basic_segment_queue& operator=(const basic_segment_queue&) = delete;
+    basic_segment_queue& operator=(basic_segment_queue&&) = delete;
 
     // Destroys the items.
     ~basic_segment_queue() {
@@ -294,8 +286,7 @@ public:
         lock::release(receiving_.word, 0);
     }
 
-    basic_unbounded_core(const basic_unbounded_core&) = delete;
-    basic_unbounded_core& operator=(const basic_unbounded_core&) = delete;
+    basic_unbounded_core& operator=(basic_unbounded_core&&) = delete;
 
     // A send may fail because there is no memory.
     static constexpr bool send_allocates = true;

@@ -19,14 +19,7 @@
 /// In a coroutine: `co_await seen.async_changed()`.
 
 #include <bide/channel/detail/versioned_value.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -82,8 +75,7 @@ public:
             closed_ = of.is_closed();
             of.unlock();
         }
-        write_lock(const write_lock&) = delete;
-        write_lock& operator=(const write_lock&) = delete;
+        write_lock& operator=(write_lock&&) = delete;
         ~write_lock() {
             if (!over_) {
                 of_.lock();
@@ -304,8 +296,7 @@ public:
     /// Requires: no modify() runs, and no send() waits for one; terminates otherwise.
     ~basic_watch() = default;
 
-    basic_watch(const basic_watch&) = delete;
-    basic_watch& operator=(const basic_watch&) = delete;
+    basic_watch& operator=(basic_watch&&) = delete;
 
     /// Sends a new version.
     /// Blocks: while a modify() on another thread runs its function.

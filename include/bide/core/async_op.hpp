@@ -46,22 +46,10 @@
 // report, each resumption would wait for the releaser, which may be preempted between the post and
 // the report.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/ready_queue.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
 
 #include <coroutine>
 #include <new>
@@ -126,8 +114,7 @@ public:
             alone_.resumes.run = waker(&resume_frame, coroutine.address());
         }
     }
-    coroutine_wait(const coroutine_wait&) = delete;
-    coroutine_wait& operator=(const coroutine_wait&) = delete;
+    coroutine_wait& operator=(coroutine_wait&&) = delete;
     ~coroutine_wait() {
         if (is_user_) {
             executor_use::end(where());
@@ -417,8 +404,7 @@ template <class Platform> class wakers_later {
 public:
     /// Begins to collect the wakers of this thread's releases.
     wakers_later() noexcept : collects_(wake_list::state(), &gathered_, nullptr) {}
-    wakers_later(const wakers_later&) = delete;
-    wakers_later& operator=(const wakers_later&) = delete;
+    wakers_later& operator=(wakers_later&&) = delete;
     /// Runs the collected wakers.
     ~wakers_later() {
         stop_gathering();
@@ -565,7 +551,7 @@ private:
 // a wait:
 //
 //   await_ready     tries; an operation that can complete immediately does so, even after a stop
-//   budget          if the task has completed many operations in one run (detail/worker_host.hpp),
+//   budget          if the task has completed many operations in one run (core/wake_scope.hpp),
 //                   other tasks run first. The task holds no lock and no item meanwhile. If the task
 //                   is cancelled meanwhile, the outcome is stopped
 //   inner job       if the operation waits for a job, and this job is the next one of this thread,
@@ -588,7 +574,7 @@ private:
 //                   about to resume it (see the head of this file)
 //
 // The inner job. Assume that a task awaits another task, which is the next job of its thread. The
-// host of both tasks (detail/worker_host.hpp) may run that job at once, before the wait begins. If
+// host of both tasks (core/wake_scope.hpp) may run that job at once, before the wait begins. If
 // the inner job ends, the awaiting task continues, and its wait needed no queue, no wake and no
 // atomic operation. If the inner job waits, the awaiting task waits for the inner job as for any
 // other one.
@@ -609,8 +595,7 @@ template <class T, class Platform, int Stops> class basic_async_op<T, Platform, 
 public:
     /// Constructs the awaiter of `op`, which exists until the end of the await expression.
     explicit awaiter(basic_async_op& of) noexcept : op_(of) {}
-    awaiter(const awaiter&) = delete;
-    awaiter& operator=(const awaiter&) = delete;
+    awaiter& operator=(awaiter&&) = delete;
 
     /// Cancels the wait if the coroutine is destroyed while it is suspended.
     ~awaiter() {

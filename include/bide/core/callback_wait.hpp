@@ -24,18 +24,6 @@
 // that node does not run.
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
 
 #include <optional>
 #include <type_traits>
@@ -85,8 +73,7 @@ public:
     /// waits run after `wake` has returned (core/executor.hpp).
     explicit basic_callback_wait(waker wake) noexcept
         : wake_(wake), node_(1, waker(&on_complete, this)) {}
-    basic_callback_wait(const basic_callback_wait&) = delete;
-    basic_callback_wait& operator=(const basic_callback_wait&) = delete;
+    basic_callback_wait& operator=(basic_callback_wait&&) = delete;
     ~basic_callback_wait() {
         if (begun_) {
             cancel();

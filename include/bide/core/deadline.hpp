@@ -11,7 +11,6 @@
 /// again. So if the clock is set past the deadline, the wait ends within 1 s. The wait never ends
 /// before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
 
-#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
 #include <cstdint>

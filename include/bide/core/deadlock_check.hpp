@@ -34,7 +34,6 @@
 /// - If a coroutine is destroyed while a release on another thread resumes it, the program
 ///   terminates with a message (core/async_op.hpp).
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/noted.hpp>
 
 #include <cstdio>
@@ -44,7 +43,6 @@
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
@@ -509,8 +507,7 @@ public:
             wait_notes::all().waits(its_node, actor::here(), on, may_end_early);
         }
     }
-    noted_wait(const noted_wait&) = delete;
-    noted_wait& operator=(const noted_wait&) = delete;
+    noted_wait& operator=(noted_wait&&) = delete;
     ~noted_wait() {
         if constexpr (is_noted<Platform>) {
             wait_notes::all().waits_no_more(node_);
@@ -531,8 +528,7 @@ public:
             wait_notes::all().wakes(node, counts ? thread_mark<Platform>() : nullptr);
         }
     }
-    noted_wake(const noted_wake&) = delete;
-    noted_wake& operator=(const noted_wake&) = delete;
+    noted_wake& operator=(noted_wake&&) = delete;
     ~noted_wake() {
         if constexpr (is_noted<Platform>) {
             wait_notes::all().wakes_no_more(node_, thread_mark<Platform>());
@@ -553,8 +549,7 @@ struct BIDE_SHARED collecting {
     class scope {
     public:
         explicit scope(actor who) noexcept : outer_(std::exchange(here(), who)) {}
-        scope(const scope&) = delete;
-        scope& operator=(const scope&) = delete;
+        scope& operator=(scope&&) = delete;
         ~scope() { here() = outer_; }
 
     private:
@@ -605,12 +600,14 @@ template <class M> inline constexpr lock_held lock_effect<std::shared_lock<M>> =
 template <class M, class Mode>
 inline constexpr lock_held lock_effect<mode_lock<M, Mode>> = lock_held::upgradable;
 
-// A coroutine's wait for a lock was granted.
-inline void note_collected(const void* lock, lock_held how) noexcept {
-    if (how != lock_held::upgradable) {
-        wait_notes::all().locked(
-            lock, how == lock_held::shared ? wait_notes::mode::shared : wait_notes::mode::exclusive,
-            collecting::here());
+template <class L>
+inline constexpr auto noted_mode =
+    lock_effect<L> == lock_held::shared ? wait_notes::mode::shared : wait_notes::mode::exclusive;
+
+// A coroutine's wait for a lock of type L was granted.
+template <class L> void note_collected(const void* lock) noexcept {
+    if constexpr (lock_effect<L> != lock_held::upgradable) {
+        wait_notes::all().locked(lock, noted_mode<L>, collecting::here());
     }
 }
 

@@ -5,10 +5,8 @@
 /// \file
 /// Defines the error codes of operations, and the exceptions that carry them.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/wait_status.hpp>
-#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <new>

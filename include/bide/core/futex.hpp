@@ -13,10 +13,7 @@
 // Waiters are not counted here: the waker always makes the system call. atomic::notify_one of
 // libstdc++ 12 counts waiters, skips the call if the count is zero, and loses wakes.
 
-#include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/worker_host.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
 
 #include <atomic>

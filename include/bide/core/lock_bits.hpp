@@ -27,7 +27,6 @@
 // longer, the other one keeps these lines for many operations. The waiter sleeps after 2,384
 // pauses, which take 25 to 60 us on x86-64.
 
-#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
 #include <cstdint>
@@ -90,8 +89,7 @@ template <class Platform, class Word> struct lock_bits {
     public:
         /// Acquires the lock.
         explicit guard(atomic& word) noexcept : word_(word) { acquire(word); }
-        guard(const guard&) = delete;
-        guard& operator=(const guard&) = delete;
+        guard& operator=(guard&&) = delete;
         /// Releases the lock.
         ~guard() { release_plain(word_); }
 

@@ -30,10 +30,7 @@
 // The exchange is the last access of unpark(), and the wake uses the address only. So the owner may
 // destroy the parker as soon as park() has returned.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
 #include <bide/core/futex.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 
 #include <cstdint>
@@ -47,8 +44,7 @@ template <class Platform> class basic_parker {
 public:
     /// Makes a parker without a token.
     constexpr basic_parker() noexcept = default;
-    basic_parker(const basic_parker&) = delete;
-    basic_parker& operator=(const basic_parker&) = delete;
+    basic_parker& operator=(basic_parker&&) = delete;
 
     /// Takes the token.
     /// Blocks: until unpark(); never returns without a token.
@@ -156,8 +152,7 @@ public:
 
     /// Makes an event count without waiters.
     constexpr basic_event_count() noexcept = default;
-    basic_event_count(const basic_event_count&) = delete;
-    basic_event_count& operator=(const basic_event_count&) = delete;
+    basic_event_count& operator=(basic_event_count&&) = delete;
 
     /// Announces that the caller is about to sleep. The caller must check its condition again and
     /// then call exactly one of wait() and cancel().

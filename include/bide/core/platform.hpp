@@ -19,7 +19,7 @@
 ///   P::stop_source, P::stop_token, P::stop_callback<F>   As std::stop_source and so on.
 ///   P::light_fence()            A seq_cst fence towards a thread that runs a heavy fence.
 ///   P::heavy_fence()            Optional. A seq_cst fence, also towards light fences. If P has none,
-///                               the fence of the system is used (detail/process_fence.hpp).
+///                               the fence of the system is used (detail/process_wide.hpp).
 ///   P::pause()                  The only way to spin. The loop around it only reads.
 ///   P::yield()                  Lets another thread run.
 ///   P::prefetch(address)        Fetches a cache line that the caller is about to write.

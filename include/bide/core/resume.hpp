@@ -12,9 +12,6 @@
 // returns a no-op. The stack unwinds to that loop, which resumes the handle. If code outside of
 // bide resumed the coroutine, there is no such loop. transfer() then runs the loop itself.
 
-#include <bide/core/config.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
 
 #include <atomic>

@@ -31,20 +31,12 @@
 // to that queue if its new timer is the earliest, or if its runnable needs another resumer. So the
 // service has only one sleep protocol.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/timer_queue.hpp>
-#include <bide/core/wake_scope.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -85,7 +77,7 @@ std::error_code start_service_thread(os_thread::function body, void* argument) n
     }
 }
 
-// Owns the resumers, and is their host (detail/worker_host.hpp) while they run user code.
+// Owns the resumers, and is their host (core/wake_scope.hpp) while they run user code.
 // Requires: this object is not destroyed while it has threads.
 template <class Platform> class basic_resumers final : public basic_worker_host<Platform> {
 public:
@@ -104,28 +96,103 @@ public:
     // If start_needed() must be called, wakes `attention`, outside the lock.
     explicit constexpr basic_resumers(basic_timer_queue<Platform>& timers, waker attention) noexcept
         : timers_(timers), attention_(attention) {}
-    basic_resumers(const basic_resumers&) = delete;
-    basic_resumers& operator=(const basic_resumers&) = delete;
+    basic_resumers& operator=(basic_resumers&&) = delete;
 
     // Starts the first resumer, if there is none. Returns an error if it cannot be started.
-    std::error_code start() noexcept;
+    std::error_code start() noexcept {
+        lock();
+        const bool first = threads_ == 0;
+        if (first) {
+            threads_ = 1;
+            active_ = 1;
+        }
+        unlock();
+        return first ? start_thread() : std::error_code();
+    }
 
     // Runs `r` on a resumer. Any thread may call it.
     // Requires: `r` exists until it is run.
-    void post(runnable& r) noexcept;
+    void post(runnable& r) noexcept {
+        lock();
+        queue_.push(r);
+        posted_ = posted_ + 1;
+        resumer* const idle = idle_;
+        bool call = false;
+        if (idle != nullptr) {
+            idle_ = idle->next;
+            active_ = active_ + 1;
+        } else {
+            call = !scheduled_ || active_ == 0;
+        }
+        unlock();
+        if (idle != nullptr) {
+            idle->parker.unpark(); // the resumer lives until it has taken this token
+        } else if (call) {
+            attention_.wake();
+        }
+    }
 
     // Starts the resumers that are needed. Returns the steady time at which to call it again.
     // Called by one thread at a time.
-    std::int64_t start_needed(std::int64_t now) noexcept;
+    std::int64_t start_needed(std::int64_t now) noexcept {
+        unsigned start = 0;
+        std::int64_t next = never_ns;
+        lock();
+        if (queue_.first() == nullptr) {
+            scheduled_ = false;
+        } else {
+            const bool due = scheduled_ && now >= due_;
+            const bool late = due && static_cast<std::int32_t>(late_count_ - taken_) > 0;
+            if (due || !scheduled_) {
+                late_count_ = posted_;
+                due_ = now + late_ns;
+            }
+            const bool full =
+                threads_ == most_threads; // a resumer that unblocks takes the runnables
+            const unsigned room = most_threads - threads_;
+            const auto waiting = static_cast<std::uint32_t>(posted_ - taken_);
+            start = active_ == 0 ? 1 : late ? static_cast<unsigned>(active_) : 0;
+            start = start < waiting ? start : waiting;
+            start = start < room ? start : room;
+            threads_ = threads_ + start;
+            active_ = active_ + start;
+            scheduled_ = !full;
+            next = full ? never_ns : static_cast<std::int64_t>(due_);
+        }
+        unlock();
+        for (; start != 0; --start) {
+            start_thread(); // if it fails, the next call tries again
+        }
+        return next;
+    }
 
     // Returns whether no runnable is queued and no resumer runs one. A snapshot.
-    bool is_idle() const noexcept;
+    bool is_idle() const noexcept {
+        const typename lock_word::guard section(lock_);
+        unsigned idle = 0;
+        for (const resumer* r = idle_; r != nullptr; r = r->next) {
+            ++idle;
+        }
+        return queue_.first() == nullptr && idle == threads_;
+    }
 
     // The functions of the host of a resumer that runs user code.
     void yield(runnable& r) noexcept override { post(r); }
     void add_timer(timer& t) noexcept override { timers_.add(t); }
-    bool blocks() noexcept override;
-    void unblocks() noexcept override;
+    bool blocks() noexcept override {
+        lock();
+        active_ = active_ - 1;
+        const bool call = active_ == 0 && queue_.first() != nullptr;
+        unlock();
+        if (call) {
+            attention_.wake();
+        }
+        return true; // start_needed() tries again if a start fails
+    }
+    void unblocks() noexcept override {
+        const typename lock_word::guard section(lock_);
+        active_ = active_ + 1;
+    }
     executor_ref executor() noexcept override { return {}; }
 
 private:
@@ -142,12 +209,82 @@ private:
     void lock() const noexcept { lock_word::acquire(lock_); }
     void unlock() const noexcept { lock_word::release_plain(lock_); }
 
-    std::error_code start_thread() noexcept;
+    // Starts a resumer that is counted already. If the start fails, takes it out of the counts.
+    std::error_code start_thread() noexcept {
+        const std::error_code error = start_service_thread<Platform>(&body, this);
+        if (error) {
+            lock();
+            threads_ = threads_ - 1;
+            active_ = active_ - 1;
+            unlock();
+        }
+        return error;
+    }
     static void body(void* self) noexcept { static_cast<basic_resumers*>(self)->run(); }
-    void run() noexcept;
-    runnable* next(resumer& me) noexcept;
-    bool sleep(resumer& me, bool stays) noexcept;
-    bool take_out(const resumer& me) noexcept;
+    void run() noexcept {
+        if constexpr (!Platform::model) {
+            lock();
+            const unsigned number = named_;
+            named_ = number + 1;
+            unlock();
+            os_thread::name_this("bide", "-r", number);
+        }
+        resumer me;
+        while (runnable* const r = next(me)) {
+            worker_local<Platform>::get().host = this;
+            {
+                wake_scope<Platform> scope;
+                r->run.wake();
+            }
+            worker_local<Platform>::get().host = nullptr;
+        }
+    }
+    // Returns the next runnable. Returns nullptr if this thread was idle for too long; this thread
+    // is then no longer counted as a resumer.
+    runnable* next(resumer& me) noexcept {
+        lock();
+        for (;;) {
+            if (runnable* const r = queue_.pop()) {
+                taken_ = taken_ + 1;
+                unlock();
+                return r;
+            }
+            active_ = active_ - 1;
+            resumer* const below = idle_;
+            me.next = below;
+            idle_ = &me;
+            unlock();
+            const bool woken = me.parker.park_until(
+                below == nullptr ? deadline::never()
+                                 : deadline::at_ns(Platform::now() + keep_alive_ns));
+            lock();
+            if (!woken && take_out(me)) {
+                threads_ = threads_ - 1;
+                unlock();
+                return nullptr;
+            }
+            if (!woken) { // a post took it out of the idle list and is about to leave a token
+                unlock();
+                me.parker.park();
+                lock();
+            }
+        }
+    }
+    // Called with the lock. Returns false if the resumer is not in the idle list.
+    bool take_out(const resumer& me) noexcept {
+        resumer* above = nullptr;
+        for (resumer* r = idle_; r != nullptr; above = r, r = r->next) {
+            if (r == &me) {
+                if (above == nullptr) {
+                    idle_ = me.next;
+                } else {
+                    above->next = me.next;
+                }
+                return true;
+            }
+        }
+        return false;
+    }
 
     basic_timer_queue<Platform>& timers_;
     const waker attention_;
@@ -163,182 +300,9 @@ private:
     var<std::uint32_t> posted_{0}; // runnables that were posted
     var<std::uint32_t> taken_{0};  // runnables that were taken
     var<bool> scheduled_{false};   // start_needed() will be called again at its own request
-    var<std::uint32_t> mark_{0};   // `posted_` when `due_` was set
-    var<std::int64_t> due_{0};     // when the runnables up to `mark_` that are not taken are late
+    var<std::uint32_t> late_count_{0}; // `posted_` when `due_` was set
+    var<std::int64_t> due_{0};         // when the first `late_count_` runnables are late
 };
-
-template <class Platform> std::error_code basic_resumers<Platform>::start() noexcept {
-    lock();
-    const bool first = threads_ == 0;
-    if (first) {
-        threads_ = 1;
-        active_ = 1;
-    }
-    unlock();
-    return first ? start_thread() : std::error_code();
-}
-
-// Starts a resumer that is counted already. If the start fails, takes it out of the counts.
-template <class Platform> std::error_code basic_resumers<Platform>::start_thread() noexcept {
-    const std::error_code error = start_service_thread<Platform>(&body, this);
-    if (error) {
-        lock();
-        threads_ = threads_ - 1;
-        active_ = active_ - 1;
-        unlock();
-    }
-    return error;
-}
-
-template <class Platform> void basic_resumers<Platform>::post(runnable& r) noexcept {
-    lock();
-    queue_.push(r);
-    posted_ = posted_ + 1;
-    resumer* const idle = idle_;
-    bool call = false;
-    if (idle != nullptr) {
-        idle_ = idle->next;
-        active_ = active_ + 1;
-    } else {
-        call = !scheduled_ || active_ == 0;
-    }
-    unlock();
-    if (idle != nullptr) {
-        idle->parker.unpark(); // the resumer lives until it has taken this token
-    } else if (call) {
-        attention_.wake();
-    }
-}
-
-template <class Platform>
-std::int64_t basic_resumers<Platform>::start_needed(std::int64_t now) noexcept {
-    unsigned start = 0;
-    std::int64_t next = never_ns;
-    lock();
-    if (queue_.first() == nullptr) {
-        scheduled_ = false;
-    } else {
-        const bool due = scheduled_ && now >= due_;
-        const bool late = due && static_cast<std::int32_t>(mark_ - taken_) > 0;
-        if (due || !scheduled_) {
-            mark_ = posted_;
-            due_ = now + late_ns;
-        }
-        const bool full = threads_ == most_threads; // a resumer that unblocks takes the runnables
-        const unsigned room = most_threads - threads_;
-        const auto waiting = static_cast<std::uint32_t>(posted_ - taken_);
-        start = active_ == 0 ? 1 : late ? static_cast<unsigned>(active_) : 0;
-        start = start < waiting ? start : waiting;
-        start = start < room ? start : room;
-        threads_ = threads_ + start;
-        active_ = active_ + start;
-        scheduled_ = !full;
-        next = full ? never_ns : static_cast<std::int64_t>(due_);
-    }
-    unlock();
-    for (; start != 0; --start) {
-        start_thread(); // if it fails, the next call tries again
-    }
-    return next;
-}
-
-template <class Platform> bool basic_resumers<Platform>::blocks() noexcept {
-    lock();
-    active_ = active_ - 1;
-    const bool call = active_ == 0 && queue_.first() != nullptr;
-    unlock();
-    if (call) {
-        attention_.wake();
-    }
-    return true; // start_needed() tries again if a start fails
-}
-
-template <class Platform> void basic_resumers<Platform>::unblocks() noexcept {
-    const typename lock_word::guard section(lock_);
-    active_ = active_ + 1;
-}
-
-template <class Platform> bool basic_resumers<Platform>::is_idle() const noexcept {
-    const typename lock_word::guard section(lock_);
-    unsigned idle = 0;
-    for (const resumer* r = idle_; r != nullptr; r = r->next) {
-        ++idle;
-    }
-    return queue_.first() == nullptr && idle == threads_;
-}
-
-// ---- A resumer
-
-template <class Platform> void basic_resumers<Platform>::run() noexcept {
-    if constexpr (!Platform::model) {
-        lock();
-        const unsigned number = named_;
-        named_ = number + 1;
-        unlock();
-        os_thread::name_this("bide", "-r", number);
-    }
-    resumer me;
-    while (runnable* const r = next(me)) {
-        worker_local<Platform>::get().host = this;
-        {
-            wake_scope<Platform> scope;
-            r->run.wake();
-        }
-        worker_local<Platform>::get().host = nullptr;
-    }
-}
-
-// Returns the next runnable. Returns nullptr if this thread was idle for too long; this thread is
-// then no longer counted as a resumer.
-template <class Platform> runnable* basic_resumers<Platform>::next(resumer& me) noexcept {
-    lock();
-    for (;;) {
-        if (runnable* const r = queue_.pop()) {
-            taken_ = taken_ + 1;
-            unlock();
-            return r;
-        }
-        active_ = active_ - 1;
-        resumer* const below = idle_;
-        me.next = below;
-        idle_ = &me;
-        unlock();
-        const bool woken = sleep(me, below == nullptr);
-        lock();
-        if (!woken && take_out(me)) {
-            threads_ = threads_ - 1;
-            unlock();
-            return nullptr;
-        }
-        if (!woken) { // a post took it out of the idle list and is about to leave a token
-            unlock();
-            me.parker.park();
-            lock();
-        }
-    }
-}
-
-// Returns false if the resumer was idle for `keep_alive_ns`.
-template <class Platform> bool basic_resumers<Platform>::sleep(resumer& me, bool stays) noexcept {
-    return me.parker.park_until(stays ? deadline::never()
-                                      : deadline::at_ns(Platform::now() + keep_alive_ns));
-}
-
-// Called with the lock. Returns false if the resumer is not in the idle list.
-template <class Platform> bool basic_resumers<Platform>::take_out(const resumer& me) noexcept {
-    resumer* above = nullptr;
-    for (resumer* r = idle_; r != nullptr; above = r, r = r->next) {
-        if (r == &me) {
-            if (above == nullptr) {
-                idle_ = me.next;
-            } else {
-                above->next = me.next;
-            }
-            return true;
-        }
-    }
-    return false;
-}
 
 } // namespace detail
 
@@ -349,12 +313,28 @@ public:
     /// Makes a service without threads.
     constexpr basic_timer_service() noexcept
         : timers_(waker(&post_wake_up, this)), resumers_(timers_, waker(&post_wake_up, this)) {}
-    basic_timer_service(const basic_timer_service&) = delete;
-    basic_timer_service& operator=(const basic_timer_service&) = delete;
+    basic_timer_service& operator=(basic_timer_service&&) = delete;
 
     /// Starts the threads if they do not run.
     /// Returns: an error if one of them cannot be started.
-    std::error_code start() noexcept;
+    std::error_code start() noexcept {
+        // Order: relaxed; the flag publishes no data. Shared data is accessed under locks.
+        if (runs_.load(std::memory_order_relaxed)) {
+            return {};
+        }
+        std::error_code error;
+        const typename lock_word::guard section(lock_);
+        // Order: relaxed; under the lock.
+        if (!runs_.load(std::memory_order_relaxed)) {
+            error = resumers_.start();
+            if (!error) {
+                error = detail::start_service_thread<Platform>(&body, this);
+            }
+            // Order: relaxed; under the lock.
+            runs_.store(!error, std::memory_order_relaxed);
+        }
+        return error;
+    }
 
     /// Arms `t`, as basic_timer_queue::add() does. The timer thread fires it.
     void add(timer& t) noexcept { timers_.add(t); }
@@ -374,9 +354,26 @@ private:
     using word = std::uint32_t;
     using lock_word = lock_bits<Platform, word>;
 
-    static void body(void* self) noexcept;
-    static void post_wake_up(void* self) noexcept;
-    bool exchange_posted(bool value) noexcept;
+    static void body(void* self) noexcept {
+        if constexpr (!Platform::model) {
+            detail::os_thread::name_this("bide", "-t", 0);
+        }
+        static_cast<basic_timer_service*>(self)->run();
+    }
+    // If a wake-up is posted already, this call posts no second one. The timer thread takes the
+    // posted wake-up out under the same lock, and checks the timers and the resumers afterwards.
+    static void post_wake_up(void* self) noexcept {
+        auto& service = *static_cast<basic_timer_service*>(self);
+        if (!service.exchange_posted(true)) {
+            service.queue_.post(service.wake_up_);
+        }
+    }
+    bool exchange_posted(bool value) noexcept {
+        const typename lock_word::guard section(lock_);
+        const bool old = posted_;
+        posted_ = value;
+        return old;
+    }
 
     basic_timer_queue<Platform> timers_;
     detail::basic_resumers<Platform> resumers_;
@@ -388,48 +385,6 @@ private:
 };
 
 template <class Platform> basic_timer_service<Platform>& timer_service();
-
-template <class Platform> std::error_code basic_timer_service<Platform>::start() noexcept {
-    // Order: relaxed; the flag publishes no data. Shared data is accessed under locks.
-    if (runs_.load(std::memory_order_relaxed)) {
-        return {};
-    }
-    std::error_code error;
-    const typename lock_word::guard section(lock_);
-    // Order: relaxed; under the lock.
-    if (!runs_.load(std::memory_order_relaxed)) {
-        error = resumers_.start();
-        if (!error) {
-            error = detail::start_service_thread<Platform>(&body, this);
-        }
-        // Order: relaxed; under the lock.
-        runs_.store(!error, std::memory_order_relaxed);
-    }
-    return error;
-}
-
-// If a wake-up is posted already, this call posts no second one. The timer thread takes the posted
-// wake-up out under the same lock, and checks the timers and the resumers afterwards.
-template <class Platform> void basic_timer_service<Platform>::post_wake_up(void* self) noexcept {
-    auto& service = *static_cast<basic_timer_service*>(self);
-    if (!service.exchange_posted(true)) {
-        service.queue_.post(service.wake_up_);
-    }
-}
-
-template <class Platform> bool basic_timer_service<Platform>::exchange_posted(bool value) noexcept {
-    const typename lock_word::guard section(lock_);
-    const bool old = posted_;
-    posted_ = value;
-    return old;
-}
-
-template <class Platform> void basic_timer_service<Platform>::body(void* self) noexcept {
-    if constexpr (!Platform::model) {
-        detail::os_thread::name_this("bide", "-t", 0);
-    }
-    static_cast<basic_timer_service*>(self)->run();
-}
 
 template <class Platform> void basic_timer_service<Platform>::run() noexcept {
     for (;;) {

@@ -25,13 +25,8 @@
 // until the firing ends. Exception: on the thread that fires the timer, cancel() does not wait.
 // After cancel() has returned, no thread accesses the timer.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 
 #include <bit>
 #include <cstdint>
@@ -272,25 +267,90 @@ public:
     /// timers of one interval fire together.
     explicit constexpr basic_timer_queue(waker earlier = {}, std::int64_t slack_ns = 1) noexcept
         : earlier_(earlier), slack_ns_(slack_ns > 1 ? slack_ns : 1) {}
-    basic_timer_queue(const basic_timer_queue&) = delete;
-    basic_timer_queue& operator=(const basic_timer_queue&) = delete;
+    basic_timer_queue& operator=(basic_timer_queue&&) = delete;
 
     /// Arms `t`.
     /// Requires: `t` lives until it has fired or was cancelled.
-    void add(timer& t) noexcept;
+    BIDE_NOINLINE void add(timer& t) noexcept {
+        const waker earlier = earlier_;
+        const std::int64_t at = rounded_up(t.when.next_check_ns());
+        if (t.queue != this) { // its own firing may add it again while another thread cancels it
+            t.queue = this;
+        }
+        lock();
+        const bool nearer = insert(t, at);
+        unlock();
+        if (nearer) {
+            earlier.wake();
+        }
+    }
 
     /// Cancels `t`.
     /// Blocks: while another thread fires `t`. Inside the firing of `t`, it does not block.
     /// Returns: true if `t` does not fire; false if it has fired or was not armed.
-    bool cancel(timer& t) noexcept;
+    BIDE_NOINLINE bool cancel(timer& t) noexcept {
+        bool in_time = false;
+        lock();
+        for (;;) {
+            if (t.is_queued()) { // also if its firing has added it again
+                wheel_.remove(t);
+                in_time = true;
+            }
+            if (!fires_elsewhere(t)) {
+                break;
+            }
+            cancelling_ = cancelling_ + 1;
+            // Order: relaxed; written and read under the lock.
+            const word seen = ended_.load(std::memory_order_relaxed);
+            unlock();
+            // The sleep is short, so no other thread takes over the work of this one: calls the
+            // platform's futex_wait() and not that of core/futex.hpp.
+            Platform::futex_wait(ended_, seen, deadline::never().steady_ns());
+            lock();
+            cancelling_ = cancelling_ - 1;
+        }
+        unlock();
+        return in_time;
+    }
 
     /// Fires at most `most` of the timers that are due at `now`, in the order of their times. If
     /// more timers are due, next_ns() is not later than `now`. Coroutines that become runnable on
     /// this thread run at the end of the call. Before each timer fires, wakes `each`. If `skipped`
     /// is not zero, timers of about the same time fire in another order: each firing passes over up
     /// to `skipped` due timers, which fire later.
-    unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0,
-                      waker each = {}) noexcept;
+    BIDE_NOINLINE unsigned fire_due(std::int64_t now, unsigned most = 256, unsigned skipped = 0,
+                                    waker each = {}) noexcept {
+        if (next_ns() > now) {
+            return 0;
+        }
+        wake_scope<Platform> scope; // closes last: no canceller waits for a resumed coroutine
+        call mine{this_thread()};
+        mine.each = each;
+        unsigned fired = 0;
+        unsigned moves = moves_at_once;
+        unsigned rounds = most_moves / moves_at_once;
+        lock();
+        mine.next = calls_;
+        calls_ = &mine;
+        for (unsigned left = most; left != 0 && rounds != 0;) {
+            auto* const t = static_cast<timer*>(wheel_.take(now, moves, skipped));
+            if (t != nullptr) {
+                --left;
+                fired += fire(mine, *t) ? 1U : 0U;
+            } else if (wheel_.is_moving()) {
+                --rounds;
+                moves = moves_at_once;
+                unlock();
+                lock();
+            } else {
+                raise_next();
+                break;
+            }
+        }
+        unlink(mine);
+        unlock();
+        return fired;
+    }
 
     /// Returns the steady time in nanoseconds at which fire_due() may have timers to fire; never_ns
     /// if there is no timer.
@@ -344,12 +404,84 @@ private:
         return over > 0 ? at - over + slack_ns_ : at - over;
     }
 
-    bool insert(timer& t, std::int64_t at) noexcept;
-    bool fires_elsewhere(const timer& t) const noexcept;
-    bool fire(call& mine, timer& t) noexcept;
-    void end_firing(call& mine) noexcept;
-    void unlink(call& mine) noexcept;
-    void raise_next() noexcept;
+    // Puts the timer into the wheel. The caller holds the lock. Returns true if the caller must
+    // wake `earlier` after it has released the lock.
+    bool insert(timer& t, std::int64_t at) noexcept {
+        t.at = at;
+        wheel_.push(t);
+        // Order: relaxed; written under the lock.
+        const bool nearer = at < next_.load(std::memory_order_relaxed);
+        if (nearer) {
+            // Order: seq_cst [timer_queue.next]; before `earlier` reads the sleeper's time.
+            next_.store(at, std::memory_order_seq_cst);
+        }
+        return nearer;
+    }
+    bool fires_elsewhere(const timer& t) const noexcept {
+        for (const call* c = calls_; c != nullptr; c = c->next) {
+            if (c->firing == &t) {
+                return c->thread != this_thread();
+            }
+        }
+        return false;
+    }
+    // Fires the timer. The caller holds the lock, which is released meanwhile. The clock of the
+    // timer may have been set back, so that the time of the timer has not come yet. In this case,
+    // puts the timer into the queue again and returns false.
+    bool fire(call& mine, timer& t) noexcept {
+        mine.firing = &t;
+        unlock();
+        const bool early = t.when.is_early();
+        const std::int64_t at = early ? t.when.next_check_ns() : 0;
+        if (!early) {
+            mine.each.wake();
+            t.fire.wake(); // the last access to *t
+        }
+        lock();
+        const bool nearer = early && insert(t, at);
+        end_firing(mine);
+        if (nearer) { // nearer than the time that another call left
+            unlock();
+            earlier_.wake();
+            lock();
+        }
+        return !early;
+    }
+    // Called with the lock.
+    void end_firing(call& mine) noexcept {
+        mine.firing = nullptr;
+        if (cancelling_ != 0) {
+            // Order: relaxed; written under the lock. A canceller that has read the old count is
+            // woken below. A canceller that reads the count later finds the new count and does not
+            // sleep.
+            ended_.fetch_add(1, std::memory_order_relaxed);
+            unlock();
+            futex_wake<Platform>(&ended_, 0x7fffffff);
+            lock();
+        }
+    }
+    void unlink(call& mine) noexcept {
+        call* before = nullptr;
+        call* c = calls_;
+        for (; c != &mine; c = c->next) {
+            before = c;
+        }
+        if (before == nullptr) {
+            calls_ = mine.next;
+        } else {
+            before->next = mine.next;
+        }
+    }
+    // Changes next_ns(), but only to a later time. The caller holds the lock. A sleeper may rely on
+    // the present value: it is woken only for a timer that is earlier than this value.
+    void raise_next() noexcept {
+        const std::int64_t next = wheel_.next_ns();
+        // Order: both relaxed; written under the lock. A sleeper that misses the later time only
+        // wakes early.
+        if (next > next_.load(std::memory_order_relaxed)) {
+            next_.store(next, std::memory_order_relaxed);
+        }
+    }
 
     // Other threads read it often. It is written rarely, under the lock.
     alignas(cache_line_pair) typename Platform::template atomic<std::int64_t> next_{never_ns};
@@ -371,165 +503,6 @@ private:
 template <class Platform> bool cancel_timer(timer& t) noexcept {
     auto* const in = static_cast<basic_timer_queue<Platform>*>(t.queue);
     return in != nullptr && in->cancel(t);
-}
-
-template <class Platform> void basic_timer_queue<Platform>::add(timer& t) noexcept {
-    const waker earlier = earlier_;
-    const std::int64_t at = rounded_up(t.when.next_check_ns());
-    if (t.queue != this) { // its own firing may add it again while another thread cancels it
-        t.queue = this;
-    }
-    lock();
-    const bool nearer = insert(t, at);
-    unlock();
-    if (nearer) {
-        earlier.wake();
-    }
-}
-
-// Puts the timer into the wheel. The caller holds the lock. Returns true if the caller must wake
-// `earlier` after it has released the lock.
-template <class Platform>
-bool basic_timer_queue<Platform>::insert(timer& t, std::int64_t at) noexcept {
-    t.at = at;
-    wheel_.push(t);
-    // Order: relaxed; written under the lock.
-    const bool nearer = at < next_.load(std::memory_order_relaxed);
-    if (nearer) {
-        // Order: seq_cst [timer_queue.next]; before `earlier` reads the sleeper's time.
-        next_.store(at, std::memory_order_seq_cst);
-    }
-    return nearer;
-}
-
-template <class Platform> bool basic_timer_queue<Platform>::cancel(timer& t) noexcept {
-    bool in_time = false;
-    lock();
-    for (;;) {
-        if (t.is_queued()) { // also if its firing has added it again
-            wheel_.remove(t);
-            in_time = true;
-        }
-        if (!fires_elsewhere(t)) {
-            break;
-        }
-        cancelling_ = cancelling_ + 1;
-        // Order: relaxed; written and read under the lock.
-        const word seen = ended_.load(std::memory_order_relaxed);
-        unlock();
-        // The sleep is short, so no other thread takes over the work of this one: calls the
-        // platform's futex_wait() and not that of core/futex.hpp.
-        Platform::futex_wait(ended_, seen, deadline::never().steady_ns());
-        lock();
-        cancelling_ = cancelling_ - 1;
-    }
-    unlock();
-    return in_time;
-}
-
-template <class Platform>
-bool basic_timer_queue<Platform>::fires_elsewhere(const timer& t) const noexcept {
-    for (const call* c = calls_; c != nullptr; c = c->next) {
-        if (c->firing == &t) {
-            return c->thread != this_thread();
-        }
-    }
-    return false;
-}
-
-// Fires the timer. The caller holds the lock, which is released meanwhile. The clock of the timer
-// may have been set back, so that the time of the timer has not come yet. In this case, puts the
-// timer into the queue again and returns false.
-template <class Platform> bool basic_timer_queue<Platform>::fire(call& mine, timer& t) noexcept {
-    mine.firing = &t;
-    unlock();
-    const bool early = t.when.is_early();
-    const std::int64_t at = early ? t.when.next_check_ns() : 0;
-    if (!early) {
-        mine.each.wake();
-        t.fire.wake(); // the last access to *t
-    }
-    lock();
-    const bool nearer = early && insert(t, at);
-    end_firing(mine);
-    if (nearer) { // nearer than the time that another call left
-        unlock();
-        earlier_.wake();
-        lock();
-    }
-    return !early;
-}
-
-// Called with the lock.
-template <class Platform> void basic_timer_queue<Platform>::end_firing(call& mine) noexcept {
-    mine.firing = nullptr;
-    if (cancelling_ != 0) {
-        // Order: relaxed; written under the lock. A canceller that has read the old count is woken
-        // below. A canceller that reads the count later finds the new count and does not sleep.
-        ended_.fetch_add(1, std::memory_order_relaxed);
-        unlock();
-        futex_wake<Platform>(&ended_, 0x7fffffff);
-        lock();
-    }
-}
-
-template <class Platform> void basic_timer_queue<Platform>::unlink(call& mine) noexcept {
-    call* before = nullptr;
-    call* c = calls_;
-    for (; c != &mine; c = c->next) {
-        before = c;
-    }
-    if (before == nullptr) {
-        calls_ = mine.next;
-    } else {
-        before->next = mine.next;
-    }
-}
-
-// Changes next_ns(), but only to a later time. The caller holds the lock. A sleeper may rely on the
-// present value: it is woken only for a timer that is earlier than this value.
-template <class Platform> void basic_timer_queue<Platform>::raise_next() noexcept {
-    const std::int64_t next = wheel_.next_ns();
-    // Order: both relaxed; written under the lock. A sleeper that misses the later time only wakes
-    // early.
-    if (next > next_.load(std::memory_order_relaxed)) {
-        next_.store(next, std::memory_order_relaxed);
-    }
-}
-
-template <class Platform>
-unsigned basic_timer_queue<Platform>::fire_due(std::int64_t now, unsigned most, unsigned skipped,
-                                               waker each) noexcept {
-    if (next_ns() > now) {
-        return 0;
-    }
-    wake_scope<Platform> scope; // closes last: no canceller waits for a resumed coroutine
-    call mine{this_thread()};
-    mine.each = each;
-    unsigned fired = 0;
-    unsigned moves = moves_at_once;
-    unsigned rounds = most_moves / moves_at_once;
-    lock();
-    mine.next = calls_;
-    calls_ = &mine;
-    for (unsigned left = most; left != 0 && rounds != 0;) {
-        auto* const t = static_cast<timer*>(wheel_.take(now, moves, skipped));
-        if (t != nullptr) {
-            --left;
-            fired += fire(mine, *t) ? 1U : 0U;
-        } else if (wheel_.is_moving()) {
-            --rounds;
-            moves = moves_at_once;
-            unlock();
-            lock();
-        } else {
-            raise_next();
-            break;
-        }
-    }
-    unlink(mine);
-    unlock();
-    return fired;
 }
 
 BIDE_COMPILED_TEMPLATE(class basic_timer_queue<native_platform>)

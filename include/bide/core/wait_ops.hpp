@@ -56,11 +56,8 @@
 /// If the wait carries more, such as an item, wait_payload names that type. Each function of the
 /// operation may take a reference to the payload, as its last parameter.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wait_status.hpp>
 #include <bide/core/wake_scope.hpp>
 
 #include <concepts>

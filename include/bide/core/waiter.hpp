@@ -40,17 +40,11 @@
 // choice (basic_choice). A decider claims the choice, under the primitive's lock, before it decides
 // such a wait.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/wait_status.hpp>
-#include <bide/core/wake_scope.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -115,8 +109,7 @@ public:
 
     /// Makes an undecided choice. Without `found_by`, each case has a waker of its own.
     explicit basic_choice(owner_of found_by = nullptr) noexcept : owner_(found_by) {}
-    basic_choice(const basic_choice&) = delete;
-    basic_choice& operator=(const basic_choice&) = delete;
+    basic_choice& operator=(basic_choice&&) = delete;
 
     /// Claims the choice. Until commit() or abandon(), no other releaser can decide it.
     /// Blocks: while another releaser holds the claim.
@@ -165,8 +158,7 @@ public:
     /// thread, which calls park().
     explicit basic_waiter(std::ptrdiff_t asked = 1, waker wake = {}) noexcept
         : waker_(wake), request_(request{asked}), missing(asked) {}
-    basic_waiter(const basic_waiter&) = delete;
-    basic_waiter& operator=(const basic_waiter&) = delete;
+    basic_waiter& operator=(basic_waiter&&) = delete;
 
     /// Counts the bytes of the node before the word that the owner reads while it waits.
     static constexpr std::size_t offset_of_outcome = 5 * sizeof(void*) + 2 * sizeof(std::ptrdiff_t);
@@ -224,7 +216,10 @@ public:
     /// Blocks: until the outcome is published or the deadline has passed.
     /// Requires: the node has no waker.
     /// Returns: false if the deadline has passed and there is no outcome.
-    bool park(deadline until) noexcept;
+    bool park(deadline until) noexcept {
+        spin();
+        return sleep_through(until);
+    }
 
     /// Spins as park() does, and does not sleep.
     void spin() noexcept {
@@ -234,19 +229,50 @@ public:
     }
 
     /// Waits as park() does, and does not spin.
-    bool sleep_through(deadline until) noexcept;
+    bool sleep_through(deadline until) noexcept {
+        while (!is_complete()) {
+            if (!sleep(until)) {
+                return is_complete();
+            }
+        }
+        return true;
+    }
 
     /// Sleeps once.
     /// Blocks: until the outcome is published, rouse(), or the deadline.
     /// Returns: false if the deadline has passed.
-    BIDE_COLD bool sleep(deadline until) noexcept;
+    BIDE_COLD bool sleep(deadline until) noexcept {
+        wait_status seen = wait_status::waiting;
+        // Order: relaxed; the owner asks for a wake and publishes no data. After a failure the word
+        // holds the outcome, or `parked` from a sleep that timed out.
+        state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_relaxed,
+                                       std::memory_order_relaxed);
+        // Order: relaxed; outcome() acquires.
+        while (state_.load(std::memory_order_relaxed) == wait_status::parked) {
+            if (!futex_wait<Platform>(state_, wait_status::parked, until)) {
+                return false;
+            }
+        }
+        return true;
+    }
 
     /// Waits for the outcome of a wait that a releaser has decided. This thread may be that
     /// releaser, while it runs the wakers of its release. Then the call takes the node out of the
     /// release, and the waker of the node does not run.
     /// Blocks: if another thread is the releaser, until that thread has published the outcome.
     /// Before that, it runs the wakers of earlier waits of its release.
-    wait_status await_outcome() noexcept;
+    BIDE_NOINLINE wait_status await_outcome() noexcept {
+        for (basic_backoff<Platform> again; !is_decided(); again()) {
+        }
+        if (is_announced_here()) {
+            link::unlink();
+            // Order: relaxed; this thread has announced it.
+            settle(detail::announced_as(state_.load(std::memory_order_relaxed)));
+        }
+        for (basic_backoff<Platform> again; !is_complete(); again()) {
+        }
+        return outcome();
+    }
 
     /// Sets an outcome that no other thread reads: the owner decided it or needed no wait.
     void settle(wait_status what) noexcept {
@@ -375,9 +401,23 @@ public:
     // --- called by the decider, after it has released the lock
 
     /// Publishes the outcome and wakes the owner. The publication is the last access to the node.
-    void publish(wait_status what) noexcept;
+    void publish(wait_status what) noexcept {
+        if (const waker wake = waker_) { // the owner does not sleep on the word
+            // Order: release [waiter.outcome]; the owner sees what came before the outcome.
+            state_.store(what, std::memory_order_release);
+            wake.wake();
+            return;
+        }
+        publish_to_thread(what);
+    }
     /// Does the same for a node that has no waker.
-    void publish_to_thread(wait_status what) noexcept;
+    void publish_to_thread(wait_status what) noexcept {
+        const address word = where();
+        // Order: release [waiter.outcome]; the owner sees what came before the outcome.
+        if (state_.exchange(what, std::memory_order_release) == wait_status::parked) {
+            rouse_by(word);
+        }
+    }
 
     /// Returns whether this wait is a case of a choice with an owner, which gets its outcome.
     bool has_owner() const noexcept { return contested_ && choice()->owner() != nullptr; }
@@ -443,67 +483,6 @@ private:
     typename Platform::template atomic<wait_status> state_{wait_status::waiting};
 };
 
-template <class Platform> bool basic_waiter<Platform>::park(deadline until) noexcept {
-    spin();
-    return sleep_through(until);
-}
-
-template <class Platform> bool basic_waiter<Platform>::sleep_through(deadline until) noexcept {
-    while (!is_complete()) {
-        if (!sleep(until)) {
-            return is_complete();
-        }
-    }
-    return true;
-}
-
-template <class Platform> bool basic_waiter<Platform>::sleep(deadline until) noexcept {
-    wait_status seen = wait_status::waiting;
-    // Order: relaxed; the owner asks for a wake and publishes no data. After a failure the word
-    // holds the outcome, or `parked` from a sleep that timed out.
-    state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_relaxed,
-                                   std::memory_order_relaxed);
-    // Order: relaxed; outcome() acquires.
-    while (state_.load(std::memory_order_relaxed) == wait_status::parked) {
-        if (!futex_wait<Platform>(state_, wait_status::parked, until)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-template <class Platform> wait_status basic_waiter<Platform>::await_outcome() noexcept {
-    for (basic_backoff<Platform> again; !is_decided(); again()) {
-    }
-    if (is_announced_here()) {
-        link::unlink();
-        // Order: relaxed; this thread has announced it.
-        settle(detail::announced_as(state_.load(std::memory_order_relaxed)));
-    }
-    for (basic_backoff<Platform> again; !is_complete(); again()) {
-    }
-    return outcome();
-}
-
-template <class Platform> void basic_waiter<Platform>::publish(wait_status what) noexcept {
-    if (const waker wake = waker_) { // the owner does not sleep on the word
-        // Order: release [waiter.outcome]; the owner sees what came before the outcome.
-        state_.store(what, std::memory_order_release);
-        wake.wake();
-        return;
-    }
-    publish_to_thread(what);
-}
-
-template <class Platform>
-void basic_waiter<Platform>::publish_to_thread(wait_status what) noexcept {
-    const address word = where();
-    // Order: release [waiter.outcome]; the owner sees what came before the outcome.
-    if (state_.exchange(what, std::memory_order_release) == wait_status::parked) {
-        rouse_by(word);
-    }
-}
-
 BIDE_COMPILED_TEMPLATE(class basic_waiter<native_platform>)
 
 // ---- The queue of a primitive
@@ -535,8 +514,7 @@ public:
 
     /// Makes an empty list.
     basic_wake_list() noexcept = default;
-    basic_wake_list(const basic_wake_list&) = delete;
-    basic_wake_list& operator=(const basic_wake_list&) = delete;
+    basic_wake_list& operator=(basic_wake_list&&) = delete;
 
     /// Returns whether the list is empty.
     bool empty() const noexcept { return last_thread_ == nullptr && has_no_waker(); }
@@ -731,8 +709,7 @@ public:
 
     /// Makes an empty queue.
     constexpr basic_waiter_queue() noexcept = default;
-    basic_waiter_queue(const basic_waiter_queue&) = delete;
-    basic_waiter_queue& operator=(const basic_waiter_queue&) = delete;
+    basic_waiter_queue& operator=(basic_waiter_queue&&) = delete;
 
     /// Returns whether the queue is empty.
     bool empty() const noexcept { return last_ == nullptr; }
@@ -918,9 +895,9 @@ template <class Q, class Platform> struct thread_wait {
     /// Waits for `amount` until a stop is requested, or until the deadline.
     /// Blocks: until the wait is decided. If the deadline is deadline::poll(), does not block.
     /// Returns: the outcome.
-    BIDE_NOINLINE static wait_status stoppable(Q& queue, std::ptrdiff_t amount,
-                                               const typename Platform::stop_token& token,
-                                               deadline end = deadline::never()) noexcept {
+    BIDE_NOINLINE static wait_status until(Q& queue, std::ptrdiff_t amount,
+                                           const typename Platform::stop_token& token,
+                                           deadline end = deadline::never()) noexcept {
         // The callback runs on the thread that requests the stop. If the stop was requested
         // already, it runs here at once. It may access the primitive, because the primitive exists
         // until this wait has returned, and the destructor of the callback waits for a running

@@ -7,15 +7,6 @@
 //
 // The bound resembles the eventual fairness of the mutex of parking_lot.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/lock_operations.hpp>
 
 #include <cstdint>
@@ -69,8 +60,7 @@ public:
     static constexpr std::chrono::microseconds max_overtake_time{500};
 
     constexpr basic_adaptive_lock() noexcept = default;
-    basic_adaptive_lock(const basic_adaptive_lock&) = delete;
-    basic_adaptive_lock& operator=(const basic_adaptive_lock&) = delete;
+    basic_adaptive_lock& operator=(basic_adaptive_lock&&) = delete;
 
     void require_no_waiters(const char* name, const void* object) noexcept {
         // Order: relaxed; a check of a precondition, nothing is read behind it.
@@ -112,7 +102,7 @@ public:
         return try_take() ? wait_status::granted : waits::until(*this, 1, until);
     }
     wait_status wait(const typename Platform::stop_token& token) noexcept {
-        return waits::stoppable(*this, 1, token);
+        return waits::until(*this, 1, token);
     }
 
     void unlock(const void* owner) noexcept {
@@ -424,8 +414,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_adaptive_mutex(const basic_adaptive_mutex&) = delete;
-    basic_adaptive_mutex& operator=(const basic_adaptive_mutex&) = delete;
+    basic_adaptive_mutex& operator=(basic_adaptive_mutex&&) = delete;
 
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.

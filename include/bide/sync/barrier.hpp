@@ -5,15 +5,6 @@
 /// \file
 /// A point where a number of threads and coroutines wait for each other, phase after phase.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/gate.hpp>
 
 #include <cstddef>
@@ -75,8 +66,7 @@ public:
 
     constexpr explicit basic_phase_gate(std::ptrdiff_t expected) noexcept
         : word_(static_cast<word>(expected) * one), expected_(static_cast<word>(expected)) {}
-    basic_phase_gate(const basic_phase_gate&) = delete;
-    basic_phase_gate& operator=(const basic_phase_gate&) = delete;
+    basic_phase_gate& operator=(basic_phase_gate&&) = delete;
 
     void require_no_waiters(const char* name, const void* object) noexcept {
         entry::require_no_waiters(word_, queue_, name, object);
@@ -129,7 +119,7 @@ public:
                waits::until(*this, p, end) == wait_status::granted;
     }
     result<void> wait(phase p, const typename Platform::stop_token& token) noexcept {
-        if (has_passed(p) || spin(p) || waits::stoppable(*this, p, token) == wait_status::granted) {
+        if (has_passed(p) || spin(p) || waits::until(*this, p, token) == wait_status::granted) {
             return {};
         }
         return unexpected{errc::stopped};
@@ -255,8 +245,7 @@ public:
     /// Requires: there are no waiters; terminates otherwise.
     ~barrier() { gate_.require_no_waiters("barrier", this); }
 
-    barrier(const barrier&) = delete;
-    barrier& operator=(const barrier&) = delete;
+    barrier& operator=(barrier&&) = delete;
 
     /// Arrives n times. The last arrival of the phase calls the completion function. Never blocks.
     /// Requires: the phase expects n more arrivals at least; terminates otherwise.

@@ -5,18 +5,8 @@
 /// \file
 /// A condition variable for threads and coroutines, with each of bide's locks.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -44,23 +34,6 @@ struct condition_access {
     template <class M> static void unlock(const std::shared_lock<M>&, M& m) noexcept {
         m.unlock_shared();
     }
-
-#if defined(BIDE_DEADLOCK_CHECK)
-    // Called after a wait: `by` has the lock again.
-    template <template <class> class M, class P>
-    static void note_relocked(const std::unique_lock<M<P>>&, const void* m, actor by) noexcept {
-        if constexpr (is_noted<P>) {
-            wait_notes::all().locked(m, wait_notes::mode::exclusive, by);
-        }
-    }
-    template <class P>
-    static void note_relocked(const std::shared_lock<basic_shared_mutex<P>>&, const void* m,
-                              actor by) noexcept {
-        if constexpr (is_noted<P>) {
-            wait_notes::all().locked(m, wait_notes::mode::shared, by);
-        }
-    }
-#endif
 };
 
 // A type-erased lock: the queue in which a waiter queues for it.
@@ -185,8 +158,7 @@ public:
     };
 
     constexpr basic_condition_queue() noexcept = default;
-    basic_condition_queue(const basic_condition_queue&) = delete;
-    basic_condition_queue& operator=(const basic_condition_queue&) = delete;
+    basic_condition_queue& operator=(basic_condition_queue&&) = delete;
 
     void require_no_waiters() noexcept {
         // Order: relaxed; a check of a precondition, nothing is read behind it.
@@ -396,8 +368,7 @@ public:
     /// Requires: every waiter was notified; terminates otherwise.
     ~basic_condition_variable() { queue_.require_no_waiters(); }
 
-    basic_condition_variable(const basic_condition_variable&) = delete;
-    basic_condition_variable& operator=(const basic_condition_variable&) = delete;
+    basic_condition_variable& operator=(basic_condition_variable&&) = delete;
 
     /// Notifies the waiter that has waited longest, if there is one. The caller may hold the mutex.
     /// Then the unlock of the caller hands the mutex to the waiter.
@@ -442,26 +413,26 @@ public:
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
     template <class Lock> result<void> wait(Lock& lock, typename Platform::stop_token token) {
-        return result_of(wait_once(lock, deadline::never(), token));
+        return result_of(wait_once(lock, token));
     }
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if the last call of `predicate()` returned false.
     template <class Lock, std::predicate Predicate>
     result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate) {
-        return result_of(wait_until_true(lock, predicate, deadline::never(), token));
+        return result_of(wait_until_true(lock, predicate, token));
     }
     /// Waits as wait() does, but at most `rest`, unless a stop is requested first.
     /// Returns: errc::timeout or errc::stopped if the last call of `predicate()` returned false.
     template <class Lock, class R, class P, std::predicate Predicate>
     result<void> wait_for(Lock& lock, typename Platform::stop_token token,
                           const std::chrono::duration<R, P>& rest, Predicate predicate) {
-        return result_of(wait_until_true(lock, predicate, deadline::after(rest), token));
+        return result_of(wait_until_true(lock, predicate, token, deadline::after(rest)));
     }
     /// Waits as wait_for() does, but at most until a point in time.
     template <class Lock, class C, class D, std::predicate Predicate>
     result<void> wait_until(Lock& lock, typename Platform::stop_token token,
                             const std::chrono::time_point<C, D>& when, Predicate predicate) {
-        return result_of(wait_until_true(lock, predicate, deadline::at(when), token));
+        return result_of(wait_until_true(lock, predicate, token, deadline::at(when)));
     }
 
     // ---- Coroutines
@@ -523,33 +494,21 @@ private:
         }
     };
 
-    template <class Lock> static void note_relocked([[maybe_unused]] thread<Lock>& of) noexcept {
-        BIDE_CHECKED(if (of.has_unlocked) {
-            detail::condition_access::note_relocked(of.lock, of.lock.mutex(),
-                                                    detail::actor::here());
-        })
-    }
-    // Stop is nothing or a stop token.
-    template <class Lock, class... Stop>
-    wait_status wait_once(Lock& lock, deadline until, const Stop&... stop) {
+    // `limits` is a deadline, or a stop token and a deadline.
+    template <class Lock, class... Limits>
+    wait_status wait_once(Lock& lock, const Limits&... limits) {
         require_locked(lock);
         thread<Lock> mine{queue_, lock};
-        using waits = thread_wait<thread<Lock>, Platform>;
-        wait_status what;
-        if constexpr (sizeof...(Stop) == 0) {
-            what = waits::until(mine, 1, until);
-        } else {
-            what = waits::stoppable(mine, 1, stop..., until);
-        }
-        note_relocked(mine);
+        const wait_status what = thread_wait<thread<Lock>, Platform>::until(mine, 1, limits...);
+        BIDE_CHECKED(detail::note_locked<Platform>(lock.mutex(), mine.has_unlocked,
+                                                   detail::noted_mode<Lock>);)
         return mine.outcome(what);
     }
     // Returns granted if `predicate()` is true at the end.
-    template <class Lock, class Predicate, class... Stop>
-    wait_status wait_until_true(Lock& lock, Predicate& predicate, deadline until,
-                                const Stop&... stop) {
+    template <class Lock, class Predicate, class... Limits>
+    wait_status wait_until_true(Lock& lock, Predicate& predicate, const Limits&... limits) {
         while (!predicate()) {
-            const wait_status what = wait_once(lock, until, stop...);
+            const wait_status what = wait_once(lock, limits...);
             if (what != wait_status::granted) {
                 return predicate() ? wait_status::granted : what;
             }
@@ -634,9 +593,8 @@ private:
 
 #if defined(BIDE_DEADLOCK_CHECK)
         static void note_relocked(const payload& p) noexcept {
-            if (p.mutex != nullptr) {
-                detail::condition_access::note_relocked(Lock(), p.mutex,
-                                                        detail::collecting::here());
+            if (detail::is_noted<Platform> && p.mutex != nullptr) {
+                detail::note_collected<Lock>(p.mutex);
             }
         }
 #endif

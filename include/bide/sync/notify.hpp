@@ -7,14 +7,6 @@
 //
 // It is Tokio's Notify, with threads, time-outs and callbacks (core/callback_wait.hpp).
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/gate.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -79,8 +71,7 @@ public:
     };
 
     constexpr basic_notify_queue() noexcept = default;
-    basic_notify_queue(const basic_notify_queue&) = delete;
-    basic_notify_queue& operator=(const basic_notify_queue&) = delete;
+    basic_notify_queue& operator=(basic_notify_queue&&) = delete;
 
     void require_no_waiters() noexcept { entry::require_no_waiters(word_, queue_, "notify", this); }
 
@@ -338,8 +329,7 @@ public:
     /// Requires: there are no waiters and no enabled listeners; terminates otherwise.
     ~basic_notify() { queue_.require_no_waiters(); }
 
-    basic_notify(const basic_notify&) = delete;
-    basic_notify& operator=(const basic_notify&) = delete;
+    basic_notify& operator=(basic_notify&&) = delete;
 
     /// Lets the first waiter through, or stores a permit. Never blocks.
     void notify_one() noexcept { queue_.notify_one(); }
@@ -352,23 +342,21 @@ public:
 
     /// Takes the permit, or waits for a notification.
     /// Blocks: until there is a permit or a notification.
-    void wait() { wait_until(deadline::never()); }
+    void wait() { static_cast<void>(wait_by(deadline::never())); }
 
     /// Waits as wait() does, but at most `rest`.
     /// Returns: true if it was notified; false after the time-out.
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
-        return wait_until(deadline::after(rest));
+        return wait_by(deadline::after(rest)).has_value();
     }
     /// Waits as wait() does, but at most until a point in time.
     template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
-        return wait_until(deadline::at(when));
+        return wait_by(deadline::at(when)).has_value();
     }
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
-    result<void> wait(typename Platform::stop_token token) {
-        return queue_.try_take() ? result<void>() : collect(waits::stoppable(queue_, 1, token));
-    }
+    result<void> wait(typename Platform::stop_token token) { return wait_by(token); }
 
     /// Waits as wait() does, for a coroutine.
     /// Returns: an operation for co_await.
@@ -378,8 +366,9 @@ private:
     static result<void> collect(wait_status what) noexcept {
         return what == wait_status::all_let_go ? result<void>() : result_of(what);
     }
-    bool wait_until(deadline end) noexcept {
-        return queue_.try_take() || collect(waits::until(queue_, 1, end)).has_value();
+    // `limit` is a deadline or a stop token.
+    template <class Limit> result<void> wait_by(const Limit& limit) noexcept {
+        return queue_.try_take() ? result<void>() : collect(waits::until(queue_, 1, limit));
     }
 
     // The operation of async_wait() (core/wait_ops.hpp).
@@ -419,36 +408,28 @@ public:
 
     /// Disables the listener. Passes on what notify_one() gave it.
     ~listener() { of_.disable(seat_); }
-    listener(const listener&) = delete;
-    listener& operator=(const listener&) = delete;
+    listener& operator=(listener&&) = delete;
 
     /// Enables the listener again if it is used up; otherwise does nothing.
     void enable() noexcept { of_.enable(seat_); }
 
     /// Waits for a notification that came after the listener was enabled.
     /// Blocks: until there is such a notification.
-    void wait() { wait_until(deadline::never()); }
+    void wait() { static_cast<void>(wait_by(deadline::never())); }
 
     /// Waits as wait() does, but at most `rest`.
     /// Returns: true if it was notified; false after the time-out.
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
-        return wait_until(deadline::after(rest));
+        return wait_by(deadline::after(rest)).has_value();
     }
     /// Waits as wait() does, but at most until a point in time.
     template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
-        return wait_until(deadline::at(when));
+        return wait_by(deadline::at(when)).has_value();
     }
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
-    result<void> wait(typename Platform::stop_token token) {
-        wait_status what = of_.take(seat_);
-        if (what == wait_status::waiting) {
-            listening mine{{of_}, seat_};
-            what = thread_wait<listening, Platform>::stoppable(mine, 1, token);
-        }
-        return collect(what);
-    }
+    result<void> wait(typename Platform::stop_token token) { return wait_by(token); }
 
     /// Waits as wait() does, for a coroutine.
     /// Returns: an operation for co_await.
@@ -468,13 +449,14 @@ private:
         }
     };
 
-    bool wait_until(deadline end) noexcept {
+    // `limit` is a deadline or a stop token.
+    template <class Limit> result<void> wait_by(const Limit& limit) noexcept {
         wait_status what = of_.take(seat_);
         if (what == wait_status::waiting) {
             listening mine{{of_}, seat_};
-            what = thread_wait<listening, Platform>::until(mine, 1, end);
+            what = thread_wait<listening, Platform>::until(mine, 1, limit);
         }
-        return collect(what).has_value();
+        return collect(what);
     }
 
     queue& of_;

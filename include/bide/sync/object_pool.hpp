@@ -9,17 +9,7 @@
 // in the queue of the permits, so this header adds no wait of its own. The proof that there are
 // never more objects than the limit stands below.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
 #include <cstddef>
@@ -77,8 +67,7 @@ public:
 
     idle_objects(std::int64_t idle_ns, std::size_t keep) noexcept
         : idle_ns_(idle_ns), keep_(keep) {}
-    idle_objects(const idle_objects&) = delete;
-    idle_objects& operator=(const idle_objects&) = delete;
+    idle_objects& operator=(idle_objects&&) = delete;
 
     // Returns the time for the calls below. If no object expires, does not read the clock.
     std::int64_t now() const noexcept { return idle_ns_ == never_expires ? 0 : Platform::now(); }
@@ -236,8 +225,7 @@ template <class T, class Platform> class object_place {
 public:
     // Requires: the caller has a permit.
     explicit object_place(pool& of) noexcept : of_(of) {}
-    object_place(const object_place&) = delete;
-    object_place& operator=(const object_place&) = delete;
+    object_place& operator=(object_place&&) = delete;
     // Destroys the object, and gives the permit back. That is the last access to the pool.
     ~object_place() {
         drop();
@@ -427,8 +415,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    object_pool(const object_pool&) = delete;
-    object_pool& operator=(const object_pool&) = delete;
+    object_pool& operator=(object_pool&&) = delete;
 
     /// Borrows an object, and makes one if none is idle and fewer than the limit exist.
     /// Blocks: until an object is free or a new one is within the limit, and every earlier waiter
@@ -459,8 +446,7 @@ public:
     /// Throws: what the callables throw.
     /// Returns: errc::stopped or errc::closed if no object was borrowed.
     result<lease> acquire(typename Platform::stop_token stop) {
-        return lend(permits_.try_take(1) ? wait_status::granted
-                                         : wait::stoppable(permits_, 1, stop));
+        return lend(permits_.try_take(1) ? wait_status::granted : wait::until(permits_, 1, stop));
     }
 
     /// Borrows an object as acquire() does, for a coroutine, which calls the callables when it

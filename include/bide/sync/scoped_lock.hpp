@@ -10,11 +10,10 @@
 // other, and then tries the others. With mutexes that are handed to their waiters, std::lock
 // starves, because its tries never find such a mutex free.
 
-#include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/errc.hpp>
 #include <bide/core/result.hpp>
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -64,19 +63,14 @@ public:
         }
     }
     lock_set(lock_set&& other) noexcept
-        : mutexes_(other.mutexes_), locked_(std::exchange(other.locked_, 0)) {
-        for (std::size_t i = 0; i < size; ++i) {
-            order_[i] = other.order_[i];
-        }
+        : mutexes_(other.mutexes_), order_(other.order_), locked_(std::exchange(other.locked_, 0)) {
     }
     lock_set& operator=(lock_set&& other) noexcept {
         if (this != &other) {
             unlock();
             mutexes_ = other.mutexes_;
+            order_ = other.order_;
             locked_ = std::exchange(other.locked_, 0);
-            for (std::size_t i = 0; i < size; ++i) {
-                order_[i] = other.order_[i];
-            }
         }
         return *this;
     }
@@ -120,7 +114,7 @@ private:
     }
 
     std::tuple<M*...> mutexes_;
-    std::size_t order_[size];
+    std::array<std::size_t, size> order_;
     std::size_t locked_ = 0;
 };
 

@@ -12,15 +12,7 @@
 // CAS sees its permits. If the CAS comes first, the release sees the flag and hands the permits to
 // the waiter. sync/detail/permit_queue.hpp has the word, the code and the proof.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
 #include <cstddef>
@@ -188,8 +180,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_semaphore(const basic_semaphore&) = delete;
-    basic_semaphore& operator=(const basic_semaphore&) = delete;
+    basic_semaphore& operator=(basic_semaphore&&) = delete;
 
     /// Acquires n permits. acquire(0) succeeds immediately unless the semaphore is closed.
     /// Blocks: until the n permits are granted. Every earlier waiter gets its permits first.
@@ -228,7 +219,7 @@ public:
         if (permits_.try_take(count(valid(n)))) {
             return {};
         }
-        return result_of(thread_wait<queue, Platform>::stoppable(permits_, n, token));
+        return result_of(thread_wait<queue, Platform>::until(permits_, n, token));
     }
 
     /// Releases n permits, or adds new ones, and grants them to the waiters in their order.
@@ -287,8 +278,7 @@ public:
                 detail::fatal("semaphore::waiter", this, "destroyed while queued");
             }
         }
-        waiter(const waiter&) = delete;
-        waiter& operator=(const waiter&) = delete;
+        waiter& operator=(waiter&&) = delete;
 
         /// Returns true if the wait is over. From then on, no other thread accesses the waiter.
         /// Memory order: if the result is true, this call is an acquire operation, as the return of

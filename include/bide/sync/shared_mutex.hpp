@@ -9,14 +9,6 @@
 // upgrade takes more than half of them, so there is one such reader at a time. Readers and writers
 // wait in one queue. An upgrade goes to the front of that queue.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
 
@@ -178,8 +170,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_shared_mutex(const basic_shared_mutex&) = delete;
-    basic_shared_mutex& operator=(const basic_shared_mutex&) = delete;
+    basic_shared_mutex& operator=(basic_shared_mutex&&) = delete;
 
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
@@ -288,7 +279,7 @@ public:
         front at{permits_};
         return detail::stopped_or<Platform>(
             try_upgrade() ||
-            thread_wait<front, Platform>::stoppable(at, to_upgrade, token) == wait_status::granted);
+            thread_wait<front, Platform>::until(at, to_upgrade, token) == wait_status::granted);
     }
     /// Turns an exclusive lock into an upgradable lock. The readers that are first in the queue
     /// lock the mutex too.

@@ -4,10 +4,7 @@
 
 /// \file
 /// A value with its mutex.
-#include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/mutex.hpp>
 
 #include <functional>
@@ -33,8 +30,7 @@ public:
         requires std::is_constructible_v<T, Args...>
     explicit synchronized_value(Args&&... args) : value_(std::forward<Args>(args)...) {}
 
-    synchronized_value(const synchronized_value&) = delete;
-    synchronized_value& operator=(const synchronized_value&) = delete;
+    synchronized_value& operator=(synchronized_value&&) = delete;
 
     /// Access to the value while its mutex is locked.
     class [[nodiscard]] locked {

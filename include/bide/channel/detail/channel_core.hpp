@@ -60,11 +60,6 @@
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/waiter.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -95,8 +90,7 @@ public:
         detail::destroy_items<T>(*this);
     }
 
-    basic_channel_core(const basic_channel_core&) = delete;
-    basic_channel_core& operator=(const basic_channel_core&) = delete;
+    basic_channel_core& operator=(basic_channel_core&&) = delete;
 
     // A send never lacks memory.
     static constexpr bool send_allocates = false;

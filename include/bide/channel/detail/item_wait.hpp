@@ -22,16 +22,8 @@
 //   int64_t spin_budget_ns()    How long a queued thread spins and yields before it sleeps. If 0,
 //                               it waits by waiter::park().
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -339,8 +331,7 @@ template <class T, class Platform, class Source> class item_wait {
     template <class Place, class Again, class Limit>
     static wait_status block(Source& s, side which, Place& place, Again&& again,
                              const Limit& limit) noexcept {
-        constexpr bool may_poll = std::is_same_v<Limit, deadline>;
-        if constexpr (may_poll) {
+        if constexpr (std::is_same_v<Limit, deadline>) {
             if (limit.is_poll()) {
                 return wait_status::timed_out;
             }
@@ -352,12 +343,7 @@ template <class T, class Platform, class Source> class item_wait {
                 [&]() noexcept { return (got = again()) != wait_status::waiting; })) {
             return got;
         }
-        using waits = thread_wait<thread, Platform>;
-        if constexpr (may_poll) {
-            return waits::until(queue, 1, limit);
-        } else {
-            return waits::stoppable(queue, 1, limit);
-        }
+        return thread_wait<thread, Platform>::until(queue, 1, limit);
     }
 
 public:

@@ -28,10 +28,6 @@
 // that got the item, or saw the channel closed, may destroy the channel at once.
 
 #include <bide/channel/detail/item_wait.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/waiter.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -68,8 +64,7 @@ public:
     }
     ~item_array() { delete[] places_; }
 
-    item_array(const item_array&) = delete;
-    item_array& operator=(const item_array&) = delete;
+    item_array& operator=(item_array&&) = delete;
 
     std::size_t capacity() const noexcept { return capacity_; }
 
@@ -114,8 +109,7 @@ public:
         detail::destroy_items<T>(*this);
     }
 
-    basic_locked_core(const basic_locked_core&) = delete;
-    basic_locked_core& operator=(const basic_locked_core&) = delete;
+    basic_locked_core& operator=(basic_locked_core&&) = delete;
 
     // A send never lacks memory.
     static constexpr bool send_allocates = false;

@@ -10,9 +10,6 @@
 // only then counts the version as seen. So a grant to a wait that is then destroyed has no effect.
 
 #include <bide/channel/detail/shared_state.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/waiter.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -225,8 +222,7 @@ private:
 template <class State> class publication {
 public:
     explicit publication(State* of) noexcept : state_(of) {}
-    publication(const publication&) = delete;
-    publication& operator=(const publication&) = delete;
+    publication& operator=(publication&&) = delete;
     ~publication() {
         typename State::wake_list told;
         state_->lock();

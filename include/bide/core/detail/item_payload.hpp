@@ -6,7 +6,6 @@
 // wait_payload, which decides the layout of a basic_async_op. So a header that names a
 // basic_async_op of any type includes this one.
 
-#include <bide/core/config.hpp>
 #include <bide/core/wait_ops.hpp>
 
 #include <cstddef>

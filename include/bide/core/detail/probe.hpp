@@ -7,7 +7,6 @@
 // README.md in core/ lists the probes. noted.hpp includes this header if BIDE_USDT is 1, or if
 // BIDE_DEADLOCK_CHECK is defined.
 
-#include <bide/core/config.hpp>
 #include <bide/core/wait_status.hpp>
 
 #include <concepts>
@@ -112,8 +111,7 @@ public:
     probed_wait(const void* primitive, const Waiter& its_node) noexcept : node_(its_node) {
         BIDE_PROBE(wait_begin, primitive, &its_node, 0);
     }
-    probed_wait(const probed_wait&) = delete;
-    probed_wait& operator=(const probed_wait&) = delete;
+    probed_wait& operator=(probed_wait&&) = delete;
     ~probed_wait() {
         wait_status what = node_.outcome();
         if (what <= wait_status::parked) { // it has left the queue at its deadline

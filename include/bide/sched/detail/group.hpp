@@ -438,7 +438,6 @@ void block_until(group::end& until, task_home& home) noexcept;
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {

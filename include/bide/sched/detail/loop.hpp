@@ -33,7 +33,6 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>

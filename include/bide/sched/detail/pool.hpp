@@ -63,8 +63,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/process_fence.hpp>
-#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>

@@ -52,7 +52,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>

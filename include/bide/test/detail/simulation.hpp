@@ -4,7 +4,7 @@
 
 // The simulation of a test::scheduler. It queues and counts the tasks (as a basic_task_home,
 // task/detail/task_control.hpp). It serves the operations of the tasks (as a basic_worker_host,
-// core/detail/worker_host.hpp). It provides the clock of its thread (as a simulated_machine,
+// core/wake_scope.hpp). It provides the clock of its thread (as a simulated_machine,
 // core/platform.hpp).
 //
 // One thread, the owner, does everything. A step runs one runnable or fires one timer;
@@ -18,7 +18,6 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
