@@ -19,12 +19,8 @@
 #include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/result.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <stdexcept>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -53,15 +49,15 @@ public:
 
     std::size_t send(T&& value) {
         shared_value news(std::move(value)); // after the swap: the value that leaves
-        typename base::wake_list told;
+        typename base::wake_list woken;
         base::lock();
         const std::size_t n = base::is_closed() ? 0 : base::readers();
         if (n != 0) {
             news.swap(kept_[base::latest() % capacity_]);
-            base::post(told);
+            base::post(woken);
         }
         base::unlock();
-        told.publish(wait_status::granted);
+        woken.publish(wait_status::granted);
         return n;
     }
 

@@ -26,12 +26,9 @@
 
 #include <bide/channel/detail/channel_core.hpp>
 
-#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <span>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

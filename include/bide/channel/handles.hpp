@@ -15,10 +15,6 @@
 
 #include <bide/channel/channel.hpp>
 
-#include <cstddef>
-#include <type_traits>
-#include <utility>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 

@@ -18,10 +18,7 @@
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/shared_state.hpp>
 
-#include <cstdint>
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -60,7 +57,7 @@ public:
     // sent; otherwise the value is untouched.
     static bool finish(oneshot_state* s, T* value) noexcept {
         wake_list granted;
-        wake_list told;
+        wake_list failed;
         s->lock();
         if (!s->senders_.empty()) {
             s->senders_.fatal_destroyed("oneshot sender", s);
@@ -69,30 +66,30 @@ public:
         if (sends && !detail::hand_over(*value, s->receivers_, granted)) {
             s->value_.emplace(std::move(*value));
         }
-        s->receivers_.pop_all(told);
+        s->receivers_.pop_all(failed);
         const bool last = s->unlock_with(finished, true);
-        wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
+        wake_list::publish(granted, wait_status::granted, failed, wait_status::closed);
         if (last) {
             delete s;
         }
         return sends;
     }
 
-    // Closes the channel for the receiver. If `leaves` is true, the receiver is destroyed: drops
+    // Closes the channel for the receiver. If `drops` is true, the receiver is destroyed: drops
     // its reference, too. Returns true if this call closed the channel.
-    static bool close(oneshot_state* s, bool leaves) noexcept {
-        if (leaves && s->is_alone()) { // the sender has ended, and there are no waiters
+    static bool close(oneshot_state* s, bool drops) noexcept {
+        if (drops && s->is_alone()) { // the sender has ended, and there are no waiters
             delete s;
             return false;
         }
         wake_list granted;
-        wake_list told;
+        wake_list failed;
         s->lock();
         const bool first = !s->has(closed);
         s->senders_.pop_all(granted);
-        s->receivers_.pop_all(told);
-        const bool last = s->unlock_with(closed, leaves);
-        wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
+        s->receivers_.pop_all(failed);
+        const bool last = s->unlock_with(closed, drops);
+        wake_list::publish(granted, wait_status::granted, failed, wait_status::closed);
         if (last) {
             delete s;
         }

@@ -8,11 +8,7 @@
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -33,12 +33,7 @@
 #include <bide/core/platform.hpp>
 
 #include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <new>
 #include <stdexcept>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 

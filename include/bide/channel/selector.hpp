@@ -6,11 +6,8 @@
 /// A select with cases that are known at run time.
 #include <bide/channel/select.hpp>
 
-#include <cstddef>
 #include <memory>
 #include <optional>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -8,9 +8,7 @@
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
 
-#include <cstddef>
 #include <optional>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

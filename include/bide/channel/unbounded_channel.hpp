@@ -33,11 +33,6 @@
 
 #include <bide/channel/handles.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <new>
-#include <utility>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 

@@ -21,11 +21,6 @@
 #include <bide/channel/detail/versioned_value.hpp>
 #include <bide/core/result.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
-#include <utility>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
@@ -170,20 +165,20 @@ private:
     // state, and the write lock if the caller holds it. Returns true if `next` was sent.
     // Requires: the caller has called lock_to_write(), or holds both locks.
     bool end_write(shared_value* next) noexcept {
-        wake_list told;
+        wake_list woken;
         const bool sends = next != nullptr && !base::is_closed();
         if (sends) {
             value_.swap(*next);
-            base::post(told);
+            base::post(woken);
         }
         writer_ = nullptr;
         if (!writers_.empty()) {
             node& w = writers_.pop();
             writer_ = w.template carried<write_wait>().thread;
-            told.push(w);
+            woken.push(w);
         }
         base::unlock();
-        told.publish(wait_status::granted);
+        woken.publish(wait_status::granted);
         return sends;
     }
 

@@ -52,10 +52,7 @@
 #include <bide/core/waiter.hpp>
 
 #include <coroutine>
-#include <new>
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -26,8 +26,6 @@
 #include <bide/core/async_op.hpp>
 
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -82,9 +80,11 @@ public:
     }
 
     /// Begins to wait. A deadline and the stop tokens of the operation end the wait, as they end
-    /// the wait of a coroutine. If an earlier result was not taken, it is given back first.
-    /// Returns: true if the wait is complete already; the waker does not run. If false, the waker
-    /// runs once, possibly before this function has returned, unless cancel() ends the wait.
+    /// the wait of a coroutine. If the result of an earlier wait was not taken, gives it back
+    /// first.
+    /// Returns: true if the operation is complete: take() returns its result, and the waker does
+    /// not run. False if the wait has begun. Then the waker runs once, unless cancel() ends the
+    /// wait before. The waker may run before begin() returns.
     /// Requires: the wait has not begun, or is complete; otherwise terminates. The primitive exists
     /// until take(), cancel() or the destructor has returned.
     template <class U, int Stops>

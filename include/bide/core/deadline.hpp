@@ -13,10 +13,7 @@
 
 #include <bide/core/platform.hpp>
 
-#include <cstdint>
-#include <limits>
 #include <ratio>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

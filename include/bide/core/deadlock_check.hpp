@@ -189,11 +189,7 @@ public:
     // Called before the lock is released, possibly on another thread than the one that acquired it.
     void unlocked(const void* lock, mode how) noexcept {
         write([&] {
-            const auto found = holders_.find(lock);
-            if (found == holders_.end()) {
-                return;
-            }
-            auto& of = found->second;
+            auto& of = holders_[lock];
             const auto mine = std::find_if(of.begin(), of.end(), [&](const holder& h) {
                 return h.who == actor::here() && h.how == mode::shared;
             });
@@ -203,7 +199,7 @@ public:
                 of.clear();
             }
             if (of.empty()) {
-                holders_.erase(found);
+                holders_.erase(lock);
             }
         });
     }
@@ -211,7 +207,27 @@ public:
     // ---- Waits
 
     // Called before the wait of `by` can block. If the wait closes a cycle, reports the cycle.
-    void waits(const void* node, actor by, const wait_subject& on, bool may_end_early) noexcept;
+    void waits(const void* node, actor by, const wait_subject& on, bool may_end_early) noexcept {
+        const bool relocks = on.relock != nullptr;
+        std::string report;
+        handler tell = nullptr;
+        write([&] {
+            const auto at = waits_.insert_or_assign(
+                node, wait{by, by.text(), text_of(on), relocks ? on.relock : on.primitive,
+                           relocks ? on.relock_amount : on.amount, relocks,
+                           may_end_early && !relocks, native_platform::now(), nullptr});
+            report = cycle_of(at.first->second);
+            tell = tell_;
+        });
+        if (report.empty()) {
+            return;
+        }
+        if (tell != nullptr) {
+            tell(report.c_str());
+        } else {
+            fatal(report.c_str() + std::strlen("bide: "));
+        }
+    }
     // Called after the wait. If a thread destroys the waiting coroutine, `destroyer` identifies
     // that thread (thread_mark()). Terminates if the waker of the wait is noted to run on another
     // thread.
@@ -266,12 +282,8 @@ public:
     // wait is not noted. Throws: std::bad_alloc.
     std::string what_for(actor who) {
         const std::lock_guard lock(mutex_);
-        for (const auto& [node, w] : waits_) {
-            if (w.who == who) {
-                return with_holders(w);
-            }
-        }
-        return {};
+        const wait* const w = wait_of(who);
+        return w != nullptr ? with_holders(*w) : std::string();
     }
 
     // ---- Reports
@@ -398,11 +410,11 @@ private:
         return w.text + " waits for " + with_holders(w) + since;
     }
 
-    // Returns the wait of an actor, if that wait cannot end early.
-    const wait* lasting_wait_of(actor who) const {
+    // Returns the wait of an actor; nullptr if it has none.
+    const wait* wait_of(actor who) const {
         for (const auto& [node, w] : waits_) {
             if (w.who == who) {
-                return w.may_end_early ? nullptr : &w;
+                return &w;
             }
         }
         return nullptr;
@@ -426,8 +438,9 @@ private:
                 if (h.who == first) {
                     return true;
                 }
-                const wait* const next = lasting_wait_of(h.who);
-                if (next != nullptr && std::find(seen.begin(), seen.end(), next) == seen.end() &&
+                const wait* const next = wait_of(h.who);
+                if (next != nullptr && !next->may_end_early &&
+                    std::find(seen.begin(), seen.end(), next) == seen.end() &&
                     leads_back(*next, first, way, seen)) {
                     return true;
                 }
@@ -463,29 +476,6 @@ private:
     std::mutex parts_mutex_;
     std::map<const void*, dumper> parts_;
 };
-
-inline void wait_notes::waits(const void* node, actor by, const wait_subject& on,
-                              bool may_end_early) noexcept {
-    const bool relocks = on.relock != nullptr;
-    std::string report;
-    handler tell = nullptr;
-    write([&] {
-        const auto at = waits_.insert_or_assign(
-            node, wait{by, by.text(), text_of(on), relocks ? on.relock : on.primitive,
-                       relocks ? on.relock_amount : on.amount, relocks, may_end_early && !relocks,
-                       native_platform::now(), nullptr});
-        report = cycle_of(at.first->second);
-        tell = tell_;
-    });
-    if (report.empty()) {
-        return;
-    }
-    if (tell != nullptr) {
-        tell(report.c_str());
-    } else {
-        fatal(report.c_str() + std::strlen("bide: "));
-    }
-}
 
 // ---- What waits and primitives note. Only the primitives of the native platform are noted.
 

@@ -8,11 +8,8 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/wait_status.hpp>
 
-#include <cstddef>
-#include <new>
 #include <string>
 #include <system_error>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -17,8 +17,6 @@
 #include <bide/core/wake_scope.hpp>
 
 #include <atomic>
-#include <cstdint>
-#include <limits>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -29,9 +29,6 @@
 
 #include <bide/core/platform.hpp>
 
-#include <cstdint>
-#include <limits>
-
 namespace bide { inline namespace BIDE_ABI {
 
 /// Acquires and releases the lock in a word.
@@ -114,16 +111,16 @@ template <class Platform, class Word> struct lock_bits {
 
 private:
     BIDE_COLD static Word acquire_slow(atomic& word) noexcept {
-        Word mark = held;
+        Word bits = held;
         for (int looks = 0;;) {
             // Order: relaxed; the CAS decides.
             Word seen = word.load(std::memory_order_relaxed);
             if ((seen & held) == 0) {
                 // Order: acquire [lock_bits.release]; the caller sees what the last holder wrote.
                 // Failure: relaxed, the loop reads again.
-                if (word.compare_exchange_weak(seen, seen | mark, std::memory_order_acquire,
+                if (word.compare_exchange_weak(seen, seen | bits, std::memory_order_acquire,
                                                std::memory_order_relaxed)) {
-                    return seen | mark;
+                    return seen | bits;
                 }
                 continue;
             }
@@ -142,7 +139,7 @@ private:
             // platform's futex_wait() and not that of core/futex.hpp.
             Platform::futex_wait(word, static_cast<Word>(seen | parked),
                                  (std::numeric_limits<std::int64_t>::max)());
-            mark = both;
+            bits = both;
         }
     }
 };

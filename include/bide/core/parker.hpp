@@ -33,8 +33,6 @@
 #include <bide/core/futex.hpp>
 #include <bide/core/spin.hpp>
 
-#include <cstdint>
-
 namespace bide { inline namespace BIDE_ABI {
 
 /// Holds at most one token for the thread that owns it.

@@ -36,9 +36,12 @@
 #include <bide/core/config.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <stop_token>
+#include <type_traits>
 #include <utility>
 
 // The clocks and durations. <chrono> of libstdc++ also has calendars and text, which take a third
@@ -72,6 +75,12 @@ struct timer;
 using futex_word = std::uint32_t;
 
 namespace detail {
+
+// Converts an integer to a type that is narrower on some machines and the same type on others. If
+// it is the same type, g++ would warn that a static_cast is useless.
+template <class To, class From> constexpr To integer_cast(From value) noexcept {
+    return static_cast<To>(value);
+}
 
 // Replaces the clock, random numbers and sleeping on a thread that runs a simulation
 // (test/scheduler.hpp), so that a run can be repeated.

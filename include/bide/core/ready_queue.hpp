@@ -21,8 +21,6 @@
 
 #include <bide/core/futex.hpp>
 
-#include <cstdint>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 

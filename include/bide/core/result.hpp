@@ -23,9 +23,6 @@
 #include <bide/core/errc.hpp>
 
 #include <concepts>
-#include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -16,11 +16,8 @@
 
 #include <atomic>
 #include <coroutine>
-#include <cstddef>
 #include <cstdio>
 #include <exception>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -19,8 +19,6 @@
 
 #include <bide/core/platform.hpp>
 
-#include <cstdint>
-
 namespace bide { inline namespace BIDE_ABI {
 
 /// Spins, with a budget that is learned for the process and a history of each thread.

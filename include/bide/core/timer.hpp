@@ -38,11 +38,7 @@
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/timer_queue.hpp>
 
-#include <cstdint>
-#include <limits>
-#include <new>
 #include <system_error>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

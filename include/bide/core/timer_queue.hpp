@@ -29,8 +29,6 @@
 #include <bide/core/lock_bits.hpp>
 
 #include <bit>
-#include <cstdint>
-#include <limits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -61,12 +61,7 @@
 #include <bide/core/wake_scope.hpp>
 
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

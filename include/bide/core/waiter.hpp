@@ -46,11 +46,6 @@
 #include <bide/core/spin.hpp>
 #include <bide/core/wait_status.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
-#include <utility>
-
 namespace bide { inline namespace BIDE_ABI {
 
 template <class Platform> class basic_waiter;
@@ -97,14 +92,14 @@ template <class Platform> struct waiter_link {
 // another releaser holds the claim, the releaser waits until that claim ends. It must not skip the
 // case: if the other claim were abandoned, the case would sleep although its item is there.
 //
-// There is no deadlock. A releaser that holds a claim waits for nothing, with one exception: if a
-// sender and a receiver both have a choice, it waits for the second claim. It claims the two
-// choices in the order of their addresses.
+// There is no deadlock. A releaser that holds a claim waits for nothing, with one exception: if it
+// matches a sender and a receiver that are both cases of selects, it claims two choices. Each
+// releaser claims the choice with the lower address first.
 template <class Platform> class basic_choice {
 public:
-    /// Returns the waiter of the thread or coroutine that owns all cases; nullptr if that owner
-    /// does not wait yet. The releaser calls this function after it has published the outcome of
-    /// the chosen case. Then it grants the waiter that the function has returned.
+    /// Returns the waiter of the owner, which is the thread or coroutine that waits for the cases.
+    /// Returns nullptr if the owner does not wait yet. A releaser calls it after it has published
+    /// the outcome of the chosen case, and then grants the waiter that it returns.
     using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
 
     /// Makes an undecided choice. Without `found_by`, each case has a waker of its own.
@@ -620,9 +615,9 @@ private:
         first_thread_ = last_thread_ = nullptr;
     }
 
-    // Publishes the outcome to all waiters. If there is only one waiter, and its waker runs now, it
-    // is published without an announcement.
-    // Requires: at least one waiter has a waker.
+    // Publishes the outcome to all waiters, of which at least one has a waker. Announces them
+    // first, so that each outcome is visible before the first waker runs. A single waiter whose
+    // waker runs in this call needs no announcement.
     BIDE_NOINLINE void publish_wakers(wait_status what) noexcept {
         resume_state& mine = state();
         if (last_thread_ == nullptr && wakers_.next_ == wakers_.prev_ && taker(mine) == nullptr) {

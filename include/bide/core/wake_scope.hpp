@@ -35,9 +35,6 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 
-#include <cstdint>
-#include <utility>
-
 namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
@@ -344,10 +341,10 @@ public:
     // another worker has taken it.
     virtual bool take_back(runnable&) noexcept { return false; }
 
-    // Runs `r` inside of the running job, which awaits `r`, if `r` is the next job. If `r` ends at
-    // once, the awaiting job need not wait (core/async_op.hpp). If `r` blocks and the host is about
-    // to run other jobs meanwhile, the host first calls begin_wait of the second argument. Returns
-    // false if it did not run `r`.
+    // The running job awaits `r`. If `r` is the next job of this worker, runs `r` inside of the
+    // running job, which then need not wait if `r` ends at once (core/async_op.hpp). If `r` blocks,
+    // the host may run other jobs until `r` goes on. Before it does so, it calls `begin_wait` of
+    // the inner_job. Returns false if it did not run `r`.
     virtual bool run_inside(runnable&, detail::inner_job&) noexcept { return false; }
 
     // Arms the time-out of a wait that begins here. cancel_timer() cancels it

@@ -9,8 +9,6 @@
 
 #include <bide/sync/lock_operations.hpp>
 
-#include <cstdint>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 

@@ -7,11 +7,7 @@
 
 #include <bide/sync/detail/gate.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <stdexcept>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

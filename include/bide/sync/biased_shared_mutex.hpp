@@ -13,8 +13,6 @@
 #include <bide/sync/lock_operations.hpp>
 
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -9,11 +9,8 @@
 #include <bide/core/waiter.hpp>
 
 #include <concepts>
-#include <cstddef>
 #include <mutex>
 #include <shared_mutex>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -150,7 +147,7 @@ public:
     private:
         friend basic_condition_queue;
 
-        enum class stage : futex_word { waits, leaves, notified, stopped, timed_out };
+        enum class stage : futex_word { waits, notified, stopped, timed_out };
 
         condition_lock<Platform> lock_;
         bool was_first_ = false;
@@ -228,10 +225,12 @@ public:
         granted.publish(wait_status::granted);
     }
 
-    // Ends the wait of `w` for a notification, if it has not ended: moves `w` to the queue of its
-    // mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If `why` is
-    // destroyed, takes `w` out of its queue instead, this one or that of the mutex, and returns
-    // true if `w` was in a queue.
+    // For a stop or a time-out: ends the wait for a notification, and moves `w` to the queue of its
+    // mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If the wait for a
+    // notification has ended already, does nothing. In each case returns false, because the owner
+    // still has to wait for its mutex, or begins to.
+    // For the end of the coroutine (`why` has the value wait_status::destroyed): takes `w` out of
+    // the queue in which it stands, this one or that of the mutex. Returns true if it stood in one.
     bool cancel(node& w, place& of, wait_status why) noexcept {
         const bool destroys = why == wait_status::destroyed;
         // Order: relaxed; a stage other than `waits` is the last one. *this may be destroyed then.
@@ -528,22 +527,18 @@ private:
 
         const auto& primitive(const payload& p) const noexcept { return *p.at; }
         const auto& relock(const payload& p) const noexcept { return p.place.lock(); }
-        wait_status try_now(payload& p) const noexcept
-            requires is_conditional
-        {
-            BIDE_CHECKED(note_relocked(p);)
-            own(p);
-            const wait_status ended = p.place.outcome();
-            p.place.reset();
-            Predicate call = predicate;
-            if (call()) {
-                return wait_status::granted;
+        wait_status try_now([[maybe_unused]] payload& p) const noexcept {
+            if constexpr (is_conditional) {
+                BIDE_CHECKED(note_relocked(p);)
+                own(p);
+                const wait_status ended = p.place.outcome();
+                p.place.reset();
+                Predicate call = predicate;
+                if (call()) {
+                    return wait_status::granted;
+                }
+                return ended == wait_status::granted ? wait_status::waiting : ended;
             }
-            return ended == wait_status::granted ? wait_status::waiting : ended;
-        }
-        wait_status try_now(payload&) const noexcept
-            requires(!is_conditional)
-        {
             return wait_status::waiting;
         }
         wait_status enqueue(node& w, payload& p) const noexcept {

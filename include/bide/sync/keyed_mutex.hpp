@@ -10,12 +10,8 @@
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <new>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

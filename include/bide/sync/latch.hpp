@@ -6,7 +6,6 @@
 /// A count that goes down to zero once. Threads and coroutines wait until it is zero.
 #include <bide/sync/detail/gate.hpp>
 
-#include <cstddef>
 #include <stdexcept>
 
 namespace bide { inline namespace BIDE_ABI {

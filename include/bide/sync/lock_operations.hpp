@@ -19,11 +19,8 @@
 
 #include <bide/core/waiter.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <mutex>
 #include <shared_mutex>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

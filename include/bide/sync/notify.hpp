@@ -34,8 +34,8 @@ namespace detail {
 // A listener that is enabled before it waits has a node of another kind in the queue, which is
 // called a seat. A notification that takes a seat out of the queue marks the seat as notified, and
 // wakes no thread. When the owner of the seat waits, the node of the wait takes the place of the
-// seat in the queue. If the seat is already marked, the wait ends at once and removes the mark. If
-// the wait ends without a notification, the seat returns to its place in the queue. So only a
+// seat in the queue. If the seat was notified before, the wait ends at once and the seat is free.
+// If the wait ends without a notification, the seat returns to its place in the queue. So only a
 // notification uses a seat up. The states of a seat:
 //
 //   free   not enabled, or used up
@@ -66,7 +66,8 @@ public:
 
         enum class state : unsigned char { free, held, lent };
 
-        typename Platform::template var<wait_status> mark_{wait_status::waiting}; // under the lock
+        typename Platform::template var<wait_status> notification_{
+            wait_status::waiting};  // under the lock
         state state_ = state::free; // under the lock while it is lent
     };
 
@@ -136,10 +137,10 @@ public:
             return;
         }
         s.state_ = seat::state::held;
-        s.mark_ = wait_status::waiting;
+        s.notification_ = wait_status::waiting;
         s.reset(for_seats);
         if (enqueue(static_cast<node&>(s)) == wait_status::granted) {
-            s.mark_ = wait_status::granted;
+            s.notification_ = wait_status::granted;
         }
     }
     // Frees the seat. If it has a notification of notify_one(), passes that on.
@@ -149,31 +150,31 @@ public:
         }
         s.state_ = seat::state::free;
         lock::acquire(word_);
-        const wait_status mark = s.mark_;
-        if (mark == wait_status::waiting) {
+        const wait_status notification = s.notification_;
+        if (notification == wait_status::waiting) {
             queue_.remove(s);
             return unlock();
         }
         lock::release(word_);
-        if (mark == wait_status::granted) {
+        if (notification == wait_status::granted) {
             notify_one();
         }
     }
-    // If the seat is marked, frees the seat and returns the mark. Otherwise returns waiting.
+    // If the seat was notified, frees the seat and returns how. Otherwise returns waiting.
     wait_status take(seat& s) noexcept {
         if (s.state_ != seat::state::held) {
             return try_take() ? wait_status::granted : wait_status::waiting;
         }
         lock::acquire(word_);
-        const wait_status mark = s.mark_;
+        const wait_status notification = s.notification_;
         lock::release(word_);
-        if (mark != wait_status::waiting) {
+        if (notification != wait_status::waiting) {
             s.state_ = seat::state::free;
         }
-        return mark;
+        return notification;
     }
     // Enqueues `w`, the wait of the listener that owns the seat. If the seat is queued, `w` takes
-    // its place in the queue. If the seat is marked, the mark becomes the outcome of `w`, and `w`
+    // its place in the queue. If the seat was notified, that is the outcome of `w`, and `w`
     // is not queued. Otherwise, does the same as enqueue(w).
     wait_status enqueue(node& w, seat& s) noexcept {
         if (s.state_ != seat::state::held) {
@@ -181,8 +182,9 @@ public:
             return enqueue(w);
         }
         lock::acquire(word_);
-        const wait_status mark = s.mark_;
-        const wait_status what = mark != wait_status::waiting ? mark : w.forbidden();
+        const wait_status notification = s.notification_;
+        const wait_status what =
+            notification != wait_status::waiting ? notification : w.forbidden();
         if (what == wait_status::waiting) {
             s.state_ = seat::state::lent;
             w.missing = reinterpret_cast<std::ptrdiff_t>(&s);
@@ -191,8 +193,8 @@ public:
             return what;
         }
         lock::release(word_);
-        if (mark != wait_status::waiting) {
-            if (!w.claim()) { // its choice selected another wait; the seat keeps its mark
+        if (notification != wait_status::waiting) {
+            if (!w.claim()) { // its choice selected another wait; the seat stays notified
                 return wait_status::waiting;
             }
             s.state_ = seat::state::free;
@@ -260,7 +262,7 @@ private:
     bool let_go(wait_status what, wake_list& woken) noexcept {
         node& w = queue_.pop();
         if (w.amount() == for_seats) {
-            static_cast<seat&>(w).mark_ = what;
+            static_cast<seat&>(w).notification_ = what;
             return true;
         }
         if (!w.claim()) {
@@ -269,7 +271,7 @@ private:
                 return false;
             }
             seat& s = *reinterpret_cast<seat*>(missing);
-            s.mark_ = what;
+            s.notification_ = what;
             s.state_ = seat::state::held;
             return true;
         }

@@ -12,13 +12,8 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <memory>
 #include <stdexcept>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -306,19 +301,11 @@ public:
     /// Constructs a lease of nothing.
     object_lease() noexcept = default;
     /// Takes over what `other` has. `other` has nothing then.
-    object_lease(object_lease&& other) noexcept
-        : of_(other.of_), mine_(std::exchange(other.mine_, nullptr)) {}
+    object_lease(object_lease&& other) noexcept = default;
     /// Returns its object and takes over what `other` has.
-    object_lease& operator=(object_lease&& other) noexcept {
-        if (this != &other) {
-            reset();
-            of_ = other.of_;
-            mine_ = std::exchange(other.mine_, nullptr);
-        }
-        return *this;
-    }
+    object_lease& operator=(object_lease&& other) noexcept = default;
     /// Returns the object to the pool.
-    ~object_lease() { reset(); }
+    ~object_lease() = default;
 
     /// Returns true if it has an object.
     explicit operator bool() const noexcept { return mine_ != nullptr; }
@@ -333,25 +320,25 @@ public:
 
     /// Returns the object to the pool; the lease is empty afterwards. If the pool is closed, it
     /// destroys the object. The pool also destroys objects that have expired.
-    void reset() noexcept {
-        if (object* const mine = std::exchange(mine_, nullptr)) {
-            of_->take_back(*mine);
-        }
-    }
+    void reset() noexcept { mine_.reset(); }
     /// Destroys the object instead of returning it, for example because it is broken. The lease is
     /// empty afterwards. The pool makes another object when it needs one.
     void discard() noexcept {
-        if (object* const mine = std::exchange(mine_, nullptr)) {
-            of_->destroy(*mine);
+        if (object* const mine = mine_.release()) {
+            mine_.get_deleter().of->destroy(*mine);
         }
     }
 
 private:
     friend detail::object_place<T, Platform>;
-    object_lease(pool& of, object& mine) noexcept : of_(&of), mine_(&mine) {}
+    struct give_back {
+        pool* of = nullptr;
+        void operator()(object* mine) const noexcept { of->take_back(*mine); }
+    };
 
-    pool* of_ = nullptr;
-    object* mine_ = nullptr;
+    object_lease(pool& of, object& mine) noexcept : mine_(&mine, give_back{&of}) {}
+
+    std::unique_ptr<object, give_back> mine_;
 };
 
 /// A bounded pool of objects for threads and coroutines. A caller borrows an object, and waits if

@@ -23,9 +23,6 @@
 
 #include <functional>
 #include <memory>
-#include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -13,16 +13,11 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 
-#include <array>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
-#include <stop_token>
 #include <tuple>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -52,11 +47,11 @@ public:
         const volatile void* at[size] = {std::addressof(m)...};
         for (std::size_t i = 0; i < size; ++i) {
             std::size_t to = i;
-            for (; to > 0 && std::less<>()(at[i], at[order_[to - 1]]); --to) {
-                order_[to] = order_[to - 1];
+            for (; to > 0 && std::less<>()(at[i], at[order_.at[to - 1]]); --to) {
+                order_.at[to] = order_.at[to - 1];
             }
-            order_[to] = i;
-            if (to > 0 && at[order_[to - 1]] == at[i]) {
+            order_.at[to] = i;
+            if (to > 0 && at[order_.at[to - 1]] == at[i]) {
                 BIDE_THROW(
                     std::invalid_argument("bide::scoped_lock: a mutex is in the list twice"));
             }
@@ -78,7 +73,7 @@ public:
 
     bool all_locked() const noexcept { return locked_ == size; }
 
-    template <class F> decltype(auto) with_next(F&& f) { return with(order_[locked_], f); }
+    template <class F> decltype(auto) with_next(F&& f) { return with(order_.at[locked_], f); }
     // Called when the caller has locked the next mutex.
     void add_next() noexcept { ++locked_; }
     void adopt_all() noexcept { locked_ = size; }
@@ -114,7 +109,10 @@ private:
     }
 
     std::tuple<M*...> mutexes_;
-    std::array<std::size_t, size> order_;
+    struct order {
+        std::size_t at[size];
+    };
+    order order_;
     std::size_t locked_ = 0;
 };
 

@@ -15,10 +15,8 @@
 #include <bide/core/result.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
-#include <cstddef>
 #include <mutex>
 #include <stdexcept>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

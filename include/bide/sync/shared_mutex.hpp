@@ -12,9 +12,6 @@
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
 
-#include <cstddef>
-#include <utility>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 

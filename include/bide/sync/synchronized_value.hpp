@@ -10,8 +10,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

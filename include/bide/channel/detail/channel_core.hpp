@@ -61,12 +61,7 @@
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <new>
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

@@ -25,12 +25,7 @@
 #include <bide/core/detail/item_payload.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <new>
 #include <optional>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

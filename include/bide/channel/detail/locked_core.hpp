@@ -29,12 +29,7 @@
 
 #include <bide/channel/detail/item_wait.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <new>
 #include <stdexcept>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

@@ -24,19 +24,14 @@
 // its last node is queued. So the owner and the thread that decides each set a bit of `progress_`,
 // and the second of the two lets the owner proceed [select.progress].
 //
-//   progress_   begun: all nodes are queued     told: a case has happened, or the wait was ended
+//   progress_   begun: all nodes are queued     over: a case has happened, or the wait was ended
 
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <optional>
-#include <stop_token>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -137,7 +132,7 @@ public:
             return true;
         }
         // Order: acq_rel [select.progress]; see on_case.
-        if ((progress_.fetch_or(begun, std::memory_order_acq_rel) & told) == 0) {
+        if ((progress_.fetch_or(begun, std::memory_order_acq_rel) & over) == 0) {
             return false;
         }
         main.settle(ended_);
@@ -168,7 +163,7 @@ public:
         this->commit();
         ended_ = why;
         // Order: acq_rel [select.progress]; see on_case.
-        return (progress_.fetch_or(told, std::memory_order_acq_rel) & begun) != 0;
+        return (progress_.fetch_or(over, std::memory_order_acq_rel) & begun) != 0;
     }
 
     // Takes the nodes out of their queues. Returns the case that has happened, or nullptr.
@@ -178,7 +173,7 @@ public:
 
 private:
     static constexpr futex_word begun = 1;
-    static constexpr futex_word told = 2;
+    static constexpr futex_word over = 2;
     static constexpr std::int64_t spin_budget_ns = 10'000;
 
     struct dice {
@@ -235,7 +230,7 @@ private:
         node* const main = self.main_;
         // Order: acq_rel [select.progress]; the owner that queued the last node sees the case that
         // has happened, or this thread sees all that the owner has queued.
-        const futex_word before = self.progress_.fetch_or(told, std::memory_order_acq_rel);
+        const futex_word before = self.progress_.fetch_or(over, std::memory_order_acq_rel);
         return (before & begun) != 0 ? main : nullptr;
     }
 

@@ -17,8 +17,6 @@
 
 #include <bide/core/waiter.hpp>
 
-#include <cstdint>
-
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> class basic_shared_state {

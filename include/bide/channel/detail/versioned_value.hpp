@@ -12,10 +12,6 @@
 #include <bide/channel/detail/shared_state.hpp>
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -83,11 +79,11 @@ public:
     // ---- Without the lock
 
     bool close() noexcept {
-        wake_list told;
+        wake_list woken;
         base::lock();
-        const bool first = end(told);
+        const bool first = end(woken);
         base::unlock();
-        told.publish(wait_status::closed);
+        woken.publish(wait_status::closed);
         return first;
     }
 
@@ -224,11 +220,11 @@ public:
     explicit publication(State* of) noexcept : state_(of) {}
     publication& operator=(publication&&) = delete;
     ~publication() {
-        typename State::wake_list told;
+        typename State::wake_list woken;
         state_->lock();
-        state_->end(told);
+        state_->end(woken);
         state_->unlock();
-        told.publish(wait_status::closed);
+        woken.publish(wait_status::closed);
         if (state_->drop_reference()) {
             delete state_;
         }

@@ -8,9 +8,7 @@
 
 #include <bide/core/wait_ops.hpp>
 
-#include <cstddef>
 #include <optional>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -10,7 +10,6 @@
 #include <bide/core/wait_status.hpp>
 
 #include <concepts>
-#include <cstddef>
 
 #if BIDE_USDT
 #if !__has_include(<sys/sdt.h>)

@@ -6,8 +6,6 @@
 
 #include <bide/core/lock_bits.hpp>
 
-#include <cstdint>
-
 #if !defined(_WIN32)
 #include <pthread.h>
 #endif

@@ -6,9 +6,6 @@
 #include <bide/core/wake_scope.hpp>
 
 #include <coroutine>
-#include <cstddef>
-#include <cstdint>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

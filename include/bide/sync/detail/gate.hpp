@@ -31,10 +31,6 @@
 #include <bide/core/result.hpp>
 #include <bide/core/waiter.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
@@ -133,7 +129,7 @@ public:
         : word_(static_cast<word>(count) * one) {}
     basic_gate& operator=(basic_gate&&) = delete;
 
-    BIDE_NOINLINE void require_no_waiters(const char* name, const void* object) noexcept {
+    void require_no_waiters(const char* name, const void* object) noexcept {
         entry::require_no_waiters(word_, queue_, name, object);
     }
 
@@ -142,7 +138,7 @@ public:
 
     // Lowers the count by n. If the count is less than n, leaves it unchanged and returns false. In
     // both cases the arrival happens before the next shut().
-    BIDE_NOINLINE bool arrive(word n) noexcept {
+    bool arrive(word n) noexcept {
         // Order: relaxed; the CAS decides.
         word seen = word_.load(std::memory_order_relaxed);
         while ((seen & queued) == 0) {
@@ -212,7 +208,7 @@ public:
     };
 
     // For waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
-    BIDE_NOINLINE wait_status enqueue(node& w) noexcept {
+    wait_status enqueue(node& w) noexcept {
         const auto is_open = [](word seen) noexcept { return seen / one == 0; };
         // Order: acquire [gate.arrive]; a waiter that passes sees what was done before the gate
         // opened.
@@ -221,7 +217,7 @@ public:
     }
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
-    BIDE_NOINLINE bool cancel(node& w, wait_status why) noexcept {
+    bool cancel(node& w, wait_status why) noexcept {
         return entry::cancel(w, why, word_, queue_, [this](word seen) noexcept { unlock(seen); });
     }
 

@@ -45,10 +45,6 @@
 
 #include <bide/core/waiter.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
@@ -169,7 +165,7 @@ public:
     // waiters behind it. Returns false if the wait is decided, or if `w` is not queued yet; in the
     // second case, a later enqueue() refuses it with `why`.
     // Cancels a wait for its owner, a stop or a time-out. Returns true if this call decided it.
-    BIDE_NOINLINE bool cancel(node& w, wait_status why) noexcept {
+    bool cancel(node& w, wait_status why) noexcept {
         const word seen = lock::acquire(word_);
         if (!w.is_queued()) {
             w.forbid(why);
