@@ -16,7 +16,6 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/wake_scope.hpp>
 
-#include <atomic>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -14,7 +14,6 @@
 
 #include <bide/core/wake_scope.hpp>
 
-#include <atomic>
 #include <coroutine>
 #include <cstdio>
 #include <exception>

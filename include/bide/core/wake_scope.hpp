@@ -348,7 +348,7 @@ public:
     virtual bool run_inside(runnable&, detail::inner_job&) noexcept { return false; }
 
     // Arms the time-out of a wait that begins here. cancel_timer() cancels it
-    // (core/timer_queue.hpp).
+    // (core/timer.hpp).
     virtual void add_timer(timer& t) noexcept = 0;
 
     // A thread calls blocks() before it sleeps inside a task, and another thread takes over its

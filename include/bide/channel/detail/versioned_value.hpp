@@ -11,7 +11,6 @@
 
 #include <bide/channel/detail/shared_state.hpp>
 
-#include <atomic>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

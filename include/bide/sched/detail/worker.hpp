@@ -53,7 +53,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
-#include <bide/core/timer_queue.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>

@@ -39,7 +39,7 @@
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/timer_queue.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sched/blocking_pool.hpp>

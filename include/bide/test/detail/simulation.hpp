@@ -21,7 +21,7 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/timer_queue.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/sched/injector.hpp>
