@@ -76,7 +76,7 @@ public:
         return found;
     }
 
-    void end_use(entry& e) noexcept {
+    BIDE_NOINLINE void end_use(entry& e) noexcept {
         bool is_last = false;
         buckets old;
         {
@@ -207,9 +207,11 @@ public:
 
     /// Unlocks the key, or hands it to its first waiter. It holds nothing then.
     void unlock() noexcept {
-        const use mine = std::move(use_);
-        if (mine != nullptr && !mine->permits.give_known(0, 1)) {
-            mine->permits.give(1);
+        if (use_ != nullptr) {
+            const use mine = std::move(use_);
+            if (!mine->permits.give_known(0, 1)) {
+                mine->permits.give(1);
+            }
         }
     }
 
@@ -353,9 +355,10 @@ private:
     template <class End> key_lock until(const Key& key, const End& end) {
         use mine = use_of(key);
         const detail::permit_mode<Platform> how{mine->permits, 1, 1};
-        const bool is_locked =
-            how.take_free() || how.try_take() || how.wait(end) == wait_status::granted;
-        return is_locked ? key_lock(std::move(mine)) : key_lock();
+        if (how.take_free() || how.try_take() || how.wait(end) == wait_status::granted) {
+            return key_lock(std::move(mine));
+        }
+        return key_lock();
     }
 
     std::unique_ptr<shard[]> shards_;
