@@ -2,6 +2,10 @@
 #ifndef BIDE_CORE_EXECUTOR_HPP
 #define BIDE_CORE_EXECUTOR_HPP
 
+/// \file
+/// How a wait or a job becomes runnable: a waker is a function with its context, a runnable is a job
+/// with its own place in a queue, and an executor runs jobs.
+
 #include <bide/core/config.hpp>
 
 #include <concepts>

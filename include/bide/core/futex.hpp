@@ -16,7 +16,6 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/wake_scope.hpp>
 
-
 namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {

@@ -4,7 +4,7 @@
 
 /// \file
 /// Resumes coroutines from ordinary code, and transfers from one coroutine to another. Finds the
-/// executor of a coroutine.
+/// executor of a coroutine, and counts the users of an executor.
 //
 // `co_await child` must not use stack, however often it runs: the awaiter returns the child's
 // handle and the compiler tail-calls it. If the compiler does not (BIDE_SYMMETRIC_TRANSFER 0),

@@ -874,6 +874,17 @@ BIDE_COMPILED_TEMPLATE(class basic_wake_list<native_platform>)
 BIDE_COMPILED_TEMPLATE(class basic_waiter_queue<native_platform>)
 
 // ---- The wait of a thread
+//
+// The wait of a thread in the queue of a primitive. A primitive Q has
+//
+//   wait_status enqueue(waiter&) noexcept;
+//   bool cancel(waiter&, wait_status) noexcept;
+//   bool await(waiter&, deadline);
+//
+// If enqueue() has queued the waiter, it returns waiting. Otherwise it returns the outcome.
+// cancel() returns true if it took the waiter out. It returns false if the wait is decided already,
+// or if the waiter is not queued yet; in the second case a later enqueue() refuses the waiter.
+// await() is optional and replaces waiter::park().
 
 /// Blocks a thread in the queue of a primitive.
 template <class Q, class Platform> struct thread_wait {

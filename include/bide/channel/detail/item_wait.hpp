@@ -2,8 +2,9 @@
 #ifndef BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 #define BIDE_CHANNEL_DETAIL_ITEM_WAIT_HPP
 
-// Waits that move an item: the waits of threads, and the operations of coroutines and selects. A
-// Source is the object that a wait belongs to, such as a channel. It has
+// What all kinds of channels share: their lock, and the waits that move an item, which are the
+// waits of threads, and the operations of coroutines and selects. A Source is the object that a
+// wait belongs to, such as a channel. It has
 //
 //   wait_status send(T&)        Moves the item in and returns granted. Or leaves it in place and
 //                               returns waiting (full), closed or no_memory.

@@ -11,7 +11,6 @@
 
 #include <bide/channel/detail/shared_state.hpp>
 
-
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 template <class Platform> class basic_versioned_value : public basic_shared_state<Platform> {
