@@ -580,7 +580,7 @@ def notify_text(value):
 
 def once_text(value):
     """sync/once.hpp"""
-    turns = Permits(value["once_"]["turns_"])
+    turns = Permits(value["turns_"])
     if turns.free > 1:
         raise Broken("more turns than one")
     text = "initialised" if turns.is_closed else "not initialised" if turns.free else "being initialised"
