@@ -18,6 +18,7 @@
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/shared_state.hpp>
 
+#include <memory>
 #include <optional>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -216,27 +217,18 @@ public:
     using value_type = T;
 
     /// Takes over the end of `other`. After that, `other` can only be destroyed or assigned to.
-    basic_oneshot_sender(basic_oneshot_sender&& other) noexcept
-        : state_(std::exchange(other.state_, nullptr)) {}
+    basic_oneshot_sender(basic_oneshot_sender&& other) noexcept = default;
     /// Destroys its end and takes over that of `other`.
-    basic_oneshot_sender& operator=(basic_oneshot_sender other) noexcept {
-        std::swap(state_, other.state_);
-        return *this;
-    }
-
+    basic_oneshot_sender& operator=(basic_oneshot_sender&& other) noexcept = default;
     /// Destroys the sender. If it has not sent, the receiver gets errc::closed.
     /// Requires: no wait in closed() is under way; terminates otherwise.
-    ~basic_oneshot_sender() {
-        if (state_ != nullptr) {
-            state::finish(state_, nullptr);
-        }
-    }
+    ~basic_oneshot_sender() = default;
 
     /// Sends the value. After that, the sender can only be destroyed or assigned to. Never blocks.
     /// Returns: errc::closed, with the value, if there is no receiver.
     /// Requires: no wait in closed() is under way; terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
-        const bool sent = state::finish(std::exchange(state_, nullptr), __builtin_addressof(value));
+        const bool sent = state::finish(state_.release(), __builtin_addressof(value));
         return detail::to_result(sent ? wait_status::granted : wait_status::closed, value);
     }
 
@@ -275,7 +267,11 @@ private:
     using state = detail::oneshot_state<T, Platform>;
     explicit basic_oneshot_sender(state* of) noexcept : state_(of) {}
 
-    state* state_;
+    struct end {
+        void operator()(state* s) const noexcept { state::finish(s, nullptr); }
+    };
+
+    std::unique_ptr<state, end> state_;
 };
 
 /// Receives the value of a oneshot channel; see basic_oneshot_sender.
@@ -285,20 +281,11 @@ public:
     using value_type = T;
 
     /// Takes over the end of `other`. After that, `other` can only be destroyed or assigned to.
-    basic_oneshot_receiver(basic_oneshot_receiver&& other) noexcept
-        : state_(std::exchange(other.state_, nullptr)) {}
+    basic_oneshot_receiver(basic_oneshot_receiver&& other) noexcept = default;
     /// Destroys its end and takes over that of `other`.
-    basic_oneshot_receiver& operator=(basic_oneshot_receiver other) noexcept {
-        std::swap(state_, other.state_);
-        return *this;
-    }
-
+    basic_oneshot_receiver& operator=(basic_oneshot_receiver&& other) noexcept = default;
     /// Closes the channel as close() does. A wait of this receiver ends with errc::closed.
-    ~basic_oneshot_receiver() {
-        if (state_ != nullptr) {
-            state::close(state_, true);
-        }
-    }
+    ~basic_oneshot_receiver() = default;
 
     /// Receives the value.
     /// Blocks: until the value is sent.
@@ -333,13 +320,14 @@ public:
     /// Cancellation: if the operation is destroyed (core/async_op.hpp) after the value was granted
     /// to it, the next receive gets the value.
     basic_async_op<std::optional<T>, Platform> async_recv() {
-        return {typename waits::receiving{*state_}, detail::recv_payload<T>(state::keep(state_))};
+        return {typename waits::receiving{*state_},
+                detail::recv_payload<T>(state::keep(state_.get()))};
     }
 
     /// Closes the channel: a later send fails, and a waiting receive ends. A value that was sent
     /// before can still be received.
     /// Returns: true if this call closed it.
-    bool close() noexcept { return state::close(state_, false); }
+    bool close() noexcept { return state::close(state_.get(), false); }
 
 private:
     template <class U, class P>
@@ -351,7 +339,7 @@ private:
 
     template <class Limit> result<T> wait(const Limit& limit) {
         std::optional<T> value;
-        state* const from = state_;
+        state* const from = state_.get();
         if (const wait_status got = from->recv(detail::into(value)); got != wait_status::waiting) {
             return detail::to_received(got, value);
         }
@@ -360,7 +348,11 @@ private:
         return detail::to_received(got, value);
     }
 
-    state* state_;
+    struct end {
+        void operator()(state* s) const noexcept { state::close(s, true); }
+    };
+
+    std::unique_ptr<state, end> state_;
 };
 
 /// Makes a oneshot channel: auto [sender, receiver] = bide::oneshot<int>();
