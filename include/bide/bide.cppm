@@ -85,6 +85,7 @@ using bide::basic_sliding_receiver;
 using bide::basic_sliding_sender;
 using bide::basic_spawn_scope;
 using bide::basic_spin;
+using bide::basic_task_context;
 using bide::basic_timer_queue;
 using bide::basic_timer_service;
 using bide::basic_unbounded_channel;
@@ -97,6 +98,7 @@ using bide::basic_waiter_queue;
 using bide::basic_wake_list;
 using bide::basic_watch;
 using bide::basic_watch_receiver;
+using bide::basic_worker_host;
 using bide::biased_shared_mutex;
 using bide::blocking_pool;
 using bide::broadcast;
@@ -340,6 +342,7 @@ using bide::when_any;
 using bide::with_deadline;
 using bide::with_timeout;
 using bide::with_value;
+using bide::worker_local;
 
 } // namespace bide
 
