@@ -85,7 +85,6 @@ using bide::basic_sliding_receiver;
 using bide::basic_sliding_sender;
 using bide::basic_spawn_scope;
 using bide::basic_spin;
-using bide::basic_task_context;
 using bide::basic_timer_queue;
 using bide::basic_timer_service;
 using bide::basic_unbounded_channel;
@@ -98,7 +97,6 @@ using bide::basic_waiter_queue;
 using bide::basic_wake_list;
 using bide::basic_watch;
 using bide::basic_watch_receiver;
-using bide::basic_worker_host;
 using bide::biased_shared_mutex;
 using bide::blocking_pool;
 using bide::broadcast;
@@ -309,6 +307,7 @@ using bide::task_local_value;
 using bide::task_priority;
 using bide::task_runner;
 using bide::task_tag;
+using bide::thread_wait;
 using bide::throttle;
 using bide::timeout;
 using bide::timer;
@@ -342,7 +341,6 @@ using bide::when_any;
 using bide::with_deadline;
 using bide::with_timeout;
 using bide::with_value;
-using bide::worker_local;
 
 } // namespace bide
 

@@ -113,8 +113,6 @@ template <class Platform> void basic_parker<Platform>::unpark() noexcept {
 /// Is the parker of native threads.
 using parker = basic_parker<native_platform>;
 
-BIDE_COMPILED_TEMPLATE(class basic_parker<native_platform>)
-
 // ---- Event count
 //
 // Lets threads sleep until the condition of a lock-free structure may have changed.
@@ -204,6 +202,8 @@ private:
 
 /// Is the event count of native threads.
 using event_count = basic_event_count<native_platform>;
+
+BIDE_COMPILED_TEMPLATE(class basic_parker<native_platform>)
 
 }} // namespace bide::BIDE_ABI
 

@@ -542,8 +542,6 @@ template <class Platform> bool cancel_timer(timer& t) noexcept {
     return in != nullptr && in->cancel(t);
 }
 
-BIDE_COMPILED_TEMPLATE(class basic_timer_queue<native_platform>)
-
 namespace detail {
 
 // ---- Resumers
@@ -1008,6 +1006,7 @@ template <class Platform> void prepare_timers() {
 
 } // namespace detail
 
+BIDE_COMPILED_TEMPLATE(class basic_timer_queue<native_platform>)
 BIDE_COMPILED_TEMPLATE(class basic_timer_service<native_platform>)
 BIDE_COMPILED_TEMPLATE(class detail::basic_resumers<native_platform>)
 BIDE_COMPILED_TEMPLATE(basic_timer_service<native_platform>& timer_service<native_platform>())

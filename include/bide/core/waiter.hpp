@@ -478,8 +478,6 @@ private:
     typename Platform::template atomic<wait_status> state_{wait_status::waiting};
 };
 
-BIDE_COMPILED_TEMPLATE(class basic_waiter<native_platform>)
-
 // ---- The queue of a primitive
 //
 // Queues the waiters of a primitive, first in, first out, and wakes those that a release lets
@@ -870,9 +868,6 @@ wait_status settle_if_over(basic_waiter<Platform>& w, wait_status what) noexcept
     return what;
 }
 
-BIDE_COMPILED_TEMPLATE(class basic_wake_list<native_platform>)
-BIDE_COMPILED_TEMPLATE(class basic_waiter_queue<native_platform>)
-
 // ---- The wait of a thread
 //
 // The wait of a thread in the queue of a primitive. A primitive Q has
@@ -961,6 +956,10 @@ private:
         }
     }
 };
+
+BIDE_COMPILED_TEMPLATE(class basic_waiter<native_platform>)
+BIDE_COMPILED_TEMPLATE(class basic_wake_list<native_platform>)
+BIDE_COMPILED_TEMPLATE(class basic_waiter_queue<native_platform>)
 
 }} // namespace bide::BIDE_ABI
 
