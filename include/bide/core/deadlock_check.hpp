@@ -39,27 +39,19 @@
 #include <cstdio>
 
 #if defined(BIDE_DEADLOCK_CHECK)
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/probe.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 
 #include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
-#include <type_traits>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
