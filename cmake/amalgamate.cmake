@@ -62,7 +62,7 @@ foreach(
         bide
         core/callback_wait
         core/deadlock_check
-        core/event_count
+        core/parker
         io
         parallel
         sched/chrome_trace

@@ -19,7 +19,7 @@ UMBRELLAS = [
     "bide.hpp",
     "core/callback_wait.hpp",
     "core/deadlock_check.hpp",
-    "core/event_count.hpp",
+    "core/parker.hpp",
     "io.hpp",
     "parallel.hpp",
     "sched/chrome_trace.hpp",
@@ -28,6 +28,9 @@ UMBRELLAS = [
     "stream.hpp",
     "sync/biased_shared_mutex.hpp",
 ]
+
+# Names that stand in a public header, and that only the library uses.
+INTERNAL = {"basic_task_context", "basic_worker_host", "worker_local"}
 
 INCLUDES = re.compile(r"^\s*#\s*include <bide/([^>]+)>", re.MULTILINE)
 OPENS = re.compile(r"(inline )?namespace ([\w:]*) ?\{")
@@ -132,7 +135,8 @@ def module():
             if "detail" in header.split("/"):
                 continue
             for where, name in names_of(header):
-                names.setdefault(where, set()).add(name)
+                if name not in INTERNAL:
+                    names.setdefault(where, set()).add(name)
     lines = [
         "// SPDX-License-Identifier: BSL-1.0",
         "// The module `bide`: what the headers below declare, without macros. Its names are those of the headers, so",

@@ -3,11 +3,10 @@
 
 #include "support/bench.hpp"
 
-#include <bide/core/event_count.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/core/ready_queue.hpp>
-#include <bide/core/waiter_queue.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/sync/semaphore.hpp>

@@ -4,10 +4,8 @@
 #include "sched/pools.hpp"
 
 #include <bide/core/executor.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/for_each_concurrent.hpp>
 #include <bide/task/strand.hpp>

@@ -5,7 +5,6 @@
 #include <bide/channel/channel.hpp>
 #include <bide/channel/oneshot.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>

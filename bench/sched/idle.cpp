@@ -3,7 +3,7 @@
 
 #include "sched/pools.hpp"
 #include "sched/usage.hpp"
-#include <bide/core/waker.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>

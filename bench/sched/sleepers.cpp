@@ -7,7 +7,6 @@
 #include <bide/core/result.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/latch.hpp>
-#include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>

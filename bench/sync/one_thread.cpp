@@ -4,7 +4,7 @@
 #include "support/bench.hpp"
 #include "sync/peers.hpp"
 
-#include <bide/core/event_count.hpp>
+#include <bide/core/parker.hpp>
 #include <bide/sync/keyed_mutex.hpp>
 #include <bide/sync/object_pool.hpp>
 #include <bide/sync/once.hpp>

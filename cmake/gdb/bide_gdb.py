@@ -209,7 +209,7 @@ OPERATIONS = [
     (r"keyed_mutex<.*>::locking", "key of keyed_mutex", CARRIED),
     (r"object_pool<.*>::acquiring", "object_pool", FIRST),
     (r"object_pool_access::reserving<", "object_pool", FIRST),
-    (r"basic_once<.*>::beginning<", "once_flag or once_cell", FIRST),
+    (r"once_operations<.*>::beginning", "once_flag or once_cell", FIRST),
     (r"basic_notify<.*>::(listener::listening|waiting)", "notify", FIRST),
     (r"basic_semaphore<.*>::acquiring", "semaphore", FIRST),
     (r"lock_wait<.*basic_adaptive_mutex<", "adaptive_mutex", FIRST),
@@ -392,7 +392,7 @@ class Task(Chain):
         return [f"{self.name() or 'unnamed'}{tag}: {lines[0]}"] + lines[1:]
 
 
-# ---- Waiters (core/waiter.hpp, core/waiter_queue.hpp)
+# ---- Waiters (core/waiter.hpp)
 
 
 def waiter_text(node):
@@ -580,7 +580,7 @@ def notify_text(value):
 
 def once_text(value):
     """sync/once.hpp"""
-    turns = Permits(value["once_"]["turns_"])
+    turns = Permits(value["turns_"])
     if turns.free > 1:
         raise Broken("more turns than one")
     text = "initialised" if turns.is_closed else "not initialised" if turns.free else "being initialised"

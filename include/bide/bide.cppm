@@ -8,7 +8,7 @@ module;
 #include <bide/bide.hpp>
 #include <bide/core/callback_wait.hpp>
 #include <bide/core/deadlock_check.hpp>
-#include <bide/core/event_count.hpp>
+#include <bide/core/parker.hpp>
 #include <bide/io.hpp>
 #include <bide/parallel.hpp>
 #include <bide/sched/chrome_trace.hpp>

@@ -7,8 +7,7 @@
 /// io.hpp, parallel.hpp, stream.hpp and durable.hpp. Few programs need the following headers, so
 /// include them by name: core/callback_wait.hpp, core/deadlock_check.hpp, sched/chrome_trace.hpp,
 /// sched/executor_runner.hpp, sched/for_each_worker.hpp, sync/biased_shared_mutex.hpp, and the
-/// headers of core/ with which a program builds its own primitives, such as core/event_count.hpp
-/// and core/parker.hpp.
+/// headers of core/ with which a program builds its own primitives, such as core/parker.hpp.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
@@ -27,7 +26,6 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sched/join_set.hpp>
 #include <bide/sched/report.hpp>
@@ -47,7 +45,6 @@
 #include <bide/sync/notify.hpp>
 #include <bide/sync/object_pool.hpp>
 #include <bide/sync/once.hpp>
-#include <bide/sync/permit.hpp>
 #include <bide/sync/scoped_lock.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/sync/shared_mutex.hpp>

@@ -49,7 +49,7 @@ using result_on = typename detail::result_on_platform<T, Platform>::type;
 
 /// See core/deadline.hpp.
 class deadline;
-/// See core/waker.hpp.
+/// See core/executor.hpp.
 class waker;
 /// See core/executor.hpp.
 struct runnable;
@@ -61,7 +61,7 @@ template <class Platform> class basic_parker;
 /// Is the parker of native threads.
 using parker = basic_parker<native_platform>;
 
-/// See core/event_count.hpp.
+/// See core/parker.hpp.
 template <class Platform> class basic_event_count;
 /// Is the event count of native threads.
 using event_count = basic_event_count<native_platform>;
@@ -80,7 +80,7 @@ template <class T> using callback_wait = basic_callback_wait<T, native_platform>
 
 // ---- sync
 
-/// See sync/permit.hpp.
+/// See sync/semaphore.hpp.
 template <class Platform> class basic_permit;
 /// Holds permits of a semaphore.
 using permit = basic_permit<native_platform>;

@@ -1,10 +1,8 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/task.hpp>
 

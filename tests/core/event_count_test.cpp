@@ -1,4 +1,4 @@
-#include <bide/core/event_count.hpp>
+#include <bide/core/parker.hpp>
 #include <support/alloc.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>

@@ -66,7 +66,6 @@ using waits = bide::async_op<void>(const bide::closed_error&, const bide::stoppe
 #include "support/test.hpp"
 
 #include <bide/bide.hpp>
-#include <bide/core/event_count.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/io.hpp>
 #include <bide/parallel.hpp>

@@ -1,4 +1,4 @@
-#include <bide/core/thread_wait.hpp>
+#include <bide/core/waiter.hpp>
 #include <support/alloc.hpp>
 #include <support/fake_clock.hpp>
 #include <support/platforms.hpp>
@@ -15,7 +15,7 @@ namespace {
 struct passing : test::tokens {
     using test::tokens::tokens;
     bide::wait_status take_stoppable(const std::stop_token& stop) {
-        return bide::thread_wait<passing, test::native>::stoppable(*this, 1, stop);
+        return bide::thread_wait<passing, test::native>::until(*this, 1, stop);
     }
     bool cancel(bide::basic_waiter<test::native>& w, wait_status why) noexcept {
         const bool removed = test::tokens::cancel(w, why);
@@ -132,7 +132,7 @@ TEST_CASE("thread_wait: a stop after the outcome does not access the primitive")
     for (const wait_status what : {wait_status::granted, wait_status::closed}) {
         vanishing q(what);
         using waits = bide::thread_wait<vanishing, test::native>;
-        CHECK(waits::stoppable(q, 1, q.stop.get_token()) == what);
+        CHECK(waits::until(q, 1, q.stop.get_token()) == what);
         CHECK(q.gone);
         CHECK(q.touched == 0);
     }

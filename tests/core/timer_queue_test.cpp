@@ -1,4 +1,4 @@
-#include <bide/core/timer_queue.hpp>
+#include <bide/core/timer.hpp>
 #include <support/alloc.hpp>
 #include <support/calling.hpp>
 #include <support/fake_clock.hpp>

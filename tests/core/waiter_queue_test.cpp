@@ -1,4 +1,4 @@
-#include <bide/core/waiter_queue.hpp>
+#include <bide/core/waiter.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>
 

@@ -1,5 +1,4 @@
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 #include <support/alloc.hpp>
 #include <support/platforms.hpp>
 #include <support/test.hpp>

@@ -1,4 +1,4 @@
-#include <bide/core/waker.hpp>
+#include <bide/core/executor.hpp>
 #include <support/test.hpp>
 
 namespace {

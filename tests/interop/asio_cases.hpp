@@ -5,7 +5,6 @@
 #include <bide/channel/channel.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/event.hpp>
-#include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/strand.hpp>

@@ -135,7 +135,7 @@ struct sending_to : basic_wait<Core, Platform, side::sending> {
 template <class Platform> using basic_receiving = receiving_from<basic_core<Platform>, Platform>;
 template <class Platform> using basic_sending = sending_to<basic_core<Platform>, Platform>;
 
-// What a stop does, on the thread that requests it (thread_wait::stoppable).
+// What a stop does, on the thread that requests it (thread_wait::until).
 template <class Core, class Wait> void stop(Core& c, Wait& wait) {
     if (!wait.w.is_complete() && wait.cancel(c)) {
         wait.w.publish(wait_status::stopped);

@@ -1,4 +1,4 @@
-#include <bide/core/event_count.hpp>
+#include <bide/core/parker.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 

@@ -9,7 +9,7 @@
 //
 // Waiters sleep on an event count: senders on one, receivers on the other.
 
-#include <bide/core/event_count.hpp>
+#include <bide/core/parker.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 

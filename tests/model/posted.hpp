@@ -1,8 +1,8 @@
 #ifndef BIDE_TESTS_MODEL_POSTED_HPP
 #define BIDE_TESTS_MODEL_POSTED_HPP
 
+#include <bide/core/executor.hpp>
 #include <bide/core/timer.hpp>
-#include <bide/core/waker.hpp>
 #include <model/check.hpp>
 
 #include <support/standard.hpp>

@@ -1,4 +1,4 @@
-// Waits that a stop token ends: the real stoppable() of each primitive, with the stop tokens of the model.
+// Waits that a stop token ends: the real wait of each primitive, with the stop tokens of the model.
 // Whichever comes first, the release or the stop, what was released is taken or still there. The callback
 // runs on the thread that requests the stop, beside the wait and beside the end of the primitive.
 

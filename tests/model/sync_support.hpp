@@ -8,8 +8,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waker.hpp>
 #include <model/check.hpp>
 
 #include <support/standard.hpp>

@@ -342,7 +342,7 @@ TEST_CASE("waiter: a token passes through three threads, also past a wait that e
     model::check("three takers of one token", model::brief_or_long(random, {}), three_takers);
 }
 
-// Does what thread_wait::stoppable() does. A thread stands for the stop token here, and its join
+// Does what thread_wait::until() does with a stop token. A thread stands for the stop token here, and its join
 // for the destructor of the callback.
 TEST_CASE("waiter: a stop before, during or after the wait ends it once") {
     const auto body = [](bool grants) {

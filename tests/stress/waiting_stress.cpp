@@ -1,7 +1,7 @@
 // Events, latches, barriers, notifications, conditions and queues: no waiter is left behind, none comes
 // through early, and one that came through may destroy what it waited for.
 
-#include <bide/core/event_count.hpp>
+#include <bide/core/parker.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/barrier.hpp>
 #include <bide/sync/condition_variable.hpp>

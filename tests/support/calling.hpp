@@ -1,7 +1,7 @@
 #ifndef BIDE_TESTS_SUPPORT_CALLING_HPP
 #define BIDE_TESTS_SUPPORT_CALLING_HPP
 
-#include <bide/core/waker.hpp>
+#include <bide/core/executor.hpp>
 
 namespace test {
 

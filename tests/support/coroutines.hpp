@@ -5,7 +5,7 @@
 // may be of any type.
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/waker.hpp>
+#include <bide/core/executor.hpp>
 
 #include <support/standard.hpp>
 

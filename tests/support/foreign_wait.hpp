@@ -4,7 +4,7 @@
 // The wait of an event loop in any primitive that has an operation: a node of its own, with a waker.
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/waker.hpp>
+#include <bide/core/executor.hpp>
 #include <support/manual_wait.hpp>
 #include <support/waiting.hpp>
 

@@ -4,7 +4,7 @@
 // What is instantiated for the system's futex is instantiated for others, too:
 // TEMPLATE_TEST_CASE("...", "", test::native, test::portable, test::jittery).
 
-#include <bide/core/detail/futex_portable.hpp>
+#include <bide/core/detail/futex_other.hpp>
 #include <bide/core/platform.hpp>
 #include <support/jitter.hpp>
 #include <support/standard.hpp>

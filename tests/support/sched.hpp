@@ -4,7 +4,7 @@
 // What nearly every test of schedulers, loops, groups and their tasks includes.
 
 #include <bide/channel/channel.hpp>
-#include <bide/core/waker.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sync/latch.hpp>
 #include <bide/task/compose.hpp>

@@ -1,9 +1,9 @@
 #ifndef BIDE_TESTS_SUPPORT_SERVICE_HPP
 #define BIDE_TESTS_SUPPORT_SERVICE_HPP
 
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <support/gate.hpp>
 #include <support/standard.hpp>
 

@@ -6,8 +6,7 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/waiter_queue.hpp>
+#include <bide/core/waiter.hpp>
 
 #include <support/standard.hpp>
 
@@ -73,7 +72,7 @@ public:
         return waits::until(*this, 1, end);
     }
     bide::wait_status take(const typename Platform::stop_token& stop) noexcept {
-        return waits::stoppable(*this, 1, stop);
+        return waits::until(*this, 1, stop);
     }
 
     bide::basic_async_op<token, Platform> async_take() noexcept { return {taking{*this}}; }

@@ -7,7 +7,7 @@
 #include "support/gate.hpp"
 
 #include <bide/core/config.hpp>
-#include <bide/core/waker.hpp>
+#include <bide/core/executor.hpp>
 
 #include <support/standard.hpp>
 

@@ -1,4 +1,4 @@
-#include <bide/core/thread_wait.hpp>
+#include <bide/core/waiter.hpp>
 #include <bide/sync/adaptive_mutex.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>
 #include <bide/sync/lock_operations.hpp>

@@ -376,16 +376,46 @@ TEST_CASE("shared lock: unlocking it while it is not locked so terminates and na
 
 #endif
 
+TEST_CASE("shared_mutex: an upgradable lock and an upgrade are waited for until a point in time",
+          "[promise.upgrade][promise.time-limits]") {
+    bide::shared_mutex m;
+    const auto later = std::chrono::steady_clock::now() + test::patience;
+    m.lock_upgradable();
+    SECTION("the upgradable lock is unlocked before") {
+        test::team holder(1, [&](int) { m.unlock_upgradable(); });
+        REQUIRE(m.try_lock_upgradable_until(later));
+        CHECK_FALSE(m.try_lock_upgradable());
+        m.unlock_upgradable();
+    }
+    SECTION("the last reader leaves before") {
+        REQUIRE(m.try_lock_shared());
+        test::team reader(1, [&](int) { m.unlock_shared(); });
+        REQUIRE(m.try_upgrade_until(later));
+        CHECK_FALSE(m.try_lock_shared());
+        m.unlock();
+    }
+    SECTION("the point in time has passed, and the attempt succeeds") {
+        REQUIRE(m.try_upgrade_until(std::chrono::steady_clock::time_point()));
+        m.unlock();
+        REQUIRE(m.try_lock_upgradable_until(std::chrono::system_clock::time_point()));
+        m.unlock_upgradable();
+    }
+    CHECK(m.try_lock());
+    m.unlock();
+}
+
 TEST_CASE("shared_mutex: one upgradable reader beside readers, and it becomes the writer",
           "[promise.upgrade]") {
     bide::shared_mutex m;
     m.lock_upgradable();
     CHECK_FALSE(m.try_lock_upgradable());
     CHECK_FALSE(m.try_lock_upgradable_for(1ms));
+    CHECK_FALSE(m.try_lock_upgradable_until(std::chrono::steady_clock::now() + 1ms));
     CHECK_FALSE(m.try_lock());
     REQUIRE(m.try_lock_shared());
     CHECK_FALSE(m.try_upgrade());
     CHECK_FALSE(m.try_upgrade_for(1ms));
+    CHECK_FALSE(m.try_upgrade_until(std::chrono::steady_clock::now() + 1ms));
     CHECK(m.try_lock_shared()); // it left the queue
     std::stop_source stop;
     stop.request_stop();

@@ -17,19 +17,10 @@
 /// In a coroutine: `co_await values.async_recv()`.
 
 #include <bide/channel/detail/versioned_value.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/fwd.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <stdexcept>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -58,20 +49,44 @@ public:
 
     std::size_t send(T&& value) {
         shared_value news(std::move(value)); // after the swap: the value that leaves
-        typename base::wake_list told;
+        typename base::wake_list woken;
         base::lock();
         const std::size_t n = base::is_closed() ? 0 : base::readers();
         if (n != 0) {
             news.swap(kept_[base::latest() % capacity_]);
-            base::post(told);
+            base::post(woken);
         }
         base::unlock();
-        told.publish(wait_status::granted);
+        woken.publish(wait_status::granted);
         return n;
     }
 
     // Returns the oldest value that `r` has not received, or the reason why there is none.
-    result<T, recv_error> receive(reader& r, errc if_none);
+    result<T, recv_error> receive(reader& r, errc if_none) {
+        shared_value news;
+        std::uint64_t missed = 0;
+        base::lock();
+        const wait_status now = base::look(r);
+        if (now == wait_status::granted) {
+            const std::uint64_t behind = base::latest() - r.seen;
+            if (behind > capacity_) {
+                missed = behind - capacity_;
+            } else {
+                news = kept_[r.seen % capacity_];
+            }
+        }
+        base::unlock();
+        if (news) {
+            result<T, recv_error> got(std::in_place, *news);
+            ++r.seen;
+            return got;
+        }
+        r.seen += missed;
+        const errc code = missed != 0                  ? errc::lagged
+                          : now == wait_status::closed ? errc::closed
+                                                       : if_none;
+        return unexpected{recv_error{code, missed}};
+    }
 
 private:
     using shared_value = basic_shared_value<T, Platform>;
@@ -177,8 +192,7 @@ public:
     /// Closes the broadcast as close() does.
     ~basic_broadcast() = default;
 
-    basic_broadcast(const basic_broadcast&) = delete;
-    basic_broadcast& operator=(const basic_broadcast&) = delete;
+    basic_broadcast& operator=(basic_broadcast&&) = delete;
 
     /// Sends a value to every subscriber. Never blocks.
     /// Returns: the number of subscribers. If there is no subscriber, or if the broadcast is
@@ -219,33 +233,6 @@ private:
 };
 
 namespace detail {
-
-template <class T, class Platform>
-result<T, recv_error> broadcast_state<T, Platform>::receive(reader& r, errc if_none) {
-    shared_value news;
-    std::uint64_t missed = 0;
-    base::lock();
-    const wait_status now = base::look(r);
-    if (now == wait_status::granted) {
-        const std::uint64_t behind = base::latest() - r.seen;
-        if (behind > capacity_) {
-            missed = behind - capacity_;
-        } else {
-            news = kept_[r.seen % capacity_];
-        }
-    }
-    base::unlock();
-    if (news) {
-        result<T, recv_error> got(std::in_place, *news);
-        ++r.seen;
-        return got;
-    }
-    r.seen += missed;
-    const errc code = missed != 0                  ? errc::lagged
-                      : now == wait_status::closed ? errc::closed
-                                                   : if_none;
-    return unexpected{recv_error{code, missed}};
-}
 
 } // namespace detail
 }} // namespace bide::BIDE_ABI

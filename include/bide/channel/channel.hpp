@@ -25,20 +25,10 @@
 /// the protocol between the ring and the queues, and its proof.
 
 #include <bide/channel/detail/channel_core.hpp>
-#include <bide/channel/detail/item_wait.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/fwd.hpp>
 
-#include <cstddef>
 #include <iterator>
 #include <optional>
 #include <span>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -167,12 +157,6 @@ public:
                                items.size());
     }
 
-protected:
-    send_operations() = default;                                  ///< For `Self`.
-    send_operations(const send_operations&) = default;            ///< For `Self`.
-    send_operations& operator=(const send_operations&) = default; ///< For `Self`.
-    ~send_operations() = default;                                 ///< For `Self`.
-
 private:
     template <class Of>
     static constexpr bool allocates = std::remove_reference_t<decltype(detail::channel_access::core(
@@ -288,12 +272,6 @@ public:
     /// Returns the end of the range.
     std::default_sentinel_t end() noexcept { return {}; }
 
-protected:
-    receive_operations() = default;                                     ///< For `Self`.
-    receive_operations(const receive_operations&) = default;            ///< For `Self`.
-    receive_operations& operator=(const receive_operations&) = default; ///< For `Self`.
-    ~receive_operations() = default;                                    ///< For `Self`.
-
 private:
     template <class Source>
     using waits = detail::item_wait<T, Platform, std::remove_reference_t<Source>>;
@@ -378,12 +356,6 @@ public:
     /// capacity of 0, always returns true. An unbounded or a sliding channel always returns false.
     bool is_full() const noexcept { return detail::channel_access::core(self()).is_full(); }
 
-protected:
-    state_operations() = default;                                   ///< For `Self`.
-    state_operations(const state_operations&) = default;            ///< For `Self`.
-    state_operations& operator=(const state_operations&) = default; ///< For `Self`.
-    ~state_operations() = default;                                  ///< For `Self`.
-
 private:
     Self& self() noexcept { return static_cast<Self&>(*this); }
     const Self& self() const noexcept { return static_cast<const Self&>(*this); }
@@ -396,8 +368,7 @@ class channel_operations : public send_operations<Self, T, Platform>,
                            public receive_operations<Self, T, Platform>,
                            public state_operations<Self> {
 public:
-    channel_operations(const channel_operations&) = delete;
-    channel_operations& operator=(const channel_operations&) = delete;
+    channel_operations& operator=(channel_operations&&) = delete;
 
 protected:
     /// Constructs an empty channel, whose Core is made from `args`.

@@ -14,15 +14,6 @@
 // handle of a side closes the channel before it releases the memory.
 
 #include <bide/channel/channel.hpp>
-#include <bide/channel/detail/item_wait.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/fwd.hpp>
-
-#include <cstddef>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -31,14 +22,24 @@ namespace detail {
 template <class T, class Platform, class Core> class shared_core {
 public:
     template <class... Args> explicit shared_core(Args... args) : core(std::move(args)...) {}
-    shared_core(const shared_core&) = delete;
-    shared_core& operator=(const shared_core&) = delete;
+    shared_core& operator=(shared_core&&) = delete;
 
     // Adds a handle to a side that has at least one.
     void join(side which) noexcept { increment(handles(which)); }
 
     // Drops a handle. If it is the last user, *this is freed.
-    void leave(side which) noexcept;
+    void leave(side which) noexcept {
+        // Order: release [handles.close]; all that was sent through this handle comes before the
+        // close by the last handle. Acquire [handles.close]: this may be the last handle.
+        if (handles(which).fetch_sub(1, std::memory_order_acq_rel) != 1) {
+            return;
+        }
+        core.close();
+        if (which == side::receiving) {
+            detail::destroy_items<T>(core); // no receiver will ask for them
+        }
+        let_go();
+    }
 
     // Keeps the memory, and nothing else, for an operation of a caller that has a handle.
     keep_alive hold() noexcept {
@@ -49,7 +50,20 @@ public:
 
     // The closed channel that a moved-from handle refers to. Terminates if there is no memory for
     // it at the first call.
-    BIDE_NOINLINE static Core& closed();
+    BIDE_NOINLINE static Core& closed() {
+        static Core* const never_destroyed =
+            made_or_fatal("no memory for the closed channel of moved-from channel handles", [] {
+                Core* made = nullptr;
+                if constexpr (std::is_default_constructible_v<Core>) {
+                    made = new Core;
+                } else {
+                    made = new Core(std::size_t{0});
+                }
+                made->close();
+                return made;
+            });
+        return *never_destroyed;
+    }
 
     Core core;
 
@@ -76,35 +90,6 @@ private:
     counter receivers_{1};
     counter users_{2};
 };
-
-template <class T, class Platform, class Core>
-void shared_core<T, Platform, Core>::leave(side which) noexcept {
-    // Order: release [handles.close]; all that was sent through this handle comes before the close
-    // by the last handle. Acquire [handles.close]: this may be the last handle.
-    if (handles(which).fetch_sub(1, std::memory_order_acq_rel) != 1) {
-        return;
-    }
-    core.close();
-    if (which == side::receiving) {
-        detail::destroy_items<T>(core); // no receiver will ask for them
-    }
-    let_go();
-}
-
-template <class T, class Platform, class Core> Core& shared_core<T, Platform, Core>::closed() {
-    static Core* const never_destroyed =
-        made_or_fatal("no memory for the closed channel of moved-from channel handles", [] {
-            Core* made = nullptr;
-            if constexpr (std::is_default_constructible_v<Core>) {
-                made = new Core;
-            } else {
-                made = new Core(std::size_t{0});
-            }
-            made->close();
-            return made;
-        });
-    return *never_destroyed;
-}
 
 template <class Sender, class Receiver> struct handle_maker {
     template <class... Args> static std::pair<Sender, Receiver> make(Args... args) {

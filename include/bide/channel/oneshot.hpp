@@ -17,17 +17,9 @@
 
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/shared_state.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 
-#include <cstdint>
+#include <memory>
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -64,11 +56,46 @@ public:
 
     // Ends the sender. If `value` is not nullptr, sends the value first. Returns true if it was
     // sent; otherwise the value is untouched.
-    static bool finish(oneshot_state* s, T* value) noexcept;
+    static bool finish(oneshot_state* s, T* value) noexcept {
+        wake_list granted;
+        wake_list failed;
+        s->lock();
+        if (!s->senders_.empty()) {
+            s->senders_.fatal_destroyed("oneshot sender", s);
+        }
+        const bool sends = value != nullptr && !s->has(closed);
+        if (sends && !detail::hand_over(*value, s->receivers_, granted)) {
+            s->value_.emplace(std::move(*value));
+        }
+        s->receivers_.pop_all(failed);
+        const bool last = s->unlock_with(finished, true);
+        wake_list::publish(granted, wait_status::granted, failed, wait_status::closed);
+        if (last) {
+            delete s;
+        }
+        return sends;
+    }
 
-    // Closes the channel for the receiver. If `leaves` is true, the receiver is destroyed: drops
+    // Closes the channel for the receiver. If `drops` is true, the receiver is destroyed: drops
     // its reference, too. Returns true if this call closed the channel.
-    static bool close(oneshot_state* s, bool leaves) noexcept;
+    static bool close(oneshot_state* s, bool drops) noexcept {
+        if (drops && s->is_alone()) { // the sender has ended, and there are no waiters
+            delete s;
+            return false;
+        }
+        wake_list granted;
+        wake_list failed;
+        s->lock();
+        const bool first = !s->has(closed);
+        s->senders_.pop_all(granted);
+        s->receivers_.pop_all(failed);
+        const bool last = s->unlock_with(closed, drops);
+        wake_list::publish(granted, wait_status::granted, failed, wait_status::closed);
+        if (last) {
+            delete s;
+        }
+        return first;
+    }
 
     static void drop(oneshot_state* s) noexcept {
         if (s->drop_reference()) {
@@ -132,7 +159,19 @@ public:
 
     // ---- Both
 
-    wait_status enqueue(node& w, side which) noexcept;
+    wait_status enqueue(node& w, side which) noexcept {
+        base::lock();
+        wait_status what = look(which);
+        if (what == wait_status::waiting) {
+            what = base::queue(queue_of(which), w);
+        } else if (what = base::complete(w, what);
+                   what == wait_status::granted && which == side::receiving) {
+            detail::deliver(*value_, w);
+            value_.reset();
+        }
+        base::unlock();
+        return what;
+    }
     bool cancel(node& w, side which, wait_status why) noexcept {
         return base::locked([&]() noexcept { return queue_of(which).withdraw(w, why); });
     }
@@ -161,62 +200,6 @@ private:
     typename base::wait_queue senders_;
 };
 
-template <class T, class Platform>
-bool oneshot_state<T, Platform>::finish(oneshot_state* s, T* value) noexcept {
-    wake_list granted;
-    wake_list told;
-    s->lock();
-    if (!s->senders_.empty()) {
-        s->senders_.fatal_destroyed("oneshot sender", s);
-    }
-    const bool sends = value != nullptr && !s->has(closed);
-    if (sends && !detail::hand_over(*value, s->receivers_, granted)) {
-        s->value_.emplace(std::move(*value));
-    }
-    s->receivers_.pop_all(told);
-    const bool last = s->unlock_with(finished, true);
-    wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
-    if (last) {
-        delete s;
-    }
-    return sends;
-}
-
-template <class T, class Platform>
-bool oneshot_state<T, Platform>::close(oneshot_state* s, bool leaves) noexcept {
-    if (leaves && s->is_alone()) { // the sender has ended, and there are no waiters
-        delete s;
-        return false;
-    }
-    wake_list granted;
-    wake_list told;
-    s->lock();
-    const bool first = !s->has(closed);
-    s->senders_.pop_all(granted);
-    s->receivers_.pop_all(told);
-    const bool last = s->unlock_with(closed, leaves);
-    wake_list::publish(granted, wait_status::granted, told, wait_status::closed);
-    if (last) {
-        delete s;
-    }
-    return first;
-}
-
-template <class T, class Platform>
-wait_status oneshot_state<T, Platform>::enqueue(node& w, side which) noexcept {
-    base::lock();
-    wait_status what = look(which);
-    if (what == wait_status::waiting) {
-        what = base::queue(queue_of(which), w);
-    } else if (what = base::complete(w, what);
-               what == wait_status::granted && which == side::receiving) {
-        detail::deliver(*value_, w);
-        value_.reset();
-    }
-    base::unlock();
-    return what;
-}
-
 } // namespace detail
 
 /// Receives the value of a oneshot channel.
@@ -234,27 +217,18 @@ public:
     using value_type = T;
 
     /// Takes over the end of `other`. After that, `other` can only be destroyed or assigned to.
-    basic_oneshot_sender(basic_oneshot_sender&& other) noexcept
-        : state_(std::exchange(other.state_, nullptr)) {}
+    basic_oneshot_sender(basic_oneshot_sender&& other) noexcept = default;
     /// Destroys its end and takes over that of `other`.
-    basic_oneshot_sender& operator=(basic_oneshot_sender other) noexcept {
-        std::swap(state_, other.state_);
-        return *this;
-    }
-
+    basic_oneshot_sender& operator=(basic_oneshot_sender&& other) noexcept = default;
     /// Destroys the sender. If it has not sent, the receiver gets errc::closed.
     /// Requires: no wait in closed() is under way; terminates otherwise.
-    ~basic_oneshot_sender() {
-        if (state_ != nullptr) {
-            state::finish(state_, nullptr);
-        }
-    }
+    ~basic_oneshot_sender() = default;
 
     /// Sends the value. After that, the sender can only be destroyed or assigned to. Never blocks.
     /// Returns: errc::closed, with the value, if there is no receiver.
     /// Requires: no wait in closed() is under way; terminates otherwise.
     result<void, send_error<T>> send(T value) && noexcept {
-        const bool sent = state::finish(std::exchange(state_, nullptr), __builtin_addressof(value));
+        const bool sent = state::finish(state_.release(), __builtin_addressof(value));
         return detail::to_result(sent ? wait_status::granted : wait_status::closed, value);
     }
 
@@ -293,7 +267,11 @@ private:
     using state = detail::oneshot_state<T, Platform>;
     explicit basic_oneshot_sender(state* of) noexcept : state_(of) {}
 
-    state* state_;
+    struct end {
+        void operator()(state* s) const noexcept { state::finish(s, nullptr); }
+    };
+
+    std::unique_ptr<state, end> state_;
 };
 
 /// Receives the value of a oneshot channel; see basic_oneshot_sender.
@@ -303,20 +281,11 @@ public:
     using value_type = T;
 
     /// Takes over the end of `other`. After that, `other` can only be destroyed or assigned to.
-    basic_oneshot_receiver(basic_oneshot_receiver&& other) noexcept
-        : state_(std::exchange(other.state_, nullptr)) {}
+    basic_oneshot_receiver(basic_oneshot_receiver&& other) noexcept = default;
     /// Destroys its end and takes over that of `other`.
-    basic_oneshot_receiver& operator=(basic_oneshot_receiver other) noexcept {
-        std::swap(state_, other.state_);
-        return *this;
-    }
-
+    basic_oneshot_receiver& operator=(basic_oneshot_receiver&& other) noexcept = default;
     /// Closes the channel as close() does. A wait of this receiver ends with errc::closed.
-    ~basic_oneshot_receiver() {
-        if (state_ != nullptr) {
-            state::close(state_, true);
-        }
-    }
+    ~basic_oneshot_receiver() = default;
 
     /// Receives the value.
     /// Blocks: until the value is sent.
@@ -351,13 +320,14 @@ public:
     /// Cancellation: if the operation is destroyed (core/async_op.hpp) after the value was granted
     /// to it, the next receive gets the value.
     basic_async_op<std::optional<T>, Platform> async_recv() {
-        return {typename waits::receiving{*state_}, detail::recv_payload<T>(state::keep(state_))};
+        return {typename waits::receiving{*state_},
+                detail::recv_payload<T>(state::keep(state_.get()))};
     }
 
     /// Closes the channel: a later send fails, and a waiting receive ends. A value that was sent
     /// before can still be received.
     /// Returns: true if this call closed it.
-    bool close() noexcept { return state::close(state_, false); }
+    bool close() noexcept { return state::close(state_.get(), false); }
 
 private:
     template <class U, class P>
@@ -369,7 +339,7 @@ private:
 
     template <class Limit> result<T> wait(const Limit& limit) {
         std::optional<T> value;
-        state* const from = state_;
+        state* const from = state_.get();
         if (const wait_status got = from->recv(detail::into(value)); got != wait_status::waiting) {
             return detail::to_received(got, value);
         }
@@ -378,7 +348,11 @@ private:
         return detail::to_received(got, value);
     }
 
-    state* state_;
+    struct end {
+        void operator()(state* s) const noexcept { state::close(s, true); }
+    };
+
+    std::unique_ptr<state, end> state_;
 };
 
 /// Makes a oneshot channel: auto [sender, receiver] = bide::oneshot<int>();

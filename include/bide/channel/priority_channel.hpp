@@ -5,19 +5,10 @@
 /// \file
 /// A bounded channel from which the greatest item comes first.
 
-#include <bide/channel/channel.hpp>
-#include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/fwd.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -73,7 +64,30 @@ public:
         }
         return room;
     }
-    template <class Put> void take(Put& put) noexcept;
+    // Taking the root leaves a hole, which sinks to the bottom. The last entry is moved into the
+    // hole and then rises. It seldom rises far, so this takes about one comparison for each level,
+    // and not two (I. Wegener, "Bottom-Up-Heapsort", 1993).
+    template <class Put> void take(Put& put) noexcept {
+        put(entries_[0].item);
+        entries_.destroy(0);
+        const std::size_t last = size_ - 1;
+        size_ = last;
+        if (last == 0) {
+            return;
+        }
+        std::size_t hole = 0;
+        for (std::size_t child = 1; child < last; child = 2 * hole + 1) {
+            const entry& left = entries_[child];
+            if (child + 1 < last && !comes_before(left.item, left.came, entries_[child + 1])) {
+                ++child;
+            }
+            entries_.relocate(hole, child);
+            hole = child;
+        }
+        entry moved(std::move(entries_[last]));
+        entries_.destroy(last);
+        rise(hole, moved.item, moved.came);
+    }
 
 private:
     using order = std::int64_t;
@@ -93,7 +107,18 @@ private:
         size_ = last + 1;
         rise(last, item, came);
     }
-    void rise(std::size_t hole, T& item, order came) noexcept;
+    // The hole rises until the item fits into it.
+    void rise(std::size_t hole, T& item, order came) noexcept {
+        while (hole != 0) {
+            const std::size_t parent = (hole - 1) / 2;
+            if (!comes_before(item, came, entries_[parent])) {
+                break;
+            }
+            entries_.relocate(hole, parent);
+            hole = parent;
+        }
+        entries_.construct(hole, item, came);
+    }
 
     item_array<entry> entries_;
     typename Platform::template var<std::size_t> size_{0};
@@ -101,47 +126,6 @@ private:
     order oldest_ = 0;   // the last order of an item that came back
     [[no_unique_address]] Compare compare_;
 };
-
-// The hole rises until the item fits into it.
-template <class T, class Compare, class Platform>
-void basic_item_heap<T, Compare, Platform>::rise(std::size_t hole, T& item, order came) noexcept {
-    while (hole != 0) {
-        const std::size_t parent = (hole - 1) / 2;
-        if (!comes_before(item, came, entries_[parent])) {
-            break;
-        }
-        entries_.relocate(hole, parent);
-        hole = parent;
-    }
-    entries_.construct(hole, item, came);
-}
-
-// Taking the root leaves a hole, which sinks to the bottom. The last entry is moved into the hole
-// and then rises. It seldom rises far, so this takes about one comparison for each level, and not
-// two (I. Wegener, "Bottom-Up-Heapsort", 1993).
-template <class T, class Compare, class Platform>
-template <class Put>
-void basic_item_heap<T, Compare, Platform>::take(Put& put) noexcept {
-    put(entries_[0].item);
-    entries_.destroy(0);
-    const std::size_t last = size_ - 1;
-    size_ = last;
-    if (last == 0) {
-        return;
-    }
-    std::size_t hole = 0;
-    for (std::size_t child = 1; child < last; child = 2 * hole + 1) {
-        const entry& left = entries_[child];
-        if (child + 1 < last && !comes_before(left.item, left.came, entries_[child + 1])) {
-            ++child;
-        }
-        entries_.relocate(hole, child);
-        hole = child;
-    }
-    entry moved(std::move(entries_[last]));
-    entries_.destroy(last);
-    rise(hole, moved.item, moved.came);
-}
 
 template <class T, class Compare, class Platform>
 using basic_priority_core = basic_locked_core<basic_item_heap<T, Compare, Platform>, Platform>;

@@ -29,17 +29,11 @@
 // both positions are moved by seq_cst steps, and each decision on "empty" or "full" reads them by
 // seq_cst loads.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/platform.hpp>
 
 #include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <new>
 #include <stdexcept>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -73,8 +67,7 @@ public:
     /// Frees the memory. Does not destroy items: the owner pops them first.
     ~basic_ring() { delete[] slots_; }
 
-    basic_ring(const basic_ring&) = delete;
-    basic_ring& operator=(const basic_ring&) = delete;
+    basic_ring& operator=(basic_ring&&) = delete;
 
     /// Consecutive slots that only the claimer accesses, from begin_push() or begin_pop() to end().
     class claim {
@@ -179,7 +172,22 @@ public:
     std::size_t capacity() const noexcept { return capacity_; }
 
     /// Returns the number of items that pushes have claimed and pops have not, at one instant.
-    std::size_t size() const noexcept;
+    std::size_t size() const noexcept {
+        // Order: seq_cst [ring.position], all three; the head was read while the tail had one
+        // value.
+        Stamp tail = tail_.load(std::memory_order_seq_cst);
+        for (;;) {
+            const Stamp head = head_.load(std::memory_order_seq_cst);
+            const Stamp now = tail_.load(std::memory_order_seq_cst);
+            if (now == tail) {
+                const Stamp end = static_cast<Stamp>(tail & ~closed_bit_);
+                const auto from = static_cast<std::size_t>(head & (closed_bit_ - 1));
+                const auto to = static_cast<std::size_t>(end & (closed_bit_ - 1));
+                return from < to ? to - from : end == head ? 0 : capacity_ - from + to;
+            }
+            tail = now;
+        }
+    }
 
 private:
     slot& slot_of(Stamp position) const noexcept {
@@ -202,11 +210,67 @@ private:
     }
 
     // Claims slots for a push, or for a pop.
-    template <bool Push, class Count> BIDE_INLINE attempt begin(claim& c, Count most) noexcept;
+    template <bool Push, class Count> BIDE_INLINE attempt begin(claim& c, Count most) noexcept {
+        index& mine = Push ? tail_ : head_;
+        const index& others = Push ? head_ : tail_;
+        // Order: seq_cst [ring.position]; read before the position of the other side and again
+        // after it. If this position is then unchanged, both values belong to one instant.
+        Stamp at = mine.load(std::memory_order_seq_cst);
+        for (int failed = 0;;) {
+            if (Push && (at & closed_bit_) != 0) {
+                return attempt::closed;
+            }
+            if (const std::size_t n = count_ready(at, Push ? 0 : 1, most); n != 0) {
+                const Stamp first = at;
+                // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
+                // flags. Failure: relaxed, the loop reads again.
+                if (mine.compare_exchange_weak(at, next(at, n), std::memory_order_seq_cst,
+                                               std::memory_order_relaxed)) {
+                    c = claim(first, Push ? 1 : lap_, n);
+                    return attempt::done;
+                }
+                failed = make_way(failed);
+                // Order: seq_cst [ring.position]; as the first load.
+                at = mine.load(std::memory_order_seq_cst);
+                continue;
+            }
+            // Order: seq_cst [ring.position]; the positions tell whether the ring is full, or
+            // empty.
+            const Stamp other = others.load(std::memory_order_seq_cst);
+            // Order: seq_cst [ring.position]; as the first load. If it differs, `at` is outdated.
+            const Stamp now = mine.load(std::memory_order_seq_cst);
+            if (now == at) {
+                if constexpr (Push) {
+                    return static_cast<Stamp>(other + lap_) == at ? attempt::not_now
+                                                                  : attempt::busy;
+                } else {
+                    return static_cast<Stamp>(other & ~closed_bit_) != at ? attempt::busy
+                           : (other & closed_bit_) != 0                   ? attempt::closed
+                                                                          : attempt::not_now;
+                }
+            }
+            at = now;
+        }
+    }
 
     // How many of the `most` slots from `first` on have the stamp position + more.
     template <class Count>
-    std::size_t count_ready(Stamp first, Stamp more, Count most) const noexcept;
+    std::size_t count_ready(Stamp first, Stamp more, Count most) const noexcept {
+        if constexpr (std::is_same_v<Count, one>) {
+            // Order: acquire [ring.slot]; as cursor::is_ready().
+            return slot_of(first).stamp.load(std::memory_order_acquire) ==
+                           static_cast<Stamp>(first + more)
+                       ? 1
+                       : 0;
+        } else {
+            cursor c(*this, first, more);
+            std::size_t n = 0;
+            for (; n < static_cast<std::size_t>(most) && c.is_ready(); ++n) {
+                ++c;
+            }
+            return n;
+        }
+    }
 
     using index = typename Platform::template atomic<Stamp>;
 
@@ -274,86 +338,6 @@ basic_ring<T, Platform, Stamp>::basic_ring(std::size_t capacity)
         // Order: relaxed; no other thread has the ring yet. With a capacity of 0, the one slot gets
         // a stamp that never makes it ready.
         slots_[i].stamp.store(static_cast<Stamp>(capacity == 0 ? 2 : i), std::memory_order_relaxed);
-    }
-}
-
-template <class T, class Platform, class Stamp>
-template <bool Push, class Count>
-attempt basic_ring<T, Platform, Stamp>::begin(claim& c, Count most) noexcept {
-    index& mine = Push ? tail_ : head_;
-    const index& others = Push ? head_ : tail_;
-    // Order: seq_cst [ring.position]; read before the position of the other side and again after
-    // it. If this position is then unchanged, both values belong to one instant.
-    Stamp at = mine.load(std::memory_order_seq_cst);
-    for (int failed = 0;;) {
-        if (Push && (at & closed_bit_) != 0) {
-            return attempt::closed;
-        }
-        if (const std::size_t n = count_ready(at, Push ? 0 : 1, most); n != 0) {
-            const Stamp first = at;
-            // Order: seq_cst [ring.position]; the first half of a pair, whose second half reads
-            // flags. Failure: relaxed, the loop reads again.
-            if (mine.compare_exchange_weak(at, next(at, n), std::memory_order_seq_cst,
-                                           std::memory_order_relaxed)) {
-                c = claim(first, Push ? 1 : lap_, n);
-                return attempt::done;
-            }
-            failed = make_way(failed);
-            // Order: seq_cst [ring.position]; as the first load.
-            at = mine.load(std::memory_order_seq_cst);
-            continue;
-        }
-        // Order: seq_cst [ring.position]; the positions tell whether the ring is full, or empty.
-        const Stamp other = others.load(std::memory_order_seq_cst);
-        // Order: seq_cst [ring.position]; as the first load. If it differs, `at` is outdated.
-        const Stamp now = mine.load(std::memory_order_seq_cst);
-        if (now == at) {
-            if constexpr (Push) {
-                return static_cast<Stamp>(other + lap_) == at ? attempt::not_now : attempt::busy;
-            } else {
-                return static_cast<Stamp>(other & ~closed_bit_) != at ? attempt::busy
-                       : (other & closed_bit_) != 0                   ? attempt::closed
-                                                                      : attempt::not_now;
-            }
-        }
-        at = now;
-    }
-}
-
-template <class T, class Platform, class Stamp>
-template <class Count>
-std::size_t basic_ring<T, Platform, Stamp>::count_ready(Stamp first, Stamp more,
-                                                        Count most) const noexcept {
-    if constexpr (std::is_same_v<Count, one>) {
-        // Order: acquire [ring.slot]; as cursor::is_ready().
-        return slot_of(first).stamp.load(std::memory_order_acquire) ==
-                       static_cast<Stamp>(first + more)
-                   ? 1
-                   : 0;
-    } else {
-        cursor c(*this, first, more);
-        std::size_t n = 0;
-        for (; n < static_cast<std::size_t>(most) && c.is_ready(); ++n) {
-            ++c;
-        }
-        return n;
-    }
-}
-
-template <class T, class Platform, class Stamp>
-std::size_t basic_ring<T, Platform, Stamp>::size() const noexcept {
-    // Order: seq_cst [ring.position], all three; the head was read while the tail had one value.
-    Stamp tail = tail_.load(std::memory_order_seq_cst);
-    for (;;) {
-        const Stamp head = head_.load(std::memory_order_seq_cst);
-        const Stamp now = tail_.load(std::memory_order_seq_cst);
-        if (now == tail) {
-            const Stamp end = static_cast<Stamp>(tail & ~closed_bit_);
-            const auto from = static_cast<std::size_t>(head & (closed_bit_ - 1));
-            const auto to = static_cast<std::size_t>(end & (closed_bit_ - 1));
-            return from < to ? to - from : end == head ? 0 : capacity_ - from + to;
-        }
-        tail = now;
     }
 }
 

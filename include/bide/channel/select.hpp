@@ -29,21 +29,10 @@
 
 #include <bide/channel/detail/select_core.hpp>
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wait_ops.hpp>
 
-#include <cstddef>
 #include <optional>
-#include <stop_token>
 #include <tuple>
-#include <type_traits>
-#include <utility>
 #include <variant>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -152,15 +141,10 @@ template <class Result> using select_case = basic_select_case<Result, native_pla
 
 namespace detail {
 
-template <class T, class Platform>
-basic_select_case<T, Platform> case_of(basic_async_op<T, Platform>&& op) noexcept {
-    return std::move(op).as_case();
-}
-
-template <class Platform>
-basic_select_case<std::monostate, Platform>
-signal_of(basic_async_op<void, Platform>&& op) noexcept {
-    return std::move(op).as_case();
+// An operation without a value makes a case without a value.
+template <class T, class Platform> auto case_of(basic_async_op<T, Platform>&& op) noexcept {
+    using value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+    return basic_select_case<value, Platform>(std::move(op).as_case());
 }
 
 // A case that owns its handle. Make makes the case of the handle once the handle stays in place.
@@ -291,7 +275,7 @@ template <class Mutex> auto on_lock_shared(Mutex&& what) {
 /// phase of a barrier, with the token of an arrival.
 template <class Event, class... Token> auto on_event(Event&& what, const Token&... at) {
     return detail::case_from(std::forward<Event>(what),
-                             [&at...](auto& e) { return detail::signal_of(e.async_wait(at...)); });
+                             [&at...](auto& e) { return detail::case_of(e.async_wait(at...)); });
 }
 
 /// Makes a case for a time-out. It happens when `rest` has passed since the start of the select and

@@ -4,22 +4,10 @@
 
 /// \file
 /// A select with cases that are known at run time.
-#include <bide/channel/detail/select_core.hpp>
 #include <bide/channel/select.hpp>
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 
-#include <cstddef>
 #include <memory>
 #include <optional>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -45,18 +33,48 @@ template <class Platform> class basic_selector {
 public:
     /// Constructs a selector without cases.
     basic_selector() = default;
-    basic_selector(const basic_selector&) = delete;
-    basic_selector& operator=(const basic_selector&) = delete;
+    basic_selector& operator=(basic_selector&&) = delete;
 
     /// Adds a case, whose handler is called as handler(result) or, if that is impossible,
     /// handler().
     /// Returns: the index of the case, which stays the same until the case is removed.
     /// Throws: std::bad_alloc, and what moving the handler throws; nothing was added then.
-    template <class Case, class Handler> std::size_t add(Case c, Handler handler);
+    template <class Case, class Handler> std::size_t add(Case c, Handler handler) {
+        require_not(state::waiting, "changed while it waits");
+        std::size_t index = 0;
+        while (index < slots_.size() && slots_[index] != nullptr) {
+            ++index;
+        }
+        const bool needs_timers = c.needs_timers();
+        removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() allocates nothing
+        order_.reserve(slots_.size() + 1);                     // so that a select allocates nothing
+        auto added = std::make_unique<slot_of<Case, Handler>>(std::move(c), std::move(handler));
+        added->index = index;
+        if (index == slots_.size()) {
+            slots_.push_back(std::move(added));
+        } else {
+            slots_[index] = std::move(added);
+        }
+        needs_timers_ = needs_timers_ || needs_timers;
+        ++size_;
+        return index;
+    }
 
     /// Removes a case.
     /// Returns: false if there is no such case.
-    bool remove(std::size_t index) noexcept;
+    bool remove(std::size_t index) noexcept {
+        require_not(state::waiting, "changed while it waits");
+        if (index >= slots_.size() || slots_[index] == nullptr) {
+            return false;
+        }
+        --size_;
+        if (state_ == state::handling) {
+            removed_.push_back(std::move(slots_[index]));
+        } else {
+            const std::unique_ptr<slot> gone(std::move(slots_[index]));
+        }
+        return true;
+    }
 
     /// Returns the number of cases.
     std::size_t size() const noexcept { return size_; }
@@ -78,7 +96,12 @@ public:
     };
     /// Waits as select() does, for a coroutine, in which the handler is called.
     /// Throws: as select(); std::system_error as async_select() in select.hpp.
-    basic_async_op<chosen, Platform> async_select();
+    auto async_select() -> basic_async_op<chosen, Platform> {
+        if (needs_timers_) {
+            detail::prepare_timers<Platform>();
+        }
+        return {selecting{*this}};
+    }
 
 private:
     using core = detail::basic_select_core<Platform>;
@@ -87,8 +110,7 @@ private:
 
     struct slot : entry {
         slot() noexcept = default;
-        slot(const slot&) = delete;
-        slot& operator=(const slot&) = delete;
+        slot& operator=(slot&&) = delete;
         virtual ~slot() = default;
         virtual void fill() noexcept = 0;
         virtual void handle() = 0;
@@ -97,9 +119,55 @@ private:
     };
     template <class Case, class Handler> struct slot_of;
 
-    bool try_all() noexcept;
-    std::optional<std::size_t> run(bool may_wait);
-    std::optional<std::size_t> finish();
+    bool try_all() noexcept {
+        require_not(state::waiting, "used while it waits");
+        require_not(state::handling, "used by a handler");
+        state_ = state::waiting;
+        order_.clear();
+        for (const auto& s : slots_) {
+            if (s != nullptr) {
+                s->node.reset(1);
+                s->queued = false;
+                s->fill();
+                order_.push_back(s.get());
+            }
+        }
+        core_.emplace();
+        return core_->try_all(entries(), false);
+    }
+    std::optional<std::size_t> run(bool may_wait) {
+        if (!try_all()) {
+            core_->wait(entries(), may_wait);
+        }
+        return finish();
+    }
+    // Takes the nodes of all other cases out of their queues, and calls the handler. Returns
+    // nothing if no case has happened.
+    std::optional<std::size_t> finish() {
+        auto* const happened = static_cast<slot*>(core_->finish(entries()));
+        state_ = state::idle;
+        if (happened == nullptr) {
+            return std::nullopt;
+        }
+        struct handling {
+            explicit handling(basic_selector& whose) noexcept : of(whose) {
+                of.state_ = state::handling;
+            }
+            handling& operator=(handling&&) = delete;
+            ~handling() {
+                of.state_ = state::idle;
+                while (!of.removed_.empty()) {
+                    const std::unique_ptr<slot> gone(std::move(of.removed_.back()));
+                    of.removed_.pop_back();
+                }
+            }
+            basic_selector& of;
+        };
+        const handling until_it_returns(*this);
+        const std::size_t index = happened->index; // the handler may remove the case
+        happened->handle();
+        return index;
+    }
 
     // The operation of async_select() (core/wait_ops.hpp).
     struct selecting {
@@ -176,104 +244,6 @@ struct basic_selector<Platform>::slot_of final : slot {
     Case what;
     Handler handler;
 };
-
-template <class Platform>
-template <class Case, class Handler>
-std::size_t basic_selector<Platform>::add(Case c, Handler handler) {
-    require_not(state::waiting, "changed while it waits");
-    std::size_t index = 0;
-    while (index < slots_.size() && slots_[index] != nullptr) {
-        ++index;
-    }
-    const bool needs_timers = c.needs_timers();
-    removed_.reserve(slots_.size() + 1 + removed_.size()); // so that remove() allocates nothing
-    order_.reserve(slots_.size() + 1);                     // so that a select allocates nothing
-    auto added = std::make_unique<slot_of<Case, Handler>>(std::move(c), std::move(handler));
-    added->index = index;
-    if (index == slots_.size()) {
-        slots_.push_back(std::move(added));
-    } else {
-        slots_[index] = std::move(added);
-    }
-    needs_timers_ = needs_timers_ || needs_timers;
-    ++size_;
-    return index;
-}
-
-template <class Platform> bool basic_selector<Platform>::remove(std::size_t index) noexcept {
-    require_not(state::waiting, "changed while it waits");
-    if (index >= slots_.size() || slots_[index] == nullptr) {
-        return false;
-    }
-    --size_;
-    if (state_ == state::handling) {
-        removed_.push_back(std::move(slots_[index]));
-    } else {
-        const std::unique_ptr<slot> gone(std::move(slots_[index]));
-    }
-    return true;
-}
-
-template <class Platform> bool basic_selector<Platform>::try_all() noexcept {
-    require_not(state::waiting, "used while it waits");
-    require_not(state::handling, "used by a handler");
-    state_ = state::waiting;
-    order_.clear();
-    for (const auto& s : slots_) {
-        if (s != nullptr) {
-            s->node.reset(1);
-            s->queued = false;
-            s->fill();
-            order_.push_back(s.get());
-        }
-    }
-    core_.emplace();
-    return core_->try_all(entries(), false);
-}
-
-template <class Platform> std::optional<std::size_t> basic_selector<Platform>::run(bool may_wait) {
-    if (!try_all()) {
-        core_->wait(entries(), may_wait);
-    }
-    return finish();
-}
-
-// Takes the nodes of all other cases out of their queues, and calls the handler. Returns nothing if
-// no case has happened.
-template <class Platform> std::optional<std::size_t> basic_selector<Platform>::finish() {
-    auto* const happened = static_cast<slot*>(core_->finish(entries()));
-    state_ = state::idle;
-    if (happened == nullptr) {
-        return std::nullopt;
-    }
-    struct handling {
-        explicit handling(basic_selector& whose) noexcept : of(whose) {
-            of.state_ = state::handling;
-        }
-        handling(const handling&) = delete;
-        handling& operator=(const handling&) = delete;
-        ~handling() {
-            of.state_ = state::idle;
-            while (!of.removed_.empty()) {
-                const std::unique_ptr<slot> gone(std::move(of.removed_.back()));
-                of.removed_.pop_back();
-            }
-        }
-        basic_selector& of;
-    };
-    const handling until_it_returns(*this);
-    const std::size_t index = happened->index; // the handler may remove the case
-    happened->handle();
-    return index;
-}
-
-template <class Platform>
-auto basic_selector<Platform>::async_select() -> basic_async_op<chosen, Platform> {
-    if (needs_timers_) {
-        detail::prepare_timers<Platform>();
-    }
-    return {selecting{*this}};
-}
 
 }} // namespace bide::BIDE_ABI
 

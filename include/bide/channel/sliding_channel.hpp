@@ -5,18 +5,10 @@
 /// \file
 /// A channel that keeps the latest items: a send to a full one takes the place of the oldest item.
 
-#include <bide/channel/channel.hpp>
-#include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/detail/locked_core.hpp>
 #include <bide/channel/handles.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/fwd.hpp>
 
-#include <cstddef>
 #include <optional>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

@@ -31,20 +31,7 @@
 // operation to the channel, and the destructor acquires both locks first. So a caller that got the
 // item, or saw the channel closed, may destroy the channel at once.
 
-#include <bide/channel/channel.hpp>
-#include <bide/channel/detail/brief_lock.hpp>
-#include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/handles.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-#include <bide/fwd.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <new>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -78,8 +65,7 @@ public:
     class segments {
     public:
         segments() noexcept = default;
-        segments(const segments&) = delete;
-        segments& operator=(const segments&) = delete;
+        segments& operator=(segments&&) = delete;
         ~segments() {
             while (first_ != nullptr) {
                 delete pop();
@@ -120,11 +106,27 @@ public:
     };
 
     basic_segment_queue() noexcept = default;
-    basic_segment_queue(const basic_segment_queue&) = delete;
-    basic_segment_queue& operator=(const basic_segment_queue&) = delete;
+    basic_segment_queue& operator=(basic_segment_queue&&) = delete;
 
     // Destroys the items.
-    ~basic_segment_queue();
+    ~basic_segment_queue() {
+        segments emptied;
+        while (!empty()) {
+            segment* const first = first_;
+            const index at = first->begin;
+            first->item(at).~T();
+            first->begin = at + 1;
+            if (first->begin == first->end && first != last_) {
+                first_ = first->next;
+                emptied.push(*first);
+            }
+        }
+        for (segment* const left : {static_cast<segment*>(first_), static_cast<segment*>(spare_)}) {
+            if (left != nullptr) {
+                emptied.push(*left);
+            }
+        }
+    }
 
     void swap(basic_segment_queue& other) noexcept {
         std::swap(first_, other.first_);
@@ -154,15 +156,72 @@ public:
     }
 
     // Returns how many loose segments a push of n items needs.
-    std::size_t lacking(std::size_t n) const noexcept;
+    std::size_t lacking(std::size_t n) const noexcept {
+        segment* const last = last_;
+        const std::size_t room = (last == nullptr ? 0 : segment_size - last->end) +
+                                 (spare_ == nullptr ? 0 : segment_size);
+        return n <= room ? 0 : (n - room - 1) / segment_size + 1;
+    }
 
     // Moves an item in, behind all items or before them. Returns false if a segment is missing.
-    bool push_back(T& item, segments& loose) noexcept;
-    bool push_front(T& item, segments& loose) noexcept;
+    bool push_back(T& item, segments& loose) noexcept {
+        segment* last = last_;
+        if (last == nullptr || last->end == segment_size) {
+            segment* const more = take(loose);
+            if (more == nullptr) {
+                return false;
+            }
+            (last == nullptr ? first_ : last->next) = more;
+            last_ = last = more;
+        }
+        const index at = last->end;
+        ::new (last->place(at)) T(std::move(item));
+        last->end = at + 1;
+        return true;
+    }
+    bool push_front(T& item, segments& loose) noexcept {
+        if (empty()) {
+            return push_back(item, loose);
+        }
+        segment* first = first_;
+        if (first->begin == 0) {
+            segment* const more = take(loose);
+            if (more == nullptr) {
+                return false;
+            }
+            more->begin = more->end = static_cast<index>(segment_size);
+            more->next = first;
+            first_ = first = more;
+        }
+        const index at = first->begin - 1;
+        ::new (first->place(at)) T(std::move(item));
+        first->begin = at;
+        return true;
+    }
 
     // Calls put(T&), which moves the first item out.
     // Requires: not empty.
-    template <class Put> void pop_front(Put& put, segments& loose) noexcept;
+    template <class Put> void pop_front(Put& put, segments& loose) noexcept {
+        segment* const first = first_;
+        const index at = first->begin;
+        T& item = first->item(at);
+        put(item);
+        item.~T();
+        if (at + 1 != first->end) {
+            first->begin = at + 1;
+            return;
+        }
+        first->begin = first->end = 0;
+        if (first == last_) {
+            return;
+        }
+        first_ = first->next;
+        if (spare_ == nullptr) {
+            spare_ = first;
+        } else {
+            loose.push(*first);
+        }
+    }
 
 private:
     struct segment {
@@ -194,95 +253,6 @@ private:
     var<segment*> spare_{nullptr};
 };
 
-template <class T, class Platform> basic_segment_queue<T, Platform>::~basic_segment_queue() {
-    segments emptied;
-    while (!empty()) {
-        segment* const first = first_;
-        const index at = first->begin;
-        first->item(at).~T();
-        first->begin = at + 1;
-        if (first->begin == first->end && first != last_) {
-            first_ = first->next;
-            emptied.push(*first);
-        }
-    }
-    for (segment* const left : {static_cast<segment*>(first_), static_cast<segment*>(spare_)}) {
-        if (left != nullptr) {
-            emptied.push(*left);
-        }
-    }
-}
-
-template <class T, class Platform>
-std::size_t basic_segment_queue<T, Platform>::lacking(std::size_t n) const noexcept {
-    segment* const last = last_;
-    const std::size_t room =
-        (last == nullptr ? 0 : segment_size - last->end) + (spare_ == nullptr ? 0 : segment_size);
-    return n <= room ? 0 : (n - room - 1) / segment_size + 1;
-}
-
-template <class T, class Platform>
-bool basic_segment_queue<T, Platform>::push_back(T& item, segments& loose) noexcept {
-    segment* last = last_;
-    if (last == nullptr || last->end == segment_size) {
-        segment* const more = take(loose);
-        if (more == nullptr) {
-            return false;
-        }
-        (last == nullptr ? first_ : last->next) = more;
-        last_ = last = more;
-    }
-    const index at = last->end;
-    ::new (last->place(at)) T(std::move(item));
-    last->end = at + 1;
-    return true;
-}
-
-template <class T, class Platform>
-bool basic_segment_queue<T, Platform>::push_front(T& item, segments& loose) noexcept {
-    if (empty()) {
-        return push_back(item, loose);
-    }
-    segment* first = first_;
-    if (first->begin == 0) {
-        segment* const more = take(loose);
-        if (more == nullptr) {
-            return false;
-        }
-        more->begin = more->end = static_cast<index>(segment_size);
-        more->next = first;
-        first_ = first = more;
-    }
-    const index at = first->begin - 1;
-    ::new (first->place(at)) T(std::move(item));
-    first->begin = at;
-    return true;
-}
-
-template <class T, class Platform>
-template <class Put>
-void basic_segment_queue<T, Platform>::pop_front(Put& put, segments& loose) noexcept {
-    segment* const first = first_;
-    const index at = first->begin;
-    T& item = first->item(at);
-    put(item);
-    item.~T();
-    if (at + 1 != first->end) {
-        first->begin = at + 1;
-        return;
-    }
-    first->begin = first->end = 0;
-    if (first == last_) {
-        return;
-    }
-    first_ = first->next;
-    if (spare_ == nullptr) {
-        spare_ = first;
-    } else {
-        loose.push(*first);
-    }
-}
-
 // A Source of item_wait.hpp.
 template <class T, class Platform> class basic_unbounded_core : public yielding_source<Platform> {
 public:
@@ -292,43 +262,167 @@ public:
     using node = basic_waiter<Platform>;
 
     basic_unbounded_core() noexcept = default;
-    ~basic_unbounded_core();
+    ~basic_unbounded_core() {
+        lock::acquire(receiving_.word); // every operation has released it
+        lock::acquire(sending_.word);
+        if (!sending_.receivers.empty()) {
+            sending_.receivers.fatal_destroyed("unbounded_channel", this);
+        }
+        // Destroys the items after the channel was emptied, because their destructors may use the
+        // channel. The items of the receivers are the older ones.
+        queue younger;
+        queue older;
+        younger.swap(sending_.items);
+        older.swap(receiving_.items);
+        // Order: relaxed; no other thread uses the channel.
+        receiving_.count.store(sending_.count.load(std::memory_order_relaxed),
+                               std::memory_order_relaxed);
+        lock::release(sending_.word, closed);
+        lock::release(receiving_.word, 0);
+    }
 
-    basic_unbounded_core(const basic_unbounded_core&) = delete;
-    basic_unbounded_core& operator=(const basic_unbounded_core&) = delete;
+    basic_unbounded_core& operator=(basic_unbounded_core&&) = delete;
 
     // A send may fail because there is no memory.
     static constexpr bool send_allocates = true;
 
     // Moves `value` in and returns granted. Otherwise leaves `value` unchanged and returns closed
     // or no_memory.
-    wait_status send(T& value) noexcept;
+    wait_status send(T& value) noexcept {
+        const lock_word seen = lock::acquire(sending_.word);
+        if (seen != closed && sending_.receivers.empty() && sending_.items.has_room()) {
+            segments none;
+            sending_.items.push_back(value, none);
+            count(sending_.count, 1);
+            lock::release(sending_.word, seen);
+            return wait_status::granted;
+        }
+        lock::release(sending_.word, seen);
+        return send_one(value, nullptr);
+    }
 
     // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
     // returns waiting (empty) or closed.
-    template <class Put> wait_status recv(Put&& put) noexcept;
+    template <class Put> wait_status recv(Put&& put) noexcept {
+        segments emptied;
+        lock::acquire(receiving_.word);
+        const wait_status what = look();
+        if (what == wait_status::granted) {
+            take(put, emptied);
+        }
+        lock::release(receiving_.word, 0);
+        return what;
+    }
 
     // send_n() and recv_n() transfer up to `most` items at once, and return the number of items.
     // make(i) makes item i. send_n() stops early if the channel is closed or memory has run out.
-    template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept;
-    template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
+    template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept {
+        std::size_t sent = 0;
+        if (most != 0) {
+            insert(make, most, sent, nullptr);
+        }
+        return sent;
+    }
+    template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept {
+        segments emptied;
+        std::size_t received = 0;
+        lock::acquire(receiving_.word);
+        for (; received < most && look() == wait_status::granted; ++received) {
+            take(put, emptied);
+        }
+        lock::release(receiving_.word, 0);
+        return received;
+    }
 
     // Queues a receiver and returns waiting, or completes the wait of `w` and returns its status. A
     // sender never queues.
-    wait_status enqueue(node& w, side which) noexcept;
+    wait_status enqueue(node& w, side which) noexcept {
+        if (which == side::sending) {
+            const wait_status what = send_one(detail::item_of<T>(w), &w);
+            if (what != wait_status::waiting) {
+                w.settle(what);
+            }
+            return what;
+        }
+        segments emptied;
+        lock::acquire(receiving_.word);
+        const lock_word seen = lock::acquire(sending_.word);
+        if (receiving_.items.empty() && !sending_.items.empty()) {
+            receiving_.items.take_all(sending_.items);
+        }
+        const bool any = !receiving_.items.empty();
+        const bool decided = any || seen == closed;
+        wait_status what = any       ? wait_status::granted
+                           : decided ? wait_status::closed
+                                     : w.forbidden();
+        if (what == wait_status::waiting) {
+            sending_.receivers.push(w);
+        }
+        lock::release(sending_.word, seen);
+        if (decided) {
+            if (w.claim()) {
+                if (any) {
+                    auto put = [&w](T& item) noexcept { detail::deliver(item, w); };
+                    take(put, emptied);
+                }
+                w.commit();
+            } else {
+                what = wait_status::waiting; // its choice selected another wait: it need not queue
+            }
+        }
+        lock::release(receiving_.word, 0);
+        if (what != wait_status::waiting) {
+            w.settle(what);
+        }
+        return what;
+    }
 
     // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
     // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
-    bool cancel(node& w, side which, wait_status why) noexcept;
+    bool cancel(node& w, side, wait_status why) noexcept {
+        const lock_word seen = lock::acquire(sending_.word);
+        const bool ended = sending_.receivers.withdraw(w, why);
+        lock::release(sending_.word, seen);
+        return ended;
+    }
 
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
     // receiver, or if none waits, to the front. If there is no memory at the front, the item goes
     // to the back, which may have room. If there is no room, or if the channel is closed, returns
     // false and leaves the item unchanged.
-    bool pass_on(T& item) noexcept;
+    bool pass_on(T& item) noexcept {
+        segments loose;
+        wake_list granted;
+        for (bool memory = true;; memory = loose.allocate()) {
+            lock::acquire(receiving_.word);
+            const lock_word seen = lock::acquire(sending_.word);
+            const bool open = seen != closed;
+            const bool handed = detail::hand_over(item, sending_.receivers, granted);
+            bool put_back = !handed && open && receiving_.items.push_front(item, loose);
+            if (put_back) {
+                count(receiving_.count, static_cast<std::size_t>(-1));
+            } else if (!handed && open && !memory && sending_.items.push_back(item, loose)) {
+                count(sending_.count, 1);
+                put_back = true;
+            }
+            lock::release(sending_.word, seen);
+            lock::release(receiving_.word, 0);
+            if (handed || put_back || !open || !memory) {
+                granted.publish(wait_status::granted);
+                return handed || put_back;
+            }
+        }
+    }
 
     // Fails every later send. Returns true if this call closed it.
-    bool close() noexcept;
+    bool close() noexcept {
+        wake_list failed;
+        const bool first = lock::acquire(sending_.word) != closed;
+        sending_.receivers.pop_all(failed);
+        lock::release(sending_.word, closed);
+        failed.publish(wait_status::closed);
+        return first;
+    }
     // Order: relaxed; a snapshot.
     bool is_closed() const noexcept {
         return (sending_.word.load(std::memory_order_relaxed) & closed) != 0;
@@ -336,7 +430,20 @@ public:
 
     static constexpr std::size_t capacity() noexcept { return static_cast<std::size_t>(-1); }
 
-    std::size_t size() const noexcept;
+    std::size_t size() const noexcept {
+        // Order: acquire [unbounded.counts]; sees the receives that the sender saw.
+        std::size_t sent = sending_.count.load(std::memory_order_acquire);
+        for (;;) {
+            // Order: acquire [unbounded.counts]; sees the sends that the receiver saw.
+            const std::size_t received = receiving_.count.load(std::memory_order_acquire);
+            // Order: acquire [unbounded.counts]; as the first.
+            const std::size_t now = sending_.count.load(std::memory_order_acquire);
+            if (now == sent) {
+                return sent - received;
+            }
+            sent = now;
+        }
+    }
     static constexpr bool is_full() noexcept { return false; }
 
 private:
@@ -352,13 +459,59 @@ private:
 
     // Sends one item. If the send is a case of a select, `w` is the node of that case; otherwise
     // `w` is nullptr. Returns waiting if that select has chosen another case.
-    wait_status send_one(T& value, const node* w) noexcept;
+    BIDE_NOINLINE wait_status send_one(T& value, const node* w) noexcept {
+        std::size_t sent = 0;
+        auto make = [&value](std::size_t) noexcept -> T& { return value; };
+        const wait_status what = insert(make, 1, sent, w);
+        return what == wait_status::granted && sent == 0 ? wait_status::no_memory : what;
+    }
     template <class Make>
-    wait_status insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept;
+    wait_status insert(Make& make, std::size_t most, std::size_t& sent, const node* w) noexcept {
+        segments loose;
+        wake_list granted;
+        const lock_word seen = acquire_with(loose, most);
+        if (w != nullptr && !w->claim()) {
+            lock::release(sending_.word, seen);
+            return wait_status::waiting;
+        }
+        if (w != nullptr) {
+            w->commit(); // at once: it does not wait for what follows, and meets no other choice
+        }
+        if (seen == closed) {
+            lock::release(sending_.word, seen);
+            return wait_status::closed;
+        }
+        while (sent < most && detail::hand_over(make(sent), sending_.receivers, granted)) {
+            ++sent;
+        }
+        const std::size_t handed = sent;
+        while (sent < most && sending_.items.push_back(make(sent), loose)) {
+            ++sent;
+        }
+        count(sending_.count, sent - handed);
+        lock::release(sending_.word, seen);
+        granted.publish(wait_status::granted);
+        return wait_status::granted;
+    }
 
     // Acquires the lock of the senders, when `loose` has enough segments to push `most` items, or
     // when memory has run out. Returns the word.
-    lock_word acquire_with(segments& loose, std::size_t most) noexcept;
+    auto acquire_with(segments& loose, std::size_t most) noexcept -> lock_word {
+        for (bool memory = true;;) {
+            const lock_word seen = lock::acquire(sending_.word);
+            if (seen == closed || !memory) {
+                return seen;
+            }
+            const std::size_t needed = sending_.items.lacking(most);
+            if (needed <= loose.size()) {
+                return seen;
+            }
+            lock::release(sending_.word, seen);
+            while (memory && loose.size() < needed) {
+                memory = loose.allocate();
+            }
+        }
+    }
 
     // Requires: the caller holds the lock of the side that `c` belongs to.
     static void count(counter& c, std::size_t more) noexcept {
@@ -409,237 +562,11 @@ private:
     } receiving_;
 };
 
-template <class T, class Platform> basic_unbounded_core<T, Platform>::~basic_unbounded_core() {
-    lock::acquire(receiving_.word); // every operation has released it
-    lock::acquire(sending_.word);
-    if (!sending_.receivers.empty()) {
-        sending_.receivers.fatal_destroyed("unbounded_channel", this);
-    }
-    // Destroys the items after the channel was emptied, because their destructors may use the
-    // channel. The items of the receivers are the older ones.
-    queue younger;
-    queue older;
-    younger.swap(sending_.items);
-    older.swap(receiving_.items);
-    // Order: relaxed; no other thread uses the channel.
-    receiving_.count.store(sending_.count.load(std::memory_order_relaxed),
-                           std::memory_order_relaxed);
-    lock::release(sending_.word, closed);
-    lock::release(receiving_.word, 0);
-}
-
 // ---- Sending
-
-template <class T, class Platform>
-auto basic_unbounded_core<T, Platform>::acquire_with(segments& loose, std::size_t most) noexcept
-    -> lock_word {
-    for (bool memory = true;;) {
-        const lock_word seen = lock::acquire(sending_.word);
-        if (seen == closed || !memory) {
-            return seen;
-        }
-        const std::size_t needed = sending_.items.lacking(most);
-        if (needed <= loose.size()) {
-            return seen;
-        }
-        lock::release(sending_.word, seen);
-        while (memory && loose.size() < needed) {
-            memory = loose.allocate();
-        }
-    }
-}
-
-template <class T, class Platform>
-template <class Make>
-wait_status basic_unbounded_core<T, Platform>::insert(Make& make, std::size_t most,
-                                                      std::size_t& sent, const node* w) noexcept {
-    segments loose;
-    wake_list granted;
-    const lock_word seen = acquire_with(loose, most);
-    if (w != nullptr && !w->claim()) {
-        lock::release(sending_.word, seen);
-        return wait_status::waiting;
-    }
-    if (w != nullptr) {
-        w->commit(); // at once: it does not wait for what follows, and meets no other choice
-    }
-    if (seen == closed) {
-        lock::release(sending_.word, seen);
-        return wait_status::closed;
-    }
-    while (sent < most && detail::hand_over(make(sent), sending_.receivers, granted)) {
-        ++sent;
-    }
-    const std::size_t handed = sent;
-    while (sent < most && sending_.items.push_back(make(sent), loose)) {
-        ++sent;
-    }
-    count(sending_.count, sent - handed);
-    lock::release(sending_.word, seen);
-    granted.publish(wait_status::granted);
-    return wait_status::granted;
-}
-
-template <class T, class Platform>
-wait_status basic_unbounded_core<T, Platform>::send(T& value) noexcept {
-    const lock_word seen = lock::acquire(sending_.word);
-    if (seen != closed && sending_.receivers.empty() && sending_.items.has_room()) {
-        segments none;
-        sending_.items.push_back(value, none);
-        count(sending_.count, 1);
-        lock::release(sending_.word, seen);
-        return wait_status::granted;
-    }
-    lock::release(sending_.word, seen);
-    return send_one(value, nullptr);
-}
-
-template <class T, class Platform>
-BIDE_NOINLINE wait_status basic_unbounded_core<T, Platform>::send_one(T& value,
-                                                                      const node* w) noexcept {
-    std::size_t sent = 0;
-    auto make = [&value](std::size_t) noexcept -> T& { return value; };
-    const wait_status what = insert(make, 1, sent, w);
-    return what == wait_status::granted && sent == 0 ? wait_status::no_memory : what;
-}
-
-template <class T, class Platform>
-template <class Make>
-std::size_t basic_unbounded_core<T, Platform>::send_n(Make&& make, std::size_t most) noexcept {
-    std::size_t sent = 0;
-    if (most != 0) {
-        insert(make, most, sent, nullptr);
-    }
-    return sent;
-}
 
 // ---- Receiving
 
-template <class T, class Platform>
-template <class Put>
-wait_status basic_unbounded_core<T, Platform>::recv(Put&& put) noexcept {
-    segments emptied;
-    lock::acquire(receiving_.word);
-    const wait_status what = look();
-    if (what == wait_status::granted) {
-        take(put, emptied);
-    }
-    lock::release(receiving_.word, 0);
-    return what;
-}
-
-template <class T, class Platform>
-template <class Put>
-std::size_t basic_unbounded_core<T, Platform>::recv_n(Put&& put, std::size_t most) noexcept {
-    segments emptied;
-    std::size_t received = 0;
-    lock::acquire(receiving_.word);
-    for (; received < most && look() == wait_status::granted; ++received) {
-        take(put, emptied);
-    }
-    lock::release(receiving_.word, 0);
-    return received;
-}
-
-template <class T, class Platform>
-std::size_t basic_unbounded_core<T, Platform>::size() const noexcept {
-    // Order: acquire [unbounded.counts]; sees the receives that the sender saw.
-    std::size_t sent = sending_.count.load(std::memory_order_acquire);
-    for (;;) {
-        // Order: acquire [unbounded.counts]; sees the sends that the receiver saw.
-        const std::size_t received = receiving_.count.load(std::memory_order_acquire);
-        // Order: acquire [unbounded.counts]; as the first.
-        const std::size_t now = sending_.count.load(std::memory_order_acquire);
-        if (now == sent) {
-            return sent - received;
-        }
-        sent = now;
-    }
-}
-
 // ---- Waiting
-
-template <class T, class Platform>
-wait_status basic_unbounded_core<T, Platform>::enqueue(node& w, side which) noexcept {
-    if (which == side::sending) {
-        const wait_status what = send_one(detail::item_of<T>(w), &w);
-        if (what != wait_status::waiting) {
-            w.settle(what);
-        }
-        return what;
-    }
-    segments emptied;
-    lock::acquire(receiving_.word);
-    const lock_word seen = lock::acquire(sending_.word);
-    if (receiving_.items.empty() && !sending_.items.empty()) {
-        receiving_.items.take_all(sending_.items);
-    }
-    const bool any = !receiving_.items.empty();
-    const bool decided = any || seen == closed;
-    wait_status what = any ? wait_status::granted : decided ? wait_status::closed : w.forbidden();
-    if (what == wait_status::waiting) {
-        sending_.receivers.push(w);
-    }
-    lock::release(sending_.word, seen);
-    if (decided) {
-        if (w.claim()) {
-            if (any) {
-                auto put = [&w](T& item) noexcept { detail::deliver(item, w); };
-                take(put, emptied);
-            }
-            w.commit();
-        } else {
-            what = wait_status::waiting; // its choice selected another wait: it need not queue
-        }
-    }
-    lock::release(receiving_.word, 0);
-    if (what != wait_status::waiting) {
-        w.settle(what);
-    }
-    return what;
-}
-
-template <class T, class Platform>
-bool basic_unbounded_core<T, Platform>::cancel(node& w, side, wait_status why) noexcept {
-    const lock_word seen = lock::acquire(sending_.word);
-    const bool ended = sending_.receivers.withdraw(w, why);
-    lock::release(sending_.word, seen);
-    return ended;
-}
-
-template <class T, class Platform>
-bool basic_unbounded_core<T, Platform>::pass_on(T& item) noexcept {
-    segments loose;
-    wake_list granted;
-    for (bool memory = true;; memory = loose.allocate()) {
-        lock::acquire(receiving_.word);
-        const lock_word seen = lock::acquire(sending_.word);
-        const bool open = seen != closed;
-        const bool handed = detail::hand_over(item, sending_.receivers, granted);
-        bool put_back = !handed && open && receiving_.items.push_front(item, loose);
-        if (put_back) {
-            count(receiving_.count, static_cast<std::size_t>(-1));
-        } else if (!handed && open && !memory && sending_.items.push_back(item, loose)) {
-            count(sending_.count, 1);
-            put_back = true;
-        }
-        lock::release(sending_.word, seen);
-        lock::release(receiving_.word, 0);
-        if (handed || put_back || !open || !memory) {
-            granted.publish(wait_status::granted);
-            return handed || put_back;
-        }
-    }
-}
-
-template <class T, class Platform> bool basic_unbounded_core<T, Platform>::close() noexcept {
-    wake_list failed;
-    const bool first = lock::acquire(sending_.word) != closed;
-    sending_.receivers.pop_all(failed);
-    lock::release(sending_.word, closed);
-    failed.publish(wait_status::closed);
-    return first;
-}
 
 } // namespace detail
 

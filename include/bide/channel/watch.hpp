@@ -19,20 +19,7 @@
 /// In a coroutine: `co_await seen.async_changed()`.
 
 #include <bide/channel/detail/versioned_value.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -83,8 +70,7 @@ public:
             closed_ = of.is_closed();
             of.unlock();
         }
-        write_lock(const write_lock&) = delete;
-        write_lock& operator=(const write_lock&) = delete;
+        write_lock& operator=(write_lock&&) = delete;
         ~write_lock() {
             if (!over_) {
                 of_.lock();
@@ -148,66 +134,59 @@ private:
     using waits = thread_wait<write_wait, Platform>;
 
     // Acquires the lock of the state when the write lock is free, or is this thread's.
-    void lock_to_write() noexcept;
-    wait_status enqueue(node& w) noexcept;
+    void lock_to_write() noexcept {
+        base::lock();
+        const void* const writer = writer_;
+        if (writer == nullptr) {
+            return;
+        }
+        if (writer == this_thread()) {
+            detail::fatal("watch", this, "sent to, or modified, by a function that modify() runs");
+        }
+        base::unlock();
+        write_wait mine{*this};
+        waits::until(mine, 1, deadline::never());
+        base::lock();
+    }
+    wait_status enqueue(node& w) noexcept {
+        base::lock();
+        wait_status what = wait_status::granted;
+        if (writer_ == nullptr) {
+            writer_ = this_thread();
+            what = base::complete(w, what);
+        } else {
+            what = base::queue(writers_, w);
+        }
+        base::unlock();
+        return what;
+    }
 
     // Sends `next`, unless it is nullptr or the watch is closed. Then releases the lock of the
     // state, and the write lock if the caller holds it. Returns true if `next` was sent.
     // Requires: the caller has called lock_to_write(), or holds both locks.
-    bool end_write(shared_value* next) noexcept;
+    bool end_write(shared_value* next) noexcept {
+        wake_list woken;
+        const bool sends = next != nullptr && !base::is_closed();
+        if (sends) {
+            value_.swap(*next);
+            base::post(woken);
+        }
+        writer_ = nullptr;
+        if (!writers_.empty()) {
+            node& w = writers_.pop();
+            writer_ = w.template carried<write_wait>().thread;
+            woken.push(w);
+        }
+        base::unlock();
+        woken.publish(wait_status::granted);
+        return sends;
+    }
 
     // Under the lock:
     shared_value value_;
     typename Platform::template var<const void*> writer_{nullptr};
     typename base::wait_queue writers_; // each carries its write_wait
 };
-
-template <class T, class Platform> void watch_state<T, Platform>::lock_to_write() noexcept {
-    base::lock();
-    const void* const writer = writer_;
-    if (writer == nullptr) {
-        return;
-    }
-    if (writer == this_thread()) {
-        detail::fatal("watch", this, "sent to, or modified, by a function that modify() runs");
-    }
-    base::unlock();
-    write_wait mine{*this};
-    waits::until(mine, 1, deadline::never());
-    base::lock();
-}
-
-template <class T, class Platform> wait_status watch_state<T, Platform>::enqueue(node& w) noexcept {
-    base::lock();
-    wait_status what = wait_status::granted;
-    if (writer_ == nullptr) {
-        writer_ = this_thread();
-        what = base::complete(w, what);
-    } else {
-        what = base::queue(writers_, w);
-    }
-    base::unlock();
-    return what;
-}
-
-template <class T, class Platform>
-bool watch_state<T, Platform>::end_write(shared_value* next) noexcept {
-    wake_list told;
-    const bool sends = next != nullptr && !base::is_closed();
-    if (sends) {
-        value_.swap(*next);
-        base::post(told);
-    }
-    writer_ = nullptr;
-    if (!writers_.empty()) {
-        node& w = writers_.pop();
-        writer_ = w.template carried<write_wait>().thread;
-        told.push(w);
-    }
-    base::unlock();
-    told.publish(wait_status::granted);
-    return sends;
-}
 
 } // namespace detail
 
@@ -312,8 +291,7 @@ public:
     /// Requires: no modify() runs, and no send() waits for one; terminates otherwise.
     ~basic_watch() = default;
 
-    basic_watch(const basic_watch&) = delete;
-    basic_watch& operator=(const basic_watch&) = delete;
+    basic_watch& operator=(basic_watch&&) = delete;
 
     /// Sends a new version.
     /// Blocks: while a modify() on another thread runs its function.

@@ -24,23 +24,8 @@
 // that node does not run.
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
-#include <bide/fwd.hpp>
 
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -83,11 +68,10 @@ public:
     /// After a time-out, it is the thread of bide's timers. `wake` may call any function of this
     /// wait and of other waits, and may destroy this wait. It must not block for long, because the
     /// releaser waits until `wake` returns. If `wake` completes other waits, the wakers of those
-    /// waits run after `wake` has returned (core/waker.hpp).
+    /// waits run after `wake` has returned (core/executor.hpp).
     explicit basic_callback_wait(waker wake) noexcept
         : wake_(wake), node_(1, waker(&on_complete, this)) {}
-    basic_callback_wait(const basic_callback_wait&) = delete;
-    basic_callback_wait& operator=(const basic_callback_wait&) = delete;
+    basic_callback_wait& operator=(basic_callback_wait&&) = delete;
     ~basic_callback_wait() {
         if (begun_) {
             cancel();
@@ -96,14 +80,54 @@ public:
     }
 
     /// Begins to wait. A deadline and the stop tokens of the operation end the wait, as they end
-    /// the wait of a coroutine. If an earlier result was not taken, it is given back first.
-    /// Returns: true if the wait is complete already; the waker does not run. If false, the waker runs
-    /// once, possibly before this function has returned, unless cancel() ends the wait.
+    /// the wait of a coroutine. If the result of an earlier wait was not taken, gives it back
+    /// first.
+    /// Returns: true if the operation is complete: take() returns its result, and the waker does
+    /// not run. False if the wait has begun. Then the waker runs once, unless cancel() ends the
+    /// wait before. The waker may run before begin() returns.
     /// Requires: the wait has not begun, or is complete; otherwise terminates. The primitive exists
     /// until take(), cancel() or the destructor has returned.
     template <class U, int Stops>
-        requires std::is_same_v<as_result_t<U>, R>
-    bool begin(basic_async_op<U, Platform, Stops> op) noexcept;
+        requires std::is_same_v<as_result_t<U>, as_result_t<T>>
+    bool begin(basic_async_op<U, Platform, Stops> op) noexcept {
+        if (begun_) {
+            if (!is_complete()) {
+                detail::fatal("callback_wait", this, "begun while it waits");
+            }
+            cancel(); // the waker may still run
+            give_back();
+        }
+        begun_ = true;
+        ops_ = op.ops_;
+        target_ = op.target_;
+        target_.carry(payload_.emplace(std::move(op.payload_)));
+        node_.reset(1);
+        if (const wait_status what = ops_->try_now(target_); what != wait_status::waiting) {
+            node_.settle(what);
+            return true;
+        }
+        detail::wait_limits<Platform, 2> limits;
+        if constexpr (requires { op.limits_.until; }) {
+            limits.until = op.limits_.until;
+        }
+        if constexpr (Stops != 0) {
+            for (int i = 0; i < Stops; ++i) {
+                limits.stops[i] = std::move(op.limits_.stops[i]);
+            }
+        }
+        if (limits.until.is_poll()) {
+            node_.forbid(wait_status::timed_out); // one attempt, which may find it closed
+        } else {
+            armed_.arm(*this, limits);
+        }
+        calls_ = true;
+        if (!ops_->enqueue(target_, node_)) {
+            return false; // the waker may have destroyed *this
+        }
+        BIDE_PROBE(wait_end, &node_, static_cast<int>(node_.outcome()));
+        calls_ = false;
+        return true;
+    }
 
     /// Returns true if the wait has begun and is complete. Then take() returns the result.
     /// Memory order: if the result is true, this call is an acquire operation, as the return of the
@@ -116,14 +140,42 @@ public:
     /// was complete: take() returns its result.
     /// Blocks: while the waker runs on another thread. After the return it does not run.
     /// Requires: the waker does not wait for a lock that the caller holds.
-    bool cancel() noexcept;
+    bool cancel() noexcept {
+        if (!begun_) {
+            return true;
+        }
+        armed_.disarm();
+        if (calls_ && !node_.is_decided() && ops_->cancel(target_, node_, wait_status::destroyed)) {
+            calls_ = false;
+            if (ops_->on_cancel != nullptr) {
+                ops_->on_cancel(target_);
+            }
+            node_.settle(wait_status::stopped);
+            BIDE_PROBE(wait_end, &node_, static_cast<int>(wait_status::stopped));
+            return true;
+        }
+        end_call();
+        return false;
+    }
 
     /// Returns the result. The wait may begin again.
     /// Blocks: while the waker runs on another thread. After the return it does not run.
     /// Throws: what co_await of the operation would throw.
     /// Requires: is_complete(); otherwise terminates. The waker does not wait for a lock that the
     /// caller holds.
-    R take();
+    auto take() -> R {
+        if (!is_complete()) {
+            detail::fatal("callback_wait", this, "taken before it was complete");
+        }
+        armed_.disarm();
+        end_call();
+        begun_ = false;
+        struct payload_end {
+            ~payload_end() { of.reset(); }
+            std::optional<payload>& of;
+        } const end{payload_};
+        return ops_->collect(target_, node_.outcome());
+    }
 
 private:
     using armed_limits = detail::armed_limits<Platform, basic_callback_wait, 2>;
@@ -132,10 +184,58 @@ private:
     static const void* ended() noexcept { return &ended_mark; }
     static constexpr char ended_mark = 0;
 
-    static void on_complete(void* self) noexcept;
-    void end_call() noexcept;
-    void end_early(wait_status why) noexcept;
-    void give_back() noexcept;
+    static void on_complete(void* self) noexcept {
+        auto& wait = *static_cast<basic_callback_wait*>(self);
+        BIDE_PROBE(wait_end, &wait.node_, static_cast<int>(wait.node_.outcome()));
+        bool left = false;
+        wait.left_ = &left;
+        // Order: relaxed; a thread compares it with its own mark only.
+        wait.caller_.store(detail::thread_mark<Platform>(), std::memory_order_relaxed);
+        const waker wake = wait.wake_;
+        wake.wake();
+        if (!left) {
+            // Order: release [callback_wait.call]; the owner comes after the call. The last access.
+            wait.caller_.store(ended(), std::memory_order_release);
+        }
+    }
+    // Waits until the waker has returned, or prevents its call.
+    void end_call() noexcept {
+        if (!std::exchange(calls_, false)) {
+            return;
+        }
+        if (node_.is_announced_here()) {
+            node_.await_outcome();
+            BIDE_PROBE(wait_end, &node_, static_cast<int>(node_.outcome()));
+            return;
+        }
+        // Order: relaxed; only this thread writes its own mark.
+        if (caller_.load(std::memory_order_relaxed) == detail::thread_mark<Platform>()) {
+            *left_ = true;
+        } else {
+            // Order: acquire [callback_wait.call]; the call is over.
+            for (basic_backoff<Platform> again; caller_.load(std::memory_order_acquire) != ended();
+                 again()) {
+            }
+        }
+        // Order: relaxed; no other thread accesses the wait.
+        caller_.store(nullptr, std::memory_order_relaxed);
+    }
+    // Ends the wait because of a stop or a time-out. If this releases other coroutines, they resume
+    // on another thread.
+    void end_early(wait_status why) noexcept {
+        const wake_scope<Platform> away(&detail::service_executor<Platform>);
+        wakers_later<Platform> later;
+        const bool ended_here = !node_.is_decided() && ops_->cancel(target_, node_, why);
+        later.stop_gathering();
+        if (ended_here) {
+            basic_wake_list<Platform>::publish(node_, why); // the waker may destroy *this
+        }
+    }
+    void give_back() noexcept {
+        begun_ = false;
+        ops_->give_back(target_, node_.outcome());
+        payload_.reset();
+    }
 
     waker wake_;
     const ops* ops_ = nullptr;
@@ -148,139 +248,6 @@ private:
     typename Platform::template atomic<const void*> caller_{nullptr};
     basic_waiter<Platform> node_;
 };
-
-template <class T, class Platform>
-template <class U, int Stops>
-    requires std::is_same_v<as_result_t<U>, as_result_t<T>>
-bool basic_callback_wait<T, Platform>::begin(basic_async_op<U, Platform, Stops> op) noexcept {
-    if (begun_) {
-        if (!is_complete()) {
-            detail::fatal("callback_wait", this, "begun while it waits");
-        }
-        cancel(); // the waker may still run
-        give_back();
-    }
-    begun_ = true;
-    ops_ = op.ops_;
-    target_ = op.target_;
-    target_.carry(payload_.emplace(std::move(op.payload_)));
-    node_.reset(1);
-    if (const wait_status what = ops_->try_now(target_); what != wait_status::waiting) {
-        node_.settle(what);
-        return true;
-    }
-    detail::wait_limits<Platform, 2> limits;
-    if constexpr (requires { op.limits_.until; }) {
-        limits.until = op.limits_.until;
-    }
-    if constexpr (Stops != 0) {
-        for (int i = 0; i < Stops; ++i) {
-            limits.stops[i] = std::move(op.limits_.stops[i]);
-        }
-    }
-    if (limits.until.is_poll()) {
-        node_.forbid(wait_status::timed_out); // one attempt, which may find it closed
-    } else {
-        armed_.arm(*this, limits);
-    }
-    calls_ = true;
-    if (!ops_->enqueue(target_, node_)) {
-        return false; // the waker may have destroyed *this
-    }
-    BIDE_PROBE(wait_end, &node_, static_cast<int>(node_.outcome()));
-    calls_ = false;
-    return true;
-}
-
-template <class T, class Platform> bool basic_callback_wait<T, Platform>::cancel() noexcept {
-    if (!begun_) {
-        return true;
-    }
-    armed_.disarm();
-    if (calls_ && !node_.is_decided() && ops_->cancel(target_, node_, wait_status::destroyed)) {
-        calls_ = false;
-        if (ops_->on_cancel != nullptr) {
-            ops_->on_cancel(target_);
-        }
-        node_.settle(wait_status::stopped);
-        BIDE_PROBE(wait_end, &node_, static_cast<int>(wait_status::stopped));
-        return true;
-    }
-    end_call();
-    return false;
-}
-
-template <class T, class Platform> auto basic_callback_wait<T, Platform>::take() -> R {
-    if (!is_complete()) {
-        detail::fatal("callback_wait", this, "taken before it was complete");
-    }
-    armed_.disarm();
-    end_call();
-    begun_ = false;
-    struct payload_end {
-        ~payload_end() { of.reset(); }
-        std::optional<payload>& of;
-    } const end{payload_};
-    return ops_->collect(target_, node_.outcome());
-}
-
-template <class T, class Platform> void basic_callback_wait<T, Platform>::give_back() noexcept {
-    begun_ = false;
-    ops_->give_back(target_, node_.outcome());
-    payload_.reset();
-}
-
-template <class T, class Platform>
-void basic_callback_wait<T, Platform>::on_complete(void* self) noexcept {
-    auto& wait = *static_cast<basic_callback_wait*>(self);
-    BIDE_PROBE(wait_end, &wait.node_, static_cast<int>(wait.node_.outcome()));
-    bool left = false;
-    wait.left_ = &left;
-    // Order: relaxed; a thread compares it with its own mark only.
-    wait.caller_.store(detail::thread_mark<Platform>(), std::memory_order_relaxed);
-    const waker wake = wait.wake_;
-    wake.wake();
-    if (!left) {
-        // Order: release [callback_wait.call]; the owner comes after the call. The last access.
-        wait.caller_.store(ended(), std::memory_order_release);
-    }
-}
-
-// Waits until the waker has returned, or prevents its call.
-template <class T, class Platform> void basic_callback_wait<T, Platform>::end_call() noexcept {
-    if (!std::exchange(calls_, false)) {
-        return;
-    }
-    if (node_.is_announced_here()) {
-        node_.await_outcome();
-        BIDE_PROBE(wait_end, &node_, static_cast<int>(node_.outcome()));
-        return;
-    }
-    // Order: relaxed; only this thread writes its own mark.
-    if (caller_.load(std::memory_order_relaxed) == detail::thread_mark<Platform>()) {
-        *left_ = true;
-    } else {
-        // Order: acquire [callback_wait.call]; the call is over.
-        for (basic_backoff<Platform> again; caller_.load(std::memory_order_acquire) != ended();
-             again()) {
-        }
-    }
-    // Order: relaxed; no other thread accesses the wait.
-    caller_.store(nullptr, std::memory_order_relaxed);
-}
-
-// Ends the wait because of a stop or a time-out. If this releases other coroutines, they resume on
-// another thread.
-template <class T, class Platform>
-void basic_callback_wait<T, Platform>::end_early(wait_status why) noexcept {
-    const wake_scope<Platform> away(&detail::service_executor<Platform>);
-    wakers_later<Platform> later;
-    const bool ended_here = !node_.is_decided() && ops_->cancel(target_, node_, why);
-    later.stop_gathering();
-    if (ended_here) {
-        basic_wake_list<Platform>::publish(node_, why); // the waker may destroy *this
-    }
-}
 
 }} // namespace bide::BIDE_ABI
 

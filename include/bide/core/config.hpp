@@ -196,15 +196,6 @@ namespace bide { inline namespace BIDE_ABI {
 // std::hardware_destructive_interference_size is missing in clang 14, and g++ warns about it.
 inline constexpr int cache_line_pair = 128;
 
-namespace detail {
-
-// Converts an integer to a type that is narrower on some machines and the same type on others. If
-// it is the same type, g++ would warn that a static_cast is useless.
-template <class To, class From> constexpr To integer_cast(From value) noexcept {
-    return static_cast<To>(value);
-}
-
-} // namespace detail
 }} // namespace bide::BIDE_ABI
 
 #endif

@@ -11,13 +11,9 @@
 /// again. So if the clock is set past the deadline, the wait ends within 1 s. The wait never ends
 /// before the deadline. In a simulation (test/scheduler.hpp), the system clock is steady.
 
-#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 
-#include <cstdint>
-#include <limits>
 #include <ratio>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

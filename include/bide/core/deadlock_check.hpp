@@ -33,13 +33,568 @@
 ///   dump shows its address and the kind of its queue only.
 /// - If a coroutine is destroyed while a release on another thread resumes it, the program
 ///   terminates with a message (core/async_op.hpp).
-//
-// core/detail/wait_notes.hpp explains why no report is wrong.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/noted.hpp>
 
 #include <cstdio>
+
+#if defined(BIDE_DEADLOCK_CHECK)
+#include <bide/core/detail/os_thread.hpp>
+#include <bide/core/detail/probe.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/errc.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace bide { inline namespace BIDE_ABI { namespace detail {
+
+// ---- The notes
+//
+// The notes of a program with BIDE_DEADLOCK_CHECK (core/deadlock_check.hpp). They say which thread
+// or task waits for which primitive, and which thread or task holds which lock.
+//
+// One lock guards all notes, so the order in which they are written is the same for all threads:
+//
+//   a wait    is noted before it can block, and its note is removed after it has ended
+//   a holder  is noted after it has got the lock, and its note is removed before the lock is released
+//
+// Why no report is wrong: if a note says that A holds a lock, A holds it. Assume a cycle of notes:
+// each of its members waits for a lock that the next member holds. Could one of these waits be
+// granted already, although its note is still there? No: the lock would have been released before,
+// and its holder would no longer be noted. Thus no wait of the cycle has ended, and no member can
+// release the lock that the previous member waits for. The cycle is found when its last wait is
+// noted.
+//
+// If readers hold a lock, another reader waits for it only because a writer waits in front. That
+// writer may give up, so the wait of this reader is no step of a cycle.
+//
+// A wait for a condition_variable always ends with the lock that the waiter has released, and the
+// wait for that lock does not end early. So from its beginning on, such a wait is noted as a wait
+// for that lock, even if it has a time-out. While the wait begins, the waiter itself still holds
+// that lock. That is no step of a cycle.
+//
+// The head of this file lists the holders that are not known and therefore not noted.
+
+// Identifies a thread or a task. A thread has an odd number, which is never used for another
+// thread. A task has its address, and its notes are removed when the task ends.
+class BIDE_SHARED actor {
+public:
+    actor() noexcept = default; // a coroutine that is part of no task
+    explicit actor(const basic_task_context<native_platform>* of) noexcept
+        : id_(reinterpret_cast<std::uintptr_t>(of)) {}
+
+    // Returns the running task. If no task runs, returns the calling thread.
+    static actor here() noexcept {
+        if (auto* const task = worker_local<native_platform>::get().running) {
+            return actor(task);
+        }
+        actor thread;
+        thread.id_ = thread_number::of_this();
+        return thread;
+    }
+
+    explicit operator bool() const noexcept { return id_ != 0; }
+    bool is_task() const noexcept { return id_ != 0 && id_ % 2 == 0; }
+    friend bool operator==(actor, actor) noexcept = default;
+
+    // Requires: the actor is the calling thread, or a task that has not ended.
+    std::string text() const {
+        if (id_ == 0) {
+            return "a coroutine";
+        }
+        if (!is_task()) {
+            const unsigned long shown = os_thread::number_of_this();
+            return "thread " + std::to_string(shown != 0 ? shown : id_ / 2);
+        }
+        const auto* const task = reinterpret_cast<const basic_task_context<native_platform>*>(id_);
+        const char* const name = task->name();
+        return name != nullptr ? "task '" + std::string(name) + "'" : "a task without a name";
+    }
+
+private:
+    struct thread_number {
+        std::uintptr_t number = 0;
+
+        static std::uintptr_t of_this() noexcept {
+            static constinit native_platform::atomic<std::uintptr_t> next{1};
+            auto& mine = native_platform::local<thread_number>();
+            if (mine.number == 0) {
+                // Order: relaxed; the numbers only differ.
+                mine.number = next.fetch_add(2, std::memory_order_relaxed);
+            }
+            return mine.number;
+        }
+    };
+
+    std::uintptr_t id_ = 0;
+};
+
+// All notes of the program. The comment of each function says when it is called.
+class BIDE_SHARED wait_notes {
+public:
+    enum class mode : unsigned char { exclusive, shared };
+
+    static wait_notes& all() noexcept {
+        static never_destroyed<wait_notes> notes;
+        return notes.object;
+    }
+
+    // ---- Primitives
+
+    // Called in a constructor. `name` may be nullptr.
+    void made(const void* primitive, std::size_t size, const char* kind,
+              const char* name) noexcept {
+        write([&] {
+            primitives_[address_of(primitive)] = {size, kind, name != nullptr ? name : ""};
+        });
+    }
+    // Called in a destructor.
+    void gone(const void* primitive) noexcept {
+        write([&] {
+            primitives_.erase(address_of(primitive));
+            holders_.erase(primitive);
+        });
+    }
+
+    // ---- Holders
+
+    // Called after `by` has acquired the lock.
+    void locked(const void* lock, mode how, actor by) noexcept {
+        if (by) {
+            write([&] {
+                auto& of = holders_[lock];
+                if (how == mode::exclusive) {
+                    of.clear();
+                }
+                of.push_back({by, by.text(), how});
+            });
+        }
+    }
+    // Called before the lock is released, possibly on another thread than the one that acquired it.
+    void unlocked(const void* lock, mode how) noexcept {
+        write([&] {
+            auto& of = holders_[lock];
+            const auto mine = std::find_if(of.begin(), of.end(), [&](const holder& h) {
+                return h.who == actor::here() && h.how == mode::shared;
+            });
+            if (how == mode::shared && mine != of.end()) {
+                of.erase(mine);
+            } else { // it is not known which holder has ended
+                of.clear();
+            }
+            if (of.empty()) {
+                holders_.erase(lock);
+            }
+        });
+    }
+
+    // ---- Waits
+
+    // Called before the wait of `by` can block. If the wait closes a cycle, reports the cycle.
+    void waits(const void* node, actor by, const wait_subject& on, bool may_end_early) noexcept {
+        const bool relocks = on.relock != nullptr;
+        std::string report;
+        handler tell = nullptr;
+        write([&] {
+            const auto at = waits_.insert_or_assign(
+                node, wait{by, by.text(), text_of(on), relocks ? on.relock : on.primitive,
+                           relocks ? on.relock_amount : on.amount, relocks,
+                           may_end_early && !relocks, native_platform::now(), nullptr});
+            report = cycle_of(at.first->second);
+            tell = tell_;
+        });
+        if (report.empty()) {
+            return;
+        }
+        if (tell != nullptr) {
+            tell(report.c_str());
+        } else {
+            fatal(report.c_str() + std::strlen("bide: "));
+        }
+    }
+    // Called after the wait. If a thread destroys the waiting coroutine, `destroyer` identifies
+    // that thread (thread_mark()). Terminates if the waker of the wait is noted to run on another
+    // thread.
+    void waits_no_more(const void* node, const void* destroyer = nullptr) noexcept {
+        const void* by = nullptr;
+        write([&] {
+            if (const auto found = waits_.find(node); found != waits_.end()) {
+                by = found->second.woken_by;
+                waits_.erase(found);
+            }
+        });
+        if (destroyer != nullptr && by != nullptr && by != destroyer) {
+            fatal(destroyed_while_woken);
+        }
+    }
+    // Called before the waker of a coroutine runs, on the thread that `thread` identifies. If the
+    // wait is not noted, the coroutine was destroyed: terminates.
+    void wakes(const void* node, const void* thread) noexcept {
+        bool waits = false;
+        write([&] {
+            if (const auto found = waits_.find(node); found != waits_.end()) {
+                found->second.woken_by = thread;
+                waits = true;
+            }
+        });
+        if (!waits) {
+            fatal(destroyed_while_woken);
+        }
+    }
+    // Called after the waker has run. The wait that was woken may be over then, and another wait
+    // may have its node at the same address.
+    void wakes_no_more(const void* node, const void* thread) noexcept {
+        write([&] {
+            const auto found = waits_.find(node);
+            if (found != waits_.end() && found->second.woken_by == thread) {
+                found->second.woken_by = nullptr;
+            }
+        });
+    }
+
+    // Called at the end of a task.
+    void ended(actor task) noexcept {
+        write([&] {
+            for (auto at = holders_.begin(); at != holders_.end();) {
+                std::erase_if(at->second, [&](const holder& h) { return h.who == task; });
+                at = at->second.empty() ? holders_.erase(at) : std::next(at);
+            }
+        });
+    }
+
+    // Returns what an actor waits for, such as "mutex 'accounts', held by task 'writer'"; "" if its
+    // wait is not noted. Throws: std::bad_alloc.
+    std::string what_for(actor who) {
+        const std::lock_guard lock(mutex_);
+        const wait* const w = wait_of(who);
+        return w != nullptr ? with_holders(*w) : std::string();
+    }
+
+    // ---- Reports
+
+    using handler = void (*)(const char* report);
+
+    handler set_handler(handler tell) noexcept {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(tell_, tell);
+    }
+
+    // The type of a function that dumps another part of the program.
+    using dumper = void (*)(const void* part, std::FILE* to);
+    void add_part(const void* part, dumper how) noexcept {
+        made_or_fatal(out_of_memory, [&] {
+            const std::lock_guard lock(parts_mutex_);
+            parts_.emplace(part, how);
+        });
+    }
+    void remove_part(const void* part) noexcept {
+        const std::lock_guard lock(parts_mutex_);
+        parts_.erase(part);
+    }
+
+    void dump(std::FILE* to) {
+        {
+            const std::lock_guard lock(mutex_);
+            std::fprintf(to, "bide: %zu waits\n", waits_.size());
+            for (const auto& [node, w] : waits_) {
+                std::fprintf(to, "  %s\n", description(w).c_str());
+            }
+        }
+        const std::lock_guard lock(parts_mutex_);
+        for (const auto& [part, how] : parts_) {
+            how(part, to);
+        }
+    }
+
+private:
+    static constexpr const char* destroyed_while_woken =
+        "a coroutine was destroyed while a release on another thread resumes it "
+        "(core/async_op.hpp)";
+    static constexpr const char* out_of_memory = "no memory for the notes of BIDE_DEADLOCK_CHECK";
+
+    struct known {
+        std::size_t size;
+        const char* kind;
+        std::string name;
+    };
+    struct holder {
+        actor who;
+        std::string text;
+        mode how;
+    };
+    struct wait {
+        actor who;
+        std::string text;
+        std::string on;        // what it waits for
+        const void* lock;      // the address of `on`, or of the lock that the waiter acquires again
+        std::ptrdiff_t amount; // of the lock
+        bool relocks;          // the waiter held `lock` when the wait began
+        bool may_end_early;
+        std::int64_t since;
+        const void* woken_by = nullptr; // identifies a thread (thread_mark())
+    };
+
+    template <class Write> void write(Write&& change) noexcept {
+        made_or_fatal(out_of_memory, [&] {
+            const std::lock_guard held(mutex_);
+            change();
+        });
+    }
+
+    static std::uintptr_t address_of(const void* p) noexcept {
+        return reinterpret_cast<std::uintptr_t>(p);
+    }
+
+    // Returns "mutex 'accounts'", "mutex 0x7ffc...", or "a select". `kind` is used if the primitive
+    // was not noted.
+    std::string text_of(const void* primitive, const char* kind, const char* name) const {
+        std::string called = name != nullptr ? name : "";
+        if (const auto next = primitives_.upper_bound(address_of(primitive));
+            next != primitives_.begin()) {
+            const auto& [begin, p] = *std::prev(next);
+            if (address_of(primitive) - begin < p.size) {
+                kind = p.kind;
+                called = p.name.empty() ? called : p.name;
+            }
+        }
+        std::string text = kind != nullptr ? kind : "something";
+        if (!called.empty()) {
+            text += " '" + called + "'";
+        } else if (primitive != nullptr) {
+            char address[24];
+            std::snprintf(address, sizeof address, " %p", primitive);
+            text += address;
+        }
+        return text;
+    }
+    std::string text_of(const wait_subject& on) const {
+        const std::string text = text_of(on.primitive, on.kind, on.name);
+        return on.relock == nullptr ? text : text + " with " + text_of(on.relock, "lock", nullptr);
+    }
+
+    std::string holders_of(const void* lock) const {
+        std::string text;
+        if (const auto found = holders_.find(lock); found != holders_.end()) {
+            for (const holder& h : found->second) {
+                text += (text.empty() ? "" : " and ") + h.text;
+            }
+        }
+        return text;
+    }
+
+    std::string with_holders(const wait& w) const {
+        const std::string held = holders_of(w.lock);
+        return held.empty() ? w.on : w.on + ", held by " + held;
+    }
+
+    std::string description(const wait& w) const {
+        char since[40];
+        std::snprintf(since, sizeof since, ", for %.3f ms",
+                      static_cast<double>(native_platform::now() - w.since) / 1e6);
+        return w.text + " waits for " + with_holders(w) + since;
+    }
+
+    // Returns the wait of an actor; nullptr if it has none.
+    const wait* wait_of(actor who) const {
+        for (const auto& [node, w] : waits_) {
+            if (w.who == who) {
+                return &w;
+            }
+        }
+        return nullptr;
+    }
+
+    // Looks for a path of waits that leads from the wait `at` back to `first`: from a wait to the
+    // holders of its primitive, and from a holder to its wait. Passes no wait twice. Fills `way`
+    // with the waits of the path.
+    bool leads_back(const wait& at, actor first, std::vector<const wait*>& way,
+                    std::vector<const wait*>& seen) const {
+        way.push_back(&at);
+        seen.push_back(&at);
+        if (const auto found = holders_.find(at.lock); found != holders_.end()) {
+            for (const holder& h : found->second) {
+                if (h.how == mode::shared && at.amount == 1) {
+                    continue; // a reader waits for a writer before it, which may give up
+                }
+                if (h.who == at.who && at.relocks) {
+                    continue; // it is about to release the lock, or has kept it
+                }
+                if (h.who == first) {
+                    return true;
+                }
+                const wait* const next = wait_of(h.who);
+                if (next != nullptr && !next->may_end_early &&
+                    std::find(seen.begin(), seen.end(), next) == seen.end() &&
+                    leads_back(*next, first, way, seen)) {
+                    return true;
+                }
+            }
+        }
+        way.pop_back();
+        return false;
+    }
+
+    // Returns the report of the cycle that a wait closes; "" if it closes none.
+    std::string cycle_of(const wait& last) const {
+        std::vector<const wait*> way;
+        std::vector<const wait*> seen;
+        if (last.may_end_early || !last.who || !leads_back(last, last.who, way, seen)) {
+            return {};
+        }
+        if (way.size() == 1) {
+            return "bide: " + last.on + " is locked again by its holder, " + last.text;
+        }
+        std::string report = "bide: deadlock";
+        for (const wait* const w : way) {
+            report += "\n  " + w->text + " waits for " + with_holders(*w);
+        }
+        return report;
+    }
+
+    std::mutex mutex_;
+    std::map<std::uintptr_t, known> primitives_; // by address
+    std::unordered_map<const void*, std::vector<holder>> holders_;
+    std::unordered_map<const void*, wait> waits_; // by node
+    handler tell_ = nullptr;
+
+    std::mutex parts_mutex_;
+    std::map<const void*, dumper> parts_;
+};
+
+// ---- What waits and primitives note. Only the primitives of the native platform are noted.
+
+template <class Platform>
+inline constexpr bool is_noted = std::is_same_v<Platform, native_platform>;
+
+template <class Platform> void note_end_of(const basic_task_context<Platform>& task) noexcept {
+    if constexpr (is_noted<Platform>) {
+        wait_notes::all().ended(actor(&task));
+    }
+}
+
+// Notes the wait of a thread while this object lives.
+template <class Platform> class noted_wait {
+public:
+    noted_wait(const void* its_node, const wait_subject& on, bool may_end_early) noexcept
+        : node_(its_node) {
+        if constexpr (is_noted<Platform>) {
+            wait_notes::all().waits(its_node, actor::here(), on, may_end_early);
+        }
+    }
+    noted_wait& operator=(noted_wait&&) = delete;
+    ~noted_wait() {
+        if constexpr (is_noted<Platform>) {
+            wait_notes::all().waits_no_more(node_);
+        }
+    }
+
+private:
+    const void* node_;
+};
+
+// Notes that the waker of a coroutine runs on this thread, while this object lives. A stop and a
+// time-out need no such note: the thread that destroys the coroutine waits until they have ended.
+template <class Platform> class noted_wake {
+public:
+    explicit noted_wake(const void* node) noexcept : node_(node) {
+        if constexpr (is_noted<Platform>) {
+            const bool counts = !Platform::template local<resume_state>().is_away;
+            wait_notes::all().wakes(node, counts ? thread_mark<Platform>() : nullptr);
+        }
+    }
+    noted_wake& operator=(noted_wake&&) = delete;
+    ~noted_wake() {
+        if constexpr (is_noted<Platform>) {
+            wait_notes::all().wakes_no_more(node_, thread_mark<Platform>());
+        }
+    }
+    // The waker has posted the coroutine, and this thread resumes it later: the note stays.
+    void lasts() noexcept { node_ = nullptr; }
+
+private:
+    const void* node_; // it may be destroyed meanwhile
+};
+
+// The task whose coroutine collects the outcome of its wait on this thread.
+struct BIDE_SHARED collecting {
+    actor who;
+    static actor& here() noexcept { return native_platform::local<collecting>().who; }
+
+    class scope {
+    public:
+        explicit scope(actor who) noexcept : outer_(std::exchange(here(), who)) {}
+        scope& operator=(scope&&) = delete;
+        ~scope() { here() = outer_; }
+
+    private:
+        const actor outer_;
+    };
+};
+
+// Called in the constructors and destructors of primitives.
+template <class Platform, class T>
+constexpr void note_made(const T* primitive, const char* kind,
+                         const char* name = nullptr) noexcept {
+    if constexpr (is_noted<Platform>) {
+        if (!std::is_constant_evaluated() || name != nullptr) { // a name is kept at run time only
+            wait_notes::all().made(primitive, sizeof(T), kind, name);
+        }
+    }
+}
+template <class Platform> void note_gone(const void* primitive) noexcept {
+    if constexpr (is_noted<Platform>) {
+        wait_notes::all().gone(primitive);
+    }
+}
+
+// Called in the functions of mutexes. note_locked() returns `is_locked`.
+template <class Platform>
+bool note_locked(const void* lock, bool is_locked,
+                 wait_notes::mode how = wait_notes::mode::exclusive) noexcept {
+    if constexpr (is_noted<Platform>) {
+        if (is_locked) {
+            wait_notes::all().locked(lock, how, actor::here());
+        }
+    }
+    return is_locked;
+}
+template <class Platform>
+void note_unlocked(const void* lock, wait_notes::mode how = wait_notes::mode::exclusive) noexcept {
+    if constexpr (is_noted<Platform>) {
+        wait_notes::all().unlocked(lock, how);
+    }
+}
+
+template <class Mutex, class Mode> class mode_lock; // sync/shared_mutex.hpp
+
+// What a lock of type L holds. An upgradable lock is not noted.
+enum class lock_held { exclusive, shared, upgradable };
+template <class L> inline constexpr lock_held lock_effect = lock_held::exclusive;
+template <class M> inline constexpr lock_held lock_effect<std::shared_lock<M>> = lock_held::shared;
+template <class M, class Mode>
+inline constexpr lock_held lock_effect<mode_lock<M, Mode>> = lock_held::upgradable;
+
+template <class L>
+inline constexpr auto noted_mode =
+    lock_effect<L> == lock_held::shared ? wait_notes::mode::shared : wait_notes::mode::exclusive;
+
+// A coroutine's wait for a lock of type L was granted.
+template <class L> void note_collected(const void* lock) noexcept {
+    if constexpr (lock_effect<L> != lock_held::upgradable) {
+        wait_notes::all().locked(lock, noted_mode<L>, collecting::here());
+    }
+}
+
+}}} // namespace bide::BIDE_ABI::detail
+#endif
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -48,8 +603,8 @@ namespace bide { inline namespace BIDE_ABI {
 /// When it returns, the wait begins.
 using deadlock_handler = void (*)(const char* report);
 
-/// Sets the handler of deadlocks. nullptr stands for the default, which prints the report on stderr and
-/// terminates. Any thread may call it at any time.
+/// Sets the handler of deadlocks. nullptr stands for the default, which prints the report on stderr
+/// and terminates. Any thread may call it at any time.
 /// Returns: the previous handler; nullptr without BIDE_DEADLOCK_CHECK.
 inline deadlock_handler set_deadlock_handler([[maybe_unused]] deadlock_handler tell) noexcept {
     BIDE_CHECKED(return detail::wait_notes::all().set_handler(tell);)

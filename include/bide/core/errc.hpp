@@ -5,16 +5,11 @@
 /// \file
 /// Defines the error codes of operations, and the exceptions that carry them.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/wait_status.hpp>
-#include <bide/fwd.hpp>
 
-#include <cstddef>
-#include <new>
 #include <string>
 #include <system_error>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -13,15 +13,8 @@
 // Waiters are not counted here: the waker always makes the system call. atomic::notify_one of
 // libstdc++ 12 counts waiters, skips the call if the count is zero, and loses wakes.
 
-#include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/worker_host.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
-
-#include <atomic>
-#include <cstdint>
-#include <limits>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -55,7 +48,7 @@ simulated_wait(simulated_machine& in, const typename Platform::template atomic<W
 /// compared. If the caller is a worker that runs a task, or a resumer (core/timer.hpp), another
 /// thread takes over its work meanwhile. That thread also resumes the coroutines that the caller
 /// was about to resume (core/wake_scope.hpp). If the caller runs inside of a waker, the later
-/// wakers of the release run before the sleep (core/waker.hpp).
+/// wakers of the release run before the sleep (core/executor.hpp).
 ///
 /// Blocks: until a wake, a change of the word before the sleep, or the deadline. May return early.
 /// Returns: false if the deadline has passed; otherwise true.

@@ -27,11 +27,7 @@
 // longer, the other one keeps these lines for many operations. The waiter sleeps after 2,384
 // pauses, which take 25 to 60 us on x86-64.
 
-#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-
-#include <cstdint>
-#include <limits>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -90,8 +86,7 @@ template <class Platform, class Word> struct lock_bits {
     public:
         /// Acquires the lock.
         explicit guard(atomic& word) noexcept : word_(word) { acquire(word); }
-        guard(const guard&) = delete;
-        guard& operator=(const guard&) = delete;
+        guard& operator=(guard&&) = delete;
         /// Releases the lock.
         ~guard() { release_plain(word_); }
 
@@ -116,16 +111,16 @@ template <class Platform, class Word> struct lock_bits {
 
 private:
     BIDE_COLD static Word acquire_slow(atomic& word) noexcept {
-        Word mark = held;
+        Word bits = held;
         for (int looks = 0;;) {
             // Order: relaxed; the CAS decides.
             Word seen = word.load(std::memory_order_relaxed);
             if ((seen & held) == 0) {
                 // Order: acquire [lock_bits.release]; the caller sees what the last holder wrote.
                 // Failure: relaxed, the loop reads again.
-                if (word.compare_exchange_weak(seen, seen | mark, std::memory_order_acquire,
+                if (word.compare_exchange_weak(seen, seen | bits, std::memory_order_acquire,
                                                std::memory_order_relaxed)) {
-                    return seen | mark;
+                    return seen | bits;
                 }
                 continue;
             }
@@ -144,7 +139,7 @@ private:
             // platform's futex_wait() and not that of core/futex.hpp.
             Platform::futex_wait(word, static_cast<Word>(seen | parked),
                                  (std::numeric_limits<std::int64_t>::max)());
-            mark = both;
+            bits = both;
         }
     }
 };

@@ -19,7 +19,7 @@
 ///   P::stop_source, P::stop_token, P::stop_callback<F>   As std::stop_source and so on.
 ///   P::light_fence()            A seq_cst fence towards a thread that runs a heavy fence.
 ///   P::heavy_fence()            Optional. A seq_cst fence, also towards light fences. If P has none,
-///                               the fence of the system is used (detail/process_fence.hpp).
+///                               the fence of the system is used (detail/process_wide.hpp).
 ///   P::pause()                  The only way to spin. The loop around it only reads.
 ///   P::yield()                  Lets another thread run.
 ///   P::prefetch(address)        Fetches a cache line that the caller is about to write.
@@ -36,12 +36,15 @@
 #include <bide/core/config.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
+#include <type_traits>
 #include <utility>
 
-// The clocks and durations. <chrono> of libstdc++ also has calendars and text, which take a third of
-// the time to compile a mutex.
+// The clocks and durations. <chrono> of libstdc++ also has calendars and text, which take a third
+// of the time to compile a mutex.
 #if defined(__GLIBCXX__) && __has_include(<bits/chrono.h>)
 #include <bits/chrono.h>
 #else
@@ -61,18 +64,15 @@ template <class Callback> class stop_callback;
 #endif
 
 #if defined(__linux__)
-#include <bide/core/detail/futex_linux.hpp>
+#include <bit>
+#include <cerrno>
+#include <ctime>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <unistd.h>
-#elif defined(_WIN32)
-#include <bide/core/detail/futex_windows.hpp>
-#elif defined(__APPLE__) && __has_include(<os/os_sync_wait_on_address.h>)
-#include <bide/core/detail/futex_darwin.hpp>
 #else
-#include <bide/core/detail/futex_portable.hpp>
-#include <bide/fwd.hpp>
-namespace bide { inline namespace BIDE_ABI { namespace detail {
-using os_futex = portable_futex;
-}}} // namespace bide::BIDE_ABI::detail
+#include <bide/core/detail/futex_other.hpp>
 #endif
 #if !defined(_WIN32)
 #include <sched.h>
@@ -86,6 +86,12 @@ struct timer;
 using futex_word = std::uint32_t;
 
 namespace detail {
+
+// Converts an integer to a type that is narrower on some machines and the same type on others. If
+// it is the same type, g++ would warn that a static_cast is useless.
+template <class To, class From> constexpr To integer_cast(From value) noexcept {
+    return static_cast<To>(value);
+}
 
 // Replaces the clock, random numbers and sleeping on a thread that runs a simulation
 // (test/scheduler.hpp), so that a run can be repeated.
@@ -133,6 +139,62 @@ private:
 
     static constinit inline std::atomic<unsigned> threads_{0}; // the threads that simulate
 };
+
+#if defined(__linux__)
+// Sleeps and wakes by private futex(2), with absolute CLOCK_MONOTONIC deadlines. It uses
+// FUTEX_WAIT_BITSET, because FUTEX_WAIT takes no absolute deadline. The caller's errno stays
+// unchanged.
+struct BIDE_SHARED os_futex {
+    // Returns false if `until` (steady nanoseconds; the largest value: never) has passed.
+    template <class Atomic, class Word>
+    static bool wait(const Atomic& word, Word expected, std::int64_t until) noexcept {
+        return wait_on(low_half<Word>(&word), static_cast<std::uint32_t>(expected), until);
+    }
+
+    // Uses the address only: the word may be destroyed.
+    template <class Word> static void wake(const void* word, int count) noexcept {
+        wake_on(low_half<Word>(word), count);
+    }
+
+private:
+#if defined(SYS_futex_time64) // a 32-bit machine: its time_t has 32 or 64 bits
+    static constexpr long wait_call = sizeof(std::time_t) > sizeof(long) ? SYS_futex_time64
+                                                                         : SYS_futex;
+#else
+    static constexpr long wait_call = SYS_futex;
+#endif
+
+    // Returns the address of the 32 bits that the kernel compares: the least significant half of a
+    // 64-bit word.
+    template <class Word> static const void* low_half(const void* word) noexcept {
+        constexpr bool high_first = std::endian::native == std::endian::big;
+        return static_cast<const char*>(word) + (high_first ? sizeof(Word) - 4 : 0);
+    }
+
+    BIDE_COLD static void wake_on(const void* word, int count) noexcept {
+        const int saved = errno;
+        ::syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count);
+        errno = saved;
+    }
+
+    BIDE_COLD static bool wait_on(const void* word, std::uint32_t expected,
+                                  std::int64_t until) noexcept {
+        const int saved = errno;
+        constexpr std::int64_t last_second = (std::numeric_limits<std::time_t>::max)();
+        const std::int64_t seconds = until / 1'000'000'000;
+        timespec at{};
+        at.tv_sec = integer_cast<std::time_t>(seconds < last_second ? seconds : last_second);
+        at.tv_nsec = integer_cast<long>(until % 1'000'000'000);
+        const bool endless = until == (std::numeric_limits<std::int64_t>::max)();
+        const auto failed =
+            ::syscall(wait_call, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
+                      endless ? nullptr : &at, nullptr, FUTEX_BITSET_MATCH_ANY);
+        const bool in_time = !(failed != 0 && errno == ETIMEDOUT);
+        errno = saved;
+        return in_time;
+    }
+};
+#endif
 
 } // namespace detail
 

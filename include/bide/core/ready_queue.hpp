@@ -19,21 +19,14 @@
 // The CAS is the poster's last access to the queue, and the wake uses the address only. So a posted
 // runnable may make the owner destroy the queue.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
-
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 // Reverses a list of runnables, which is linked by `next` from the newest one to the oldest one.
-// `end` ends the list and is no part of it. Returns the oldest runnable, from which `next` then leads
-// to the newest one. If the list is empty, returns nullptr.
+// `end` ends the list and is no part of it. Returns the oldest runnable, from which `next` then
+// leads to the newest one. If the list is empty, returns nullptr.
 inline runnable* oldest_first(runnable* newest, const runnable* end = nullptr) noexcept {
     runnable* oldest = nullptr;
     for (runnable* r = newest; r != nullptr && r != end;) {
@@ -53,8 +46,7 @@ template <class Platform> class basic_ready_queue {
 public:
     /// Makes an empty queue.
     constexpr basic_ready_queue() noexcept = default;
-    basic_ready_queue(const basic_ready_queue&) = delete;
-    basic_ready_queue& operator=(const basic_ready_queue&) = delete;
+    basic_ready_queue& operator=(basic_ready_queue&&) = delete;
 
     /// Posts `r` and wakes the owner if it sleeps.
     /// Requires: `r` lives until the owner has popped it.

@@ -2,9 +2,8 @@
 #ifndef BIDE_CORE_SPIN_HPP
 #define BIDE_CORE_SPIN_HPP
 
-/// \file
-/// Decides how long a waiter spins before it sleeps (basic_spin), and how a thread waits for another
-/// thread that is between two steps (basic_backoff).
+/// \file Decides how long a waiter spins before it sleeps (basic_spin), and how a thread waits for
+/// another thread that is between two steps (basic_backoff).
 //
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. If two threads
 // hand work to each other, the longest step is to wake a sleeping partner. That step consists of
@@ -18,10 +17,7 @@
 // With a single processor no change can come during a spin, so no thread spins. If several spins of
 // a thread failed in a row, the thread skips some of the next spins.
 
-#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -56,27 +56,49 @@
 /// If the wait carries more, such as an item, wait_payload names that type. Each function of the
 /// operation may take a reference to the payload, as its last parameter.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/wait_status.hpp>
+#include <bide/core/wake_scope.hpp>
 
 #include <concepts>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
 template <class Platform> class basic_waiter;
-struct runnable;
 
 namespace detail {
 
-template <class Platform> class retry_on_grant; // core/detail/coroutine_wait.hpp
+template <class Platform> executor_ref spare_executor() noexcept; // core/timer.hpp
+
+// The runnable of a wait that may begin again after a grant. When such a wait is granted, this
+// runnable runs in place of the coroutine: it tries the operation, and resumes the coroutine or
+// queues the wait again. It lies in the payload of the wait.
+template <class Platform> class retry_on_grant {
+public:
+    // Sets what runs on `where` when the returned waker is called.
+    waker by(executor_ref where, waker then) noexcept {
+        where_ = where;
+        runnable_.run = then;
+        return waker(&on_grant, this);
+    }
+
+    // Takes the runnable out of the list of this thread.
+    void forget() noexcept { wake_scope<Platform>::forget(runnable_); }
+
+private:
+    static void on_grant(void* self) noexcept {
+        auto& retry = *static_cast<retry_on_grant*>(self);
+        if (const executor_ref where = retry.where_) {
+            where.post(retry.runnable_);
+        } else {
+            wake_scope<Platform>::run(retry.runnable_, &spare_executor<Platform>);
+        }
+    }
+
+    runnable runnable_;
+    executor_ref where_;
+};
 
 } // namespace detail
 

@@ -5,7 +5,6 @@
 /// \file
 /// The outcome of a wait.
 
-#include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/fwd.hpp>
 

@@ -40,18 +40,11 @@
 // choice (basic_choice). A decider claims the choice, under the primitive's lock, before it decides
 // such a wait.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/wait_status.hpp>
-#include <bide/core/waker.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -99,20 +92,19 @@ template <class Platform> struct waiter_link {
 // another releaser holds the claim, the releaser waits until that claim ends. It must not skip the
 // case: if the other claim were abandoned, the case would sleep although its item is there.
 //
-// There is no deadlock. A releaser that holds a claim waits for nothing, with one exception: if a
-// sender and a receiver both have a choice, it waits for the second claim. It claims the two
-// choices in the order of their addresses.
+// There is no deadlock. A releaser that holds a claim waits for nothing, with one exception: if it
+// matches a sender and a receiver that are both cases of selects, it claims two choices. Each
+// releaser claims the choice with the lower address first.
 template <class Platform> class basic_choice {
 public:
-    /// Returns the waiter of the thread or coroutine that owns all cases; nullptr if that owner
-    /// does not wait yet. The releaser calls this function after it has published the outcome of
-    /// the chosen case. Then it grants the waiter that the function has returned.
+    /// Returns the waiter of the owner, which is the thread or coroutine that waits for the cases.
+    /// Returns nullptr if the owner does not wait yet. A releaser calls it after it has published
+    /// the outcome of the chosen case, and then grants the waiter that it returns.
     using owner_of = basic_waiter<Platform>* (*)(basic_choice&) noexcept;
 
     /// Makes an undecided choice. Without `found_by`, each case has a waker of its own.
     explicit basic_choice(owner_of found_by = nullptr) noexcept : owner_(found_by) {}
-    basic_choice(const basic_choice&) = delete;
-    basic_choice& operator=(const basic_choice&) = delete;
+    basic_choice& operator=(basic_choice&&) = delete;
 
     /// Claims the choice. Until commit() or abandon(), no other releaser can decide it.
     /// Blocks: while another releaser holds the claim.
@@ -161,8 +153,7 @@ public:
     /// thread, which calls park().
     explicit basic_waiter(std::ptrdiff_t asked = 1, waker wake = {}) noexcept
         : waker_(wake), request_(request{asked}), missing(asked) {}
-    basic_waiter(const basic_waiter&) = delete;
-    basic_waiter& operator=(const basic_waiter&) = delete;
+    basic_waiter& operator=(basic_waiter&&) = delete;
 
     /// Counts the bytes of the node before the word that the owner reads while it waits.
     static constexpr std::size_t offset_of_outcome = 5 * sizeof(void*) + 2 * sizeof(std::ptrdiff_t);
@@ -220,7 +211,10 @@ public:
     /// Blocks: until the outcome is published or the deadline has passed.
     /// Requires: the node has no waker.
     /// Returns: false if the deadline has passed and there is no outcome.
-    bool park(deadline until) noexcept;
+    bool park(deadline until) noexcept {
+        spin();
+        return sleep_through(until);
+    }
 
     /// Spins as park() does, and does not sleep.
     void spin() noexcept {
@@ -230,19 +224,50 @@ public:
     }
 
     /// Waits as park() does, and does not spin.
-    bool sleep_through(deadline until) noexcept;
+    bool sleep_through(deadline until) noexcept {
+        while (!is_complete()) {
+            if (!sleep(until)) {
+                return is_complete();
+            }
+        }
+        return true;
+    }
 
     /// Sleeps once.
     /// Blocks: until the outcome is published, rouse(), or the deadline.
     /// Returns: false if the deadline has passed.
-    BIDE_COLD bool sleep(deadline until) noexcept;
+    BIDE_COLD bool sleep(deadline until) noexcept {
+        wait_status seen = wait_status::waiting;
+        // Order: relaxed; the owner asks for a wake and publishes no data. After a failure the word
+        // holds the outcome, or `parked` from a sleep that timed out.
+        state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_relaxed,
+                                       std::memory_order_relaxed);
+        // Order: relaxed; outcome() acquires.
+        while (state_.load(std::memory_order_relaxed) == wait_status::parked) {
+            if (!futex_wait<Platform>(state_, wait_status::parked, until)) {
+                return false;
+            }
+        }
+        return true;
+    }
 
     /// Waits for the outcome of a wait that a releaser has decided. This thread may be that
     /// releaser, while it runs the wakers of its release. Then the call takes the node out of the
     /// release, and the waker of the node does not run.
     /// Blocks: if another thread is the releaser, until that thread has published the outcome.
     /// Before that, it runs the wakers of earlier waits of its release.
-    wait_status await_outcome() noexcept;
+    BIDE_NOINLINE wait_status await_outcome() noexcept {
+        for (basic_backoff<Platform> again; !is_decided(); again()) {
+        }
+        if (is_announced_here()) {
+            link::unlink();
+            // Order: relaxed; this thread has announced it.
+            settle(detail::announced_as(state_.load(std::memory_order_relaxed)));
+        }
+        for (basic_backoff<Platform> again; !is_complete(); again()) {
+        }
+        return outcome();
+    }
 
     /// Sets an outcome that no other thread reads: the owner decided it or needed no wait.
     void settle(wait_status what) noexcept {
@@ -371,9 +396,23 @@ public:
     // --- called by the decider, after it has released the lock
 
     /// Publishes the outcome and wakes the owner. The publication is the last access to the node.
-    void publish(wait_status what) noexcept;
+    void publish(wait_status what) noexcept {
+        if (const waker wake = waker_) { // the owner does not sleep on the word
+            // Order: release [waiter.outcome]; the owner sees what came before the outcome.
+            state_.store(what, std::memory_order_release);
+            wake.wake();
+            return;
+        }
+        publish_to_thread(what);
+    }
     /// Does the same for a node that has no waker.
-    void publish_to_thread(wait_status what) noexcept;
+    void publish_to_thread(wait_status what) noexcept {
+        const address word = where();
+        // Order: release [waiter.outcome]; the owner sees what came before the outcome.
+        if (state_.exchange(what, std::memory_order_release) == wait_status::parked) {
+            rouse_by(word);
+        }
+    }
 
     /// Returns whether this wait is a case of a choice with an owner, which gets its outcome.
     bool has_owner() const noexcept { return contested_ && choice()->owner() != nullptr; }
@@ -435,72 +474,492 @@ private:
     var<wait_status> forbidden_{wait_status::waiting};
     var<phase> phase_{phase::idle};
     bool contested_ = false, was_first_ = false; // was_first_: its queue was empty; for the owner
-    // The last member, so that it can have a cache line of its own (thread_wait.hpp).
+    // The last member, so that it can have a cache line of its own (thread_wait).
     typename Platform::template atomic<wait_status> state_{wait_status::waiting};
 };
 
-template <class Platform> bool basic_waiter<Platform>::park(deadline until) noexcept {
-    spin();
-    return sleep_through(until);
-}
+// ---- The queue of a primitive
+//
+// Queues the waiters of a primitive, first in, first out, and wakes those that a release lets
+// through.
+//
+// The queue is an intrusive circular list. One pointer leads to its last node, and the `next_` of
+// the last node is the first node. The primitive calls the queue under its own lock.
 
-template <class Platform> bool basic_waiter<Platform>::sleep_through(deadline until) noexcept {
-    while (!is_complete()) {
-        if (!sleep(until)) {
-            return is_complete();
+template <class Platform> class wakers_later;
+
+/// Collects waiters that were decided under a lock, and publishes them after that lock is released.
+/// The waiters are chained through their own links, so their number has no limit.
+///
+/// Wakers run inside publish(), first in, first out. If a waker releases other waiters, the inner
+/// publish() only announces them, and the outermost publish() of the thread runs their wakers
+/// afterwards. So the depth of the stack does not grow. If a waker blocks in bide (core/futex.hpp),
+/// the later wakers run before it sleeps.
+///
+/// All outcomes are visible before the first waker runs (core/waiter.hpp). A waker may cancel later
+/// waiters of the list, or destroy their coroutines. In both cases, these waiters leave the list
+/// and their wakers do not run.
+/// Requires: the caller of publish() holds no lock.
+template <class Platform> class BIDE_SHARED basic_wake_list {
+public:
+    /// Is the node type.
+    using waiter = basic_waiter<Platform>;
+
+    /// Makes an empty list.
+    basic_wake_list() noexcept = default;
+    basic_wake_list& operator=(basic_wake_list&&) = delete;
+
+    /// Returns whether the list is empty.
+    bool empty() const noexcept { return last_thread_ == nullptr && has_no_waker(); }
+
+    /// Appends a decided waiter.
+    void push(waiter& w) noexcept {
+        if (w.has_waker()) {
+            append(w);
+        } else {
+            w.next_ = nullptr;
+            if (last_thread_ == nullptr) {
+                first_thread_ = &w;
+            } else {
+                last_thread_->next_ = &w;
+            }
+            last_thread_ = &w;
         }
     }
-    return true;
-}
 
-template <class Platform> bool basic_waiter<Platform>::sleep(deadline until) noexcept {
-    wait_status seen = wait_status::waiting;
-    // Order: relaxed; the owner asks for a wake and publishes no data. After a failure the word
-    // holds the outcome, or `parked` from a sleep that timed out.
-    state_.compare_exchange_strong(seen, wait_status::parked, std::memory_order_relaxed,
-                                   std::memory_order_relaxed);
-    // Order: relaxed; outcome() acquires.
-    while (state_.load(std::memory_order_relaxed) == wait_status::parked) {
-        if (!futex_wait<Platform>(state_, wait_status::parked, until)) {
-            return false;
+    /// Publishes `what` to all waiters in order, threads first, and empties the list.
+    void publish(wait_status what) noexcept {
+        if (has_no_waker()) {
+            publish_threads(what);
+        } else {
+            publish_wakers(what);
         }
     }
-    return true;
-}
 
-template <class Platform> wait_status basic_waiter<Platform>::await_outcome() noexcept {
-    for (basic_backoff<Platform> again; !is_decided(); again()) {
+    /// Publishes `what` to one decided waiter.
+    static void publish(waiter& w, wait_status what) noexcept {
+        basic_wake_list list;
+        list.push(w);
+        list.publish(what);
     }
-    if (is_announced_here()) {
-        link::unlink();
-        // Order: relaxed; this thread has announced it.
-        settle(detail::announced_as(state_.load(std::memory_order_relaxed)));
-    }
-    for (basic_backoff<Platform> again; !is_complete(); again()) {
-    }
-    return outcome();
-}
 
-template <class Platform> void basic_waiter<Platform>::publish(wait_status what) noexcept {
-    if (const waker wake = waker_) { // the owner does not sleep on the word
-        // Order: release [waiter.outcome]; the owner sees what came before the outcome.
-        state_.store(what, std::memory_order_release);
-        wake.wake();
-        return;
+    /// Publishes two lists of one release: `what` to the first, `what_other` to the second.
+    BIDE_NOINLINE static void publish(basic_wake_list& list, wait_status what,
+                                      basic_wake_list& other, wait_status what_other) noexcept {
+        if (list.empty() || other.empty()) {
+            list.publish(what);
+            other.publish(what_other);
+        } else {
+            list.announce(what);
+            other.announce(what_other);
+            list.take_over(other);
+            list.run_wakers(state());
+        }
     }
-    publish_to_thread(what);
-}
 
+private:
+    friend class wakers_later<Platform>;
+
+    using resume_state = detail::resume_state;
+
+    static resume_state& state() noexcept { return Platform::template local<resume_state>(); }
+
+    // Returns the list to which this thread's releases give their wakers. If it returns nullptr,
+    // the wakers run now. A scope that posts its list does not leave wakers to the list of an outer
+    // scope.
+    static basic_wake_list* taker(const resume_state& mine) noexcept {
+        const detail::waker_redirect* const to = mine.wakers;
+        return to != nullptr ? static_cast<basic_wake_list*>(to->list()) : nullptr;
+    }
+
+    // Appends the waiters of `other` that have wakers.
+    void take_over(basic_wake_list& other) noexcept {
+        while (!other.has_no_waker()) {
+            append(other.pop_waker());
+        }
+    }
+
+    using link = detail::waiter_link<Platform>;
+
+    bool has_no_waker() const noexcept {
+        const link* const first = wakers_.next_;
+        return first == nullptr || first == &wakers_;
+    }
+    void append(waiter& w) noexcept {
+        if (wakers_.next_ == nullptr) {
+            wakers_.next_ = wakers_.prev_ = &wakers_;
+        }
+        insert(w, wakers_);
+    }
+    void insert(waiter& w, link& before) noexcept {
+        link* const prev = before.prev_;
+        w.next_ = &before;
+        w.prev_ = prev;
+        prev->next_ = &w;
+        before.prev_ = &w;
+    }
+    waiter& pop_waker() noexcept {
+        link* const first = wakers_.next_;
+        first->unlink();
+        return static_cast<waiter&>(*first);
+    }
+
+    BIDE_NOINLINE void publish_threads(wait_status what) noexcept {
+        for (link* l = first_thread_; l != nullptr;) {
+            auto* const w = static_cast<waiter*>(l);
+            l = w->next_; // before the last access to *w
+            w->publish_to_thread(what);
+        }
+        first_thread_ = last_thread_ = nullptr;
+    }
+
+    // Publishes the outcome to all waiters, of which at least one has a waker. Announces them
+    // first, so that each outcome is visible before the first waker runs. A single waiter whose
+    // waker runs in this call needs no announcement.
+    BIDE_NOINLINE void publish_wakers(wait_status what) noexcept {
+        resume_state& mine = state();
+        if (last_thread_ == nullptr && wakers_.next_ == wakers_.prev_ && taker(mine) == nullptr) {
+            return run_wakers_now(mine, what);
+        }
+        announce(what);
+        run_wakers(mine);
+    }
+
+    // Publishes the waiters of threads, and announces the waiters that have wakers. A waiter may be
+    // the selected case of a select. Then the waiter of the select itself takes its place in the
+    // list.
+    void announce(wait_status what) noexcept {
+        if (!has_no_waker()) {
+            for (link* l = wakers_.next_; l != &wakers_; l = l->next_) {
+                if (auto& w = static_cast<waiter&>(*l); !w.has_owner()) {
+                    w.announce(what);
+                }
+            }
+            announce_owners(what);
+        }
+        publish_threads(what);
+    }
+
+    void announce_owners(wait_status what) noexcept {
+        for (link* l = wakers_.next_; l != &wakers_;) {
+            auto& w = static_cast<waiter&>(*l);
+            l = w.next_;
+            if (!w.is_decided() && w.has_owner()) {
+                w.unlink();
+                if (waiter* const owner = w.publish_chosen(what); owner == nullptr) {
+                    continue;
+                } else if (owner->has_waker()) {
+                    insert(*owner, *l);
+                    owner->announce(wait_status::granted);
+                } else {
+                    owner->publish(wait_status::granted);
+                }
+            }
+        }
+    }
+
+    // Runs the wakers of the announced waiters, or leaves them to the list that takes them.
+    void run_wakers(resume_state& mine) noexcept {
+        if (has_no_waker()) {
+            return;
+        }
+        if (basic_wake_list* const later = taker(mine)) {
+            return later->take_over(*this);
+        }
+        run_wakers_now(mine, wait_status::waiting);
+    }
+    // Runs the wakers. If `single` is an outcome, the list has one waiter, which is not announced;
+    // then first publishes `single` to it.
+    BIDE_NOINLINE void run_wakers_now(resume_state& mine, wait_status single) noexcept {
+        const wake_scope<Platform> scope(mine);
+        const detail::waker_redirect here(mine, this, &run_all);
+        if (single != wait_status::waiting) {
+            pop_waker().publish(single); // the last access to it
+        }
+        run_all(this);
+    }
+    BIDE_NOINLINE static void run_all(void* self) noexcept {
+        auto& list = *static_cast<basic_wake_list*>(self);
+        while (!list.has_no_waker()) { // a waker may take waiters out, or let others through
+            const waker wake = list.pop_waker().publish_announced();
+            wake.wake();
+        }
+    }
+
+    link* first_thread_ = nullptr; // linked by next_ only
+    link* last_thread_ = nullptr;
+    link wakers_; // the end of a circular list; linked by the first append()
+};
+
+/// Queues waiters, first in, first out. Each function takes constant time, except pop_all().
+/// Requires: the caller holds the primitive's lock.
+template <class Platform> class basic_waiter_queue {
+public:
+    /// Is the node type.
+    using waiter = basic_waiter<Platform>;
+    /// Is the list that pop_all() fills.
+    using wake_list = basic_wake_list<Platform>;
+
+    /// Makes an empty queue.
+    constexpr basic_waiter_queue() noexcept = default;
+    basic_waiter_queue& operator=(basic_waiter_queue&&) = delete;
+
+    /// Returns whether the queue is empty.
+    bool empty() const noexcept { return last_ == nullptr; }
+
+    /// Returns the first waiter.
+    /// Requires: the queue is not empty.
+    waiter& front() const noexcept {
+        waiter* const last = last_;
+        return static_cast<waiter&>(*last->next_);
+    }
+
+    /// Prefetches the cache lines of the first node together, before that node is taken out.
+    /// Requires: the queue is not empty.
+    void prefetch_front() const noexcept {
+        const waiter& first = front();
+        Platform::prefetch(&first);
+        Platform::prefetch(first.where());
+    }
+
+    /// Appends `w`. Called by the owner of `w`.
+    void push(waiter& w) noexcept {
+        waiter* const last = last_;
+        w.was_first_ = last == nullptr;
+        if (last == nullptr) {
+            w.next_ = &w;
+            w.prev_ = &w;
+        } else {
+            link* const first = last->next_;
+            w.next_ = first;
+            w.prev_ = last;
+            first->prev_ = &w;
+            last->next_ = &w;
+        }
+        last_ = &w;
+        w.phase_ = waiter::phase::queued;
+    }
+
+    /// Appends `w`, unless a stop or a time-out came first. Called by the owner of `w`.
+    /// Returns: waiting if `w` was appended. Otherwise the outcome, stopped or timed_out; then `w`
+    /// is in no queue.
+    wait_status push_unless_forbidden(waiter& w) noexcept {
+        push(w);
+        const wait_status forbidden = w.forbidden();
+        if (forbidden != wait_status::waiting) {
+            remove(w);
+        }
+        return forbidden;
+    }
+
+    /// Puts `w` before all other waiters. Called by the owner of `w`.
+    void push_front(waiter& w) noexcept {
+        waiter* const last = last_;
+        push(w); // behind the last one, which is before the first one
+        if (last != nullptr) {
+            last_ = last;
+        }
+        w.was_first_ = true;
+    }
+
+    /// Queues `w` in the place of `old`, which leaves the queue undecided. Called by the owner of
+    /// both waiters.
+    /// Requires: `old` is in this queue.
+    void replace(waiter& old, waiter& w) noexcept {
+        w.was_first_ = &front() == &old;
+        waiter* const last = last_;
+        link* const next = old.next_;
+        link* const prev = old.prev_;
+        w.next_ = next == &old ? &w : next;
+        w.prev_ = prev == &old ? &w : prev;
+        w.next_->prev_ = &w;
+        w.prev_->next_ = &w;
+        if (last == &old) {
+            last_ = &w;
+        }
+        old.phase_ = waiter::phase::idle;
+        w.phase_ = waiter::phase::queued;
+    }
+
+    /// Takes over all waiters of `other`.
+    /// Requires: this queue is empty.
+    void take(basic_waiter_queue& other) noexcept {
+        last_ = static_cast<waiter*>(other.last_);
+        other.last_ = nullptr;
+    }
+
+    /// Takes `w` out of the queue, from any position. This decides the wait, and the caller owns
+    /// the outcome.
+    /// Requires: `w` is in this queue.
+    void remove(waiter& w) noexcept {
+        link* const prev = w.prev_;
+        if (prev == &w) {
+            last_ = nullptr;
+        } else {
+            w.unlink();
+            if (last_ == &w) {
+                last_ = static_cast<waiter*>(prev);
+            }
+        }
+        w.phase_ = waiter::phase::decided;
+    }
+
+    /// Withdraws the wait of `w`, which belongs to this queue.
+    /// Returns: true if `w` was taken out of the queue. False if the wait is decided already, or is
+    /// not queued yet; in the second case, a later attempt to queue it is refused with `why`.
+    bool withdraw(waiter& w, wait_status why) noexcept {
+        const bool was_queued = w.is_queued();
+        if (was_queued) {
+            remove(w);
+            w.withdrawn();
+        } else {
+            w.forbid(why);
+        }
+        return was_queued;
+    }
+
+    /// Takes the first waiter out.
+    /// Requires: the queue is not empty.
+    waiter& pop() noexcept {
+        waiter& w = front();
+        remove(w);
+        return w;
+    }
+
+    /// Moves all waiters to `list`, in order. If a waiter is a case of a select that has selected
+    /// another case, drops the waiter.
+    void pop_all(wake_list& list) noexcept {
+        while (!empty()) {
+            if (waiter& w = pop(); w.claim()) {
+                w.commit();
+                list.push(w);
+            }
+        }
+    }
+
+    /// Returns the waiter behind `w`, which is in this queue; nullptr if there is none.
+    waiter* after(const waiter& w) const noexcept {
+        waiter* const last = last_;
+        link* const next = w.next_;
+        return &w == last ? nullptr : static_cast<waiter*>(next);
+    }
+
+    /// Reports how many waiters a destroyed primitive has, and terminates.
+    [[noreturn]] void fatal_destroyed(const char* name, const void* object) noexcept {
+        unsigned long long waiting = 0;
+        for (; !empty(); ++waiting) {
+            pop();
+        }
+        detail::fatal_destroyed(name, object, waiting);
+    }
+
+private:
+    using link = detail::waiter_link<Platform>;
+
+    typename Platform::template var<waiter*> last_{nullptr};
+};
+
+/// Settles a wait that has an outcome, for its owner. Returns the outcome, or waiting.
 template <class Platform>
-void basic_waiter<Platform>::publish_to_thread(wait_status what) noexcept {
-    const address word = where();
-    // Order: release [waiter.outcome]; the owner sees what came before the outcome.
-    if (state_.exchange(what, std::memory_order_release) == wait_status::parked) {
-        rouse_by(word);
+wait_status settle_if_over(basic_waiter<Platform>& w, wait_status what) noexcept {
+    if (what != wait_status::waiting) {
+        w.settle(what);
     }
+    return what;
 }
+
+// ---- The wait of a thread
+//
+// The wait of a thread in the queue of a primitive. A primitive Q has
+//
+//   wait_status enqueue(waiter&) noexcept;
+//   bool cancel(waiter&, wait_status) noexcept;
+//   bool await(waiter&, deadline);
+//
+// If enqueue() has queued the waiter, it returns waiting. Otherwise it returns the outcome.
+// cancel() returns true if it took the waiter out. It returns false if the wait is decided already,
+// or if the waiter is not queued yet; in the second case a later enqueue() refuses the waiter.
+// await() is optional and replaces waiter::park().
+
+/// Blocks a thread in the queue of a primitive.
+template <class Q, class Platform> struct thread_wait {
+    /// A node in the queue.
+    using waiter = basic_waiter<Platform>;
+
+    /// Waits for `amount` until the deadline. The caller has already tried without waiting.
+    /// Blocks: until the wait is decided. If the deadline is deadline::poll(), does not block.
+    /// Returns: the outcome; timed_out if the deadline is deadline::poll().
+    BIDE_NOINLINE static wait_status until(Q& queue, std::ptrdiff_t amount, deadline end) noexcept {
+        return wait(queue, amount, end, !end.is_never(), [](waiter&) noexcept { return 0; });
+    }
+
+    /// Waits for `amount` until a stop is requested, or until the deadline.
+    /// Blocks: until the wait is decided. If the deadline is deadline::poll(), does not block.
+    /// Returns: the outcome.
+    BIDE_NOINLINE static wait_status until(Q& queue, std::ptrdiff_t amount,
+                                           const typename Platform::stop_token& token,
+                                           deadline end = deadline::never()) noexcept {
+        // The callback runs on the thread that requests the stop. If the stop was requested
+        // already, it runs here at once. It may access the primitive, because the primitive exists
+        // until this wait has returned, and the destructor of the callback waits for a running
+        // callback.
+        return wait(queue, amount, end, token.stop_possible(), [&](waiter& w) noexcept {
+            const auto stop = [&queue, &w]() noexcept {
+                const wake_scope<Platform> away(detail::post_all{});
+                if (!w.is_complete() && queue.cancel(w, wait_status::stopped)) {
+                    w.publish(wait_status::stopped);
+                }
+            };
+            return typename Platform::template stop_callback<std::remove_const_t<decltype(stop)>>(
+                token, stop);
+        });
+    }
+
+private:
+    // The node lies on two cache lines. The releaser reads and writes the first one. The second one
+    // contains the word that the owner polls.
+    struct alignas(64) placed {
+        explicit placed(std::ptrdiff_t amount) noexcept : w(amount) {}
+        std::byte before[64 - waiter::offset_of_outcome];
+        waiter w;
+    };
+
+    // arm(w) returns an object that exists while the wait lasts.
+    template <class Arm>
+    BIDE_INLINE static wait_status wait(Q& queue, std::ptrdiff_t amount, deadline end,
+                                        [[maybe_unused]] bool may_end_early, Arm arm) noexcept {
+        if (end.is_poll()) {
+            return wait_status::timed_out;
+        }
+        placed place(amount);
+        waiter& w = place.w;
+        BIDE_PROBE_WAIT(queue, w);
+        BIDE_CHECKED(const detail::noted_wait<Platform> noted(
+                         &w, detail::subject_of_queue(queue, amount), may_end_early);)
+        [[maybe_unused]] const auto armed = arm(w);
+        if (const wait_status what = queue.enqueue(w); what != wait_status::waiting) {
+            return what;
+        }
+        if (!await(queue, w, end)) {
+            if (queue.cancel(w, wait_status::timed_out)) {
+                return wait_status::timed_out;
+            }
+            await(queue, w, deadline::never()); // decided: what decided it is about to publish
+        }
+        return w.outcome();
+    }
+    static bool await(Q& queue, waiter& w, deadline end) noexcept {
+        if constexpr (requires { queue.await(w, end); }) {
+            return queue.await(w, end);
+        } else {
+            return w.park(end);
+        }
+    }
+};
 
 BIDE_COMPILED_TEMPLATE(class basic_waiter<native_platform>)
+BIDE_COMPILED_TEMPLATE(class basic_wake_list<native_platform>)
+BIDE_COMPILED_TEMPLATE(class basic_waiter_queue<native_platform>)
 
 }} // namespace bide::BIDE_ABI
 

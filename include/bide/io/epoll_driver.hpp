@@ -44,7 +44,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/detail/growing_table.hpp>
 #include <bide/io/driver.hpp>

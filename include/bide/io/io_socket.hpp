@@ -27,7 +27,6 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>

@@ -13,10 +13,10 @@
 #if defined(__linux__)
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/io/detail/event_fd.hpp>
 #include <bide/task/strand.hpp>

@@ -11,7 +11,7 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/callback_wait.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/waker.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/detail/event_fd.hpp>
 

@@ -43,7 +43,6 @@
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/task/detail/task_control.hpp>
 
 #include <cstddef>

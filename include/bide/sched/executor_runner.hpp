@@ -9,7 +9,7 @@
 // exists as long as its runner or one of its tasks. A task holds a reference to the home from
 // start() until task_ended(), which is the last access of the task. So neither the runner's
 // destructor nor the executor waits for a task. The executor may count the tasks
-// (executor_users.hpp).
+// (core/resume.hpp).
 
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
@@ -124,9 +124,9 @@ void spawn(S& where, Source source, Handler on_error) {
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_control.hpp>
 

@@ -84,7 +84,7 @@
 // has announced its sleep before. A worker that announces later sees the job.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/process_fence.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 
 #include <algorithm>

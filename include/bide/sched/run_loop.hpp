@@ -144,12 +144,12 @@ struct run_loop_access {
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/errc.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/loop.hpp>

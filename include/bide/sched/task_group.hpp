@@ -13,7 +13,6 @@
 #include <bide/core/result.hpp>
 #include <bide/sched/detail/group.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>

@@ -5,7 +5,6 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/join_handle.hpp>

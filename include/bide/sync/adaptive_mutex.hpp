@@ -7,20 +7,7 @@
 //
 // The bound resembles the eventual fairness of the mutex of parking_lot.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/lock_operations.hpp>
-
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -71,19 +58,49 @@ public:
     static constexpr std::chrono::microseconds max_overtake_time{500};
 
     constexpr basic_adaptive_lock() noexcept = default;
-    basic_adaptive_lock(const basic_adaptive_lock&) = delete;
-    basic_adaptive_lock& operator=(const basic_adaptive_lock&) = delete;
+    basic_adaptive_lock& operator=(basic_adaptive_lock&&) = delete;
 
-    void require_no_waiters(const char* name, const void* object) noexcept;
+    void require_no_waiters(const char* name, const void* object) noexcept {
+        // Order: relaxed; a check of a precondition, nothing is read behind it.
+        if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
+            lock_word::acquire(word_);
+            queue_.fatal_destroyed(name, object);
+        }
+    }
 
     // Takes the mutex if it is free and there are no waiters, by a CAS that expects this state.
-    bool take_free() noexcept;
+    bool take_free() noexcept {
+        word expected = 0;
+        // Order: acquire [adaptive_mutex.unlock]; what was done under the lock before.
+        return word_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
+                                             std::memory_order_relaxed);
+    }
     // Takes the mutex if it is free, even if there are waiters.
-    bool try_take() noexcept;
+    bool try_take() noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        while ((seen & taken) == 0) {
+            // Order: acquire [adaptive_mutex.unlock]; as in take_free. Failure: look again.
+            if (word_.compare_exchange_weak(seen, seen | taken, std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
+                return true;
+            }
+        }
+        return false;
+    }
 
-    BIDE_NOINLINE wait_status wait(deadline until) noexcept;
+    BIDE_NOINLINE wait_status wait(deadline until) noexcept {
+        // Order: relaxed; a hint, try_take() decides.
+        const auto worth_a_try = [this]() noexcept {
+            return (word_.load(std::memory_order_relaxed) & (taken | queued)) != taken;
+        };
+        if (!until.is_poll()) {
+            basic_spin<Platform>::briefly(worth_a_try); // does not spin past waiters
+        }
+        return try_take() ? wait_status::granted : waits::until(*this, 1, until);
+    }
     wait_status wait(const typename Platform::stop_token& token) noexcept {
-        return waits::stoppable(*this, 1, token);
+        return waits::until(*this, 1, token);
     }
 
     void unlock(const void* owner) noexcept {
@@ -97,13 +114,75 @@ public:
 
     // For thread_wait.
     wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
-    bool cancel(node& w, wait_status why) noexcept;
-    bool await(node& w, deadline until) noexcept;
+    bool cancel(node& w, wait_status why) noexcept {
+        lock_word::acquire(word_);
+        if (!w.is_queued()) {
+            w.forbid(why);
+            lock_word::release(word_);
+            return false;
+        }
+        withdraw(w);
+        return true;
+    }
+    // Waits as waiter::park() does, and tries to take the mutex each time that the waiter is
+    // roused.
+    bool await(node& w, deadline until) noexcept {
+        std::int64_t since = 0; // the time at which it was first roused
+        w.spin();
+        while (!w.is_complete()) {
+            if (!w.sleep(until)) {
+                return w.is_complete();
+            }
+            if (!w.is_complete()) {
+                const std::int64_t now = Platform::now();
+                since = since == 0 ? now : since;
+                const bool overdue =
+                    now - since >= std::chrono::nanoseconds(max_overtake_time).count();
+                if (!try_as_head(w)) {
+                    give_up_trying(w, overdue);
+                }
+            }
+        }
+        return true;
+    }
 
     // Does the same as enqueue(), but leaves the outcome to the caller, which publishes it. If the
     // owner of `w` does not call await(), the amount of `w` is `handed`: then an unlock always
-    // hands it the mutex.
-    wait_status link(node& w) noexcept;
+    // hands it the mutex. Decides by one CAS whether `w` has to wait. If so, enqueues `w`;
+    // otherwise returns its outcome.
+    wait_status link(node& w) noexcept {
+        word seen = lock_word::acquire(word_);
+        for (;;) {
+            const bool is_free = (seen & taken) == 0;
+            const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
+            const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
+            if (is_free && !w.claim()) { // its choice selected another wait: it need not queue
+                lock_word::release(word_);
+                return wait_status::waiting;
+            }
+            // Order: acquire [adaptive_mutex.unlock], for the mutex. If the step releases the
+            // queue's lock, nothing was read or written under it. Failure: look again.
+            if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
+                                             std::memory_order_relaxed)) {
+                if (is_free) {
+                    w.abandon();
+                }
+                continue;
+            }
+            if (is_free) {
+                w.commit();
+                lock_word::wake_after(&word_, seen);
+                return wait_status::granted;
+            }
+            queue_.push(w);
+            if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
+                withdraw(w);
+                return forbidden;
+            }
+            lock_word::release(word_);
+            return wait_status::waiting;
+        }
+    }
     static constexpr std::ptrdiff_t handed = 0;
 
     // The steps of an operation that waits for the mutex (core/wait_ops.hpp). It has no result
@@ -140,12 +219,149 @@ private:
         return queue_.empty() ? taken : taken | queued | max_overtakes * one_left;
     }
 
-    BIDE_NOINLINE void unlock_slow(const void* owner) noexcept;
-    void hand_over() noexcept;
-    bool try_as_head(node& w) noexcept;
-    void give_up_trying(node& w, bool overdue) noexcept;
-    void withdraw(node& w) noexcept;
-    void leave_queue(node& w) noexcept;
+    BIDE_NOINLINE void unlock_slow(const void* owner) noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        for (;;) {
+            if ((seen & taken) == 0) {
+                fatal("adaptive_mutex", owner, "unlocked while not locked");
+            }
+            word next = seen & ~taken;
+            if ((seen & queued) != 0) {
+                if ((seen & (notified | handoff)) != notified || seen < one_left) {
+                    break;
+                }
+                next -= one_left; // the head is awake and retries without a grant
+            }
+            // Order: release [adaptive_mutex.unlock]; the next owner sees what this one did. This
+            // step ignores the queue's lock, because the holder of that lock decides by a CAS that
+            // sees this step. Failure: look again.
+            if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+                return;
+            }
+        }
+        // From here on, only this thread changes the word. Exception: a thread that waits for the
+        // queue's lock sets the lock's `parked` bit.
+        seen = lock_word::acquire(word_) & ~lock_word::both;
+        if ((seen & queued) == 0) {
+            lock_word::release_as(word_, 0);
+            return;
+        }
+        node& head = queue_.front();
+        const bool may_float = (seen & handoff) == 0 && seen >= one_left && head.amount() != handed;
+        const bool trying = (seen & notified) != 0;
+        const auto sleeper = head.where();
+        if (may_float && (trying || head.rouse())) {
+            lock_word::release_as(word_, ((seen & ~taken) | notified) - one_left);
+            if (!trying) {
+                node::rouse_by(sleeper);
+            }
+            return;
+        }
+        hand_over();
+    }
+    // Hands the mutex to the first waiter that may have it. The caller holds the mutex and the lock
+    // of the queue, and gives both up.
+    void hand_over() noexcept {
+        basic_wake_list<Platform> granted;
+        while (granted.empty() && !queue_.empty()) {
+            if (node& head = queue_.pop(); head.claim()) { // else its choice selected another wait
+                head.commit();
+                granted.push(head);
+                BIDE_PROBE(hand_over, this, &head, 1);
+            }
+        }
+        // Order: by release_as [lock_bits.release], which is a release [adaptive_mutex.unlock] too.
+        lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
+        granted.publish(wait_status::granted);
+    }
+    // Called when the head is awake. Tries to take the mutex for a bounded time. Returns true if
+    // the head has taken the mutex or was granted it.
+    bool try_as_head(node& w) noexcept {
+        bool mine = false;
+        const bool over = basic_spin<Platform>::until([&]() noexcept {
+            mine = try_take();
+            return mine || w.is_complete();
+        });
+        if (mine) {
+            lock_word::acquire(word_);
+            leave_queue(w);
+        }
+        return over;
+    }
+    // Called before the head sleeps again. If the mutex is free at this moment or the wait was
+    // decided, the head does not sleep.
+    void give_up_trying(node& w, bool overdue) noexcept {
+        word seen = lock_word::acquire(word_);
+        if (!w.is_queued()) {
+            lock_word::release(word_);
+            w.await_outcome();
+            return;
+        }
+        for (;;) {
+            const bool is_free = (seen & taken) == 0;
+            word next = seen | taken;
+            if (!is_free) {
+                next = (seen & ~(notified | lock_word::both)) | (overdue ? handoff : word{0});
+            }
+            // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
+            // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
+            if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                            std::memory_order_relaxed)) {
+                if (is_free) {
+                    leave_queue(w);
+                } else {
+                    lock_word::wake_after(&word_, seen);
+                }
+                return;
+            }
+        }
+    }
+    // Takes `w` out of the queue, and releases the lock of the queue, which the caller holds. If
+    // `w` was the head and the mutex floats, grants the mutex to the next waiter, because no other
+    // thread would try to take it.
+    void withdraw(node& w) noexcept {
+        const bool was_head = &queue_.front() == &w;
+        queue_.remove(w);
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        for (;;) {
+            const bool claim = was_head && !queue_.empty() && (seen & taken) == 0;
+            word next = seen & ~lock_word::both;
+            if (claim) {
+                next = seen | taken;
+            } else if (was_head) {
+                next = (next & taken) | (taken_anew() & ~taken);
+            }
+            // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
+            // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
+            if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
+                                             std::memory_order_relaxed)) {
+                continue;
+            }
+            if (claim) {
+                hand_over();
+            } else {
+                lock_word::wake_after(&word_, seen);
+            }
+            return;
+        }
+    }
+    // Takes `w` out of the queue after its owner has taken the mutex without a grant. Releases the
+    // queue's lock, which the caller holds. A stop that comes after the mutex was taken has no
+    // effect.
+    void leave_queue(node& w) noexcept {
+        const bool in_time = w.is_queued();
+        if (in_time) {
+            queue_.remove(w);
+        }
+        lock_word::release_as(word_, taken_anew());
+        if (!in_time) {
+            w.await_outcome();
+        }
+        w.settle(wait_status::granted);
+    }
 
     typename Platform::template atomic<word> word_{0};
     basic_waiter_queue<Platform> queue_;
@@ -153,268 +369,9 @@ private:
 
 // ---- Taking
 
-template <class Platform> bool basic_adaptive_lock<Platform>::take_free() noexcept {
-    word expected = 0;
-    // Order: acquire [adaptive_mutex.unlock]; what was done under the lock before.
-    return word_.compare_exchange_strong(expected, taken, std::memory_order_acquire,
-                                         std::memory_order_relaxed);
-}
-
-template <class Platform> bool basic_adaptive_lock<Platform>::try_take() noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    while ((seen & taken) == 0) {
-        // Order: acquire [adaptive_mutex.unlock]; as in take_free. Failure: look again.
-        if (word_.compare_exchange_weak(seen, seen | taken, std::memory_order_acquire,
-                                        std::memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-template <class Platform> wait_status basic_adaptive_lock<Platform>::wait(deadline until) noexcept {
-    // Order: relaxed; a hint, try_take() decides.
-    const auto worth_a_try = [this]() noexcept {
-        return (word_.load(std::memory_order_relaxed) & (taken | queued)) != taken;
-    };
-    if (!until.is_poll()) {
-        basic_spin<Platform>::briefly(worth_a_try); // does not spin past waiters
-    }
-    return try_take() ? wait_status::granted : waits::until(*this, 1, until);
-}
-
 // ---- Giving
 
-template <class Platform>
-void basic_adaptive_lock<Platform>::unlock_slow(const void* owner) noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    for (;;) {
-        if ((seen & taken) == 0) {
-            fatal("adaptive_mutex", owner, "unlocked while not locked");
-        }
-        word next = seen & ~taken;
-        if ((seen & queued) != 0) {
-            if ((seen & (notified | handoff)) != notified || seen < one_left) {
-                break;
-            }
-            next -= one_left; // the head is awake and retries without a grant
-        }
-        // Order: release [adaptive_mutex.unlock]; the next owner sees what this one did. This step
-        // ignores the queue's lock, because the holder of that lock decides by a CAS that sees this
-        // step. Failure: look again.
-        if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
-            return;
-        }
-    }
-    // From here on, only this thread changes the word. Exception: a thread that waits for the
-    // queue's lock sets the lock's `parked` bit.
-    seen = lock_word::acquire(word_) & ~lock_word::both;
-    if ((seen & queued) == 0) {
-        lock_word::release_as(word_, 0);
-        return;
-    }
-    node& head = queue_.front();
-    const bool may_float = (seen & handoff) == 0 && seen >= one_left && head.amount() != handed;
-    const bool trying = (seen & notified) != 0;
-    const auto sleeper = head.where();
-    if (may_float && (trying || head.rouse())) {
-        lock_word::release_as(word_, ((seen & ~taken) | notified) - one_left);
-        if (!trying) {
-            node::rouse_by(sleeper);
-        }
-        return;
-    }
-    hand_over();
-}
-
-// Hands the mutex to the first waiter that may have it. The caller holds the mutex and the lock of
-// the queue, and gives both up.
-template <class Platform> void basic_adaptive_lock<Platform>::hand_over() noexcept {
-    basic_wake_list<Platform> granted;
-    while (granted.empty() && !queue_.empty()) {
-        if (node& head = queue_.pop(); head.claim()) { // else its choice selected another wait
-            head.commit();
-            granted.push(head);
-            BIDE_PROBE(hand_over, this, &head, 1);
-        }
-    }
-    // Order: by release_as [lock_bits.release], which is a release [adaptive_mutex.unlock] too.
-    lock_word::release_as(word_, granted.empty() ? 0 : taken_anew());
-    granted.publish(wait_status::granted);
-}
-
 // ---- Waiting
-
-// Decides by one CAS whether `w` has to wait. If so, enqueues `w`; otherwise returns its outcome.
-template <class Platform> wait_status basic_adaptive_lock<Platform>::link(node& w) noexcept {
-    word seen = lock_word::acquire(word_);
-    for (;;) {
-        const bool is_free = (seen & taken) == 0;
-        const word first = (seen & queued) == 0 ? queued | max_overtakes * one_left : 0;
-        const word next = is_free ? (seen | taken) & ~lock_word::both : seen | first;
-        if (is_free && !w.claim()) { // its choice selected another wait: it need not queue
-            lock_word::release(word_);
-            return wait_status::waiting;
-        }
-        // Order: acquire [adaptive_mutex.unlock], for the mutex. If the step releases the queue's
-        // lock, nothing was read or written under it. Failure: look again.
-        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
-                                         std::memory_order_relaxed)) {
-            if (is_free) {
-                w.abandon();
-            }
-            continue;
-        }
-        if (is_free) {
-            w.commit();
-            lock_word::wake_after(&word_, seen);
-            return wait_status::granted;
-        }
-        queue_.push(w);
-        if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
-            withdraw(w);
-            return forbidden;
-        }
-        lock_word::release(word_);
-        return wait_status::waiting;
-    }
-}
-
-// Waits as waiter::park() does, and tries to take the mutex each time that the waiter is roused.
-template <class Platform>
-bool basic_adaptive_lock<Platform>::await(node& w, deadline until) noexcept {
-    std::int64_t since = 0; // the time at which it was first roused
-    w.spin();
-    while (!w.is_complete()) {
-        if (!w.sleep(until)) {
-            return w.is_complete();
-        }
-        if (!w.is_complete()) {
-            const std::int64_t now = Platform::now();
-            since = since == 0 ? now : since;
-            const bool overdue = now - since >= std::chrono::nanoseconds(max_overtake_time).count();
-            if (!try_as_head(w)) {
-                give_up_trying(w, overdue);
-            }
-        }
-    }
-    return true;
-}
-
-// Called when the head is awake. Tries to take the mutex for a bounded time. Returns true if the
-// head has taken the mutex or was granted it.
-template <class Platform> bool basic_adaptive_lock<Platform>::try_as_head(node& w) noexcept {
-    bool mine = false;
-    const bool over = basic_spin<Platform>::until([&]() noexcept {
-        mine = try_take();
-        return mine || w.is_complete();
-    });
-    if (mine) {
-        lock_word::acquire(word_);
-        leave_queue(w);
-    }
-    return over;
-}
-
-// Called before the head sleeps again. If the mutex is free at this moment or the wait was decided,
-// the head does not sleep.
-template <class Platform>
-void basic_adaptive_lock<Platform>::give_up_trying(node& w, bool overdue) noexcept {
-    word seen = lock_word::acquire(word_);
-    if (!w.is_queued()) {
-        lock_word::release(word_);
-        w.await_outcome();
-        return;
-    }
-    for (;;) {
-        const bool is_free = (seen & taken) == 0;
-        word next = seen | taken;
-        if (!is_free) {
-            next = (seen & ~(notified | lock_word::both)) | (overdue ? handoff : word{0});
-        }
-        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
-        // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
-        if (word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
-                                        std::memory_order_relaxed)) {
-            if (is_free) {
-                leave_queue(w);
-            } else {
-                lock_word::wake_after(&word_, seen);
-            }
-            return;
-        }
-    }
-}
-
-// Takes `w` out of the queue after its owner has taken the mutex without a grant. Releases the
-// queue's lock, which the caller holds. A stop that comes after the mutex was taken has no effect.
-template <class Platform> void basic_adaptive_lock<Platform>::leave_queue(node& w) noexcept {
-    const bool in_time = w.is_queued();
-    if (in_time) {
-        queue_.remove(w);
-    }
-    lock_word::release_as(word_, taken_anew());
-    if (!in_time) {
-        w.await_outcome();
-    }
-    w.settle(wait_status::granted);
-}
-
-template <class Platform>
-bool basic_adaptive_lock<Platform>::cancel(node& w, wait_status why) noexcept {
-    lock_word::acquire(word_);
-    if (!w.is_queued()) {
-        w.forbid(why);
-        lock_word::release(word_);
-        return false;
-    }
-    withdraw(w);
-    return true;
-}
-
-// Takes `w` out of the queue, and releases the lock of the queue, which the caller holds. If `w`
-// was the head and the mutex floats, grants the mutex to the next waiter, because no other thread
-// would try to take it.
-template <class Platform> void basic_adaptive_lock<Platform>::withdraw(node& w) noexcept {
-    const bool was_head = &queue_.front() == &w;
-    queue_.remove(w);
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    for (;;) {
-        const bool claim = was_head && !queue_.empty() && (seen & taken) == 0;
-        word next = seen & ~lock_word::both;
-        if (claim) {
-            next = seen | taken;
-        } else if (was_head) {
-            next = (next & taken) | (taken_anew() & ~taken);
-        }
-        // Order: acq_rel. Acquire [adaptive_mutex.unlock], for the mutex; release
-        // [lock_bits.release] if the step releases the queue's lock. Failure: look again.
-        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acq_rel,
-                                         std::memory_order_relaxed)) {
-            continue;
-        }
-        if (claim) {
-            hand_over();
-        } else {
-            lock_word::wake_after(&word_, seen);
-        }
-        return;
-    }
-}
-
-template <class Platform>
-void basic_adaptive_lock<Platform>::require_no_waiters(const char* name,
-                                                       const void* object) noexcept {
-    // Order: relaxed; a check of a precondition, nothing is read behind it.
-    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
-        lock_word::acquire(word_);
-        queue_.fatal_destroyed(name, object);
-    }
-}
 
 } // namespace detail
 
@@ -425,9 +382,9 @@ void basic_adaptive_lock<Platform>::require_no_waiters(const char* name,
 /// the mutex. Coroutines may wait for the mutex, too. If a coroutine is the first waiter, unlock()
 /// always hands it the mutex.
 ///
-/// lock_operations has the functions that lock it: lock(), with a stop token or without, try_lock(),
-/// try_lock_for(), try_lock_until(), async_lock().
-/// try_lock() locks it even if there are waiters.
+/// lock_operations has the functions that lock it: lock(), with a stop token or without,
+/// try_lock(), try_lock_for(), try_lock_until(), async_lock(). try_lock() locks it even if there
+/// are waiters.
 template <class Platform>
 class basic_adaptive_mutex : public lock_operations<basic_adaptive_mutex<Platform>, Platform> {
     using queue = detail::basic_adaptive_lock<Platform>;
@@ -442,8 +399,8 @@ public:
     /// Constructs a mutex that is not locked.
     constexpr basic_adaptive_mutex() noexcept : basic_adaptive_mutex(nullptr) {}
 
-    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
-    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp).
+    /// The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     constexpr explicit basic_adaptive_mutex([[maybe_unused]] const char* its_name) noexcept {
         BIDE_CHECKED(detail::note_made<Platform>(this, "adaptive_mutex", its_name);)
     }
@@ -455,8 +412,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_adaptive_mutex(const basic_adaptive_mutex&) = delete;
-    basic_adaptive_mutex& operator=(const basic_adaptive_mutex&) = delete;
+    basic_adaptive_mutex& operator=(basic_adaptive_mutex&&) = delete;
 
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.

@@ -5,24 +5,9 @@
 /// \file
 /// A point where a number of threads and coroutines wait for each other, phase after phase.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/gate.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <stdexcept>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -77,10 +62,11 @@ public:
 
     constexpr explicit basic_phase_gate(std::ptrdiff_t expected) noexcept
         : word_(static_cast<word>(expected) * one), expected_(static_cast<word>(expected)) {}
-    basic_phase_gate(const basic_phase_gate&) = delete;
-    basic_phase_gate& operator=(const basic_phase_gate&) = delete;
+    basic_phase_gate& operator=(basic_phase_gate&&) = delete;
 
-    void require_no_waiters(const char* name, const void* object) noexcept;
+    void require_no_waiters(const char* name, const void* object) noexcept {
+        entry::require_no_waiters(word_, queue_, name, object);
+    }
 
     // Counts n arrivals. After the last one, the caller calls advance().
     // Requires: n arrivals are missing; terminates with the name of the primitive otherwise.
@@ -99,7 +85,25 @@ public:
     void drop() noexcept { expected_.fetch_sub(1, std::memory_order_relaxed); }
 
     // Begins the next phase and lets every waiter through. Called once after the last arrival.
-    void advance() noexcept;
+    void advance() noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        while ((seen & queued) == 0) {
+            // Order: release [barrier.phase]; a waiter that sees the next phase sees what was done
+            // before each arrival of this phase. This step ignores the lock, because the holder of
+            // the lock has not decided to wait yet. Failure: look again.
+            if (word_.compare_exchange_weak(seen, next_phase(seen) | (seen & lock::both),
+                                            std::memory_order_release, std::memory_order_relaxed)) {
+                return;
+            }
+        }
+        seen = lock::acquire(word_);
+        basic_wake_list<Platform> passed;
+        queue_.pop_all(passed);
+        // Order: by release_as [lock_bits.release], which is a release [barrier.phase] too.
+        lock::release_as(word_, next_phase(seen));
+        passed.publish(wait_status::granted);
+    }
 
     // Order: acquire [barrier.phase]; if true, the caller sees what was done before each arrival.
     bool has_passed(phase p) const noexcept {
@@ -111,7 +115,7 @@ public:
                waits::until(*this, p, end) == wait_status::granted;
     }
     result<void> wait(phase p, const typename Platform::stop_token& token) noexcept {
-        if (has_passed(p) || spin(p) || waits::stoppable(*this, p, token) == wait_status::granted) {
+        if (has_passed(p) || spin(p) || waits::until(*this, p, token) == wait_status::granted) {
             return {};
         }
         return unexpected{errc::stopped};
@@ -136,10 +140,17 @@ public:
     };
 
     // Called by waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
-    wait_status enqueue(node& w) noexcept;
+    wait_status enqueue(node& w) noexcept {
+        const auto has_ended = [p = w.amount()](word seen) noexcept { return phase_of(seen) != p; };
+        // Order: acquire [barrier.phase]; a waiter that passes sees what was done before each
+        // arrival.
+        return entry::enqueue(w, word_, queue_, has_ended, 0, [this](word) noexcept { unlock(); });
+    }
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
-    bool cancel(node& w, wait_status why) noexcept;
+    bool cancel(node& w, wait_status why) noexcept {
+        return entry::cancel(w, why, word_, queue_, [this](word) noexcept { unlock(); });
+    }
     // The thread does not spin here, because it has spun before it was queued.
     bool await(node& w, deadline end) noexcept { return w.sleep_through(end); }
 
@@ -181,42 +192,6 @@ private:
     typename Platform::template atomic<word> expected_;
     basic_waiter_queue<Platform> queue_;
 };
-
-template <class Platform> void basic_phase_gate<Platform>::advance() noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    while ((seen & queued) == 0) {
-        // Order: release [barrier.phase]; a waiter that sees the next phase sees what was done
-        // before each arrival of this phase. This step ignores the lock, because the holder of the
-        // lock has not decided to wait yet. Failure: look again.
-        if (word_.compare_exchange_weak(seen, next_phase(seen) | (seen & lock::both),
-                                        std::memory_order_release, std::memory_order_relaxed)) {
-            return;
-        }
-    }
-    seen = lock::acquire(word_);
-    basic_wake_list<Platform> passed;
-    queue_.pop_all(passed);
-    // Order: by release_as [lock_bits.release], which is a release [barrier.phase] too.
-    lock::release_as(word_, next_phase(seen));
-    passed.publish(wait_status::granted);
-}
-
-template <class Platform> wait_status basic_phase_gate<Platform>::enqueue(node& w) noexcept {
-    const auto has_ended = [p = w.amount()](word seen) noexcept { return phase_of(seen) != p; };
-    // Order: acquire [barrier.phase]; a waiter that passes sees what was done before each arrival.
-    return entry::enqueue(w, word_, queue_, has_ended, 0, [this](word) noexcept { unlock(); });
-}
-
-template <class Platform>
-bool basic_phase_gate<Platform>::cancel(node& w, wait_status why) noexcept {
-    return entry::cancel(w, why, word_, queue_, [this](word) noexcept { unlock(); });
-}
-
-template <class Platform>
-void basic_phase_gate<Platform>::require_no_waiters(const char* name, const void* object) noexcept {
-    entry::require_no_waiters(word_, queue_, name, object);
-}
 
 struct no_completion {
     void operator()() const noexcept {}
@@ -266,8 +241,7 @@ public:
     /// Requires: there are no waiters; terminates otherwise.
     ~barrier() { gate_.require_no_waiters("barrier", this); }
 
-    barrier(const barrier&) = delete;
-    barrier& operator=(const barrier&) = delete;
+    barrier& operator=(barrier&&) = delete;
 
     /// Arrives n times. The last arrival of the phase calls the completion function. Never blocks.
     /// Requires: the phase expects n more arrivals at least; terminates otherwise.

@@ -9,22 +9,10 @@
 // other. Here each thread counts in a slot with a cache line of its own, until a writer comes and
 // ends this bias. This is the biased locking of BRAVO (Dice and Kogan, USENIX ATC 2019).
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
 
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -164,8 +152,7 @@ public:
     static constexpr std::ptrdiff_t all = (queue::max)();
 
     constexpr basic_biased_permits() noexcept : permits_(all - lent) {}
-    basic_biased_permits(const basic_biased_permits&) = delete;
-    basic_biased_permits& operator=(const basic_biased_permits&) = delete;
+    basic_biased_permits& operator=(basic_biased_permits&&) = delete;
 
     // The queue in which a reader waits, and to which a writer and a downgrade give permits back.
     queue& in_queue() noexcept { return permits_; }
@@ -198,8 +185,8 @@ public:
         const auto& primitive() const noexcept { return from; }
         bool take_free() const noexcept { return enter(from.slot_of_this_thread()); }
         bool try_take() const noexcept { return from.try_take_slowly(); }
-        template <class End> wait_status wait(const End& end) const noexcept {
-            return mode{from.permits_, amount, all}.wait(end);
+        template <class Limit> wait_status wait(const Limit& limit) const noexcept {
+            return thread_wait<queue, Platform>::until(from.permits_, amount, limit);
         }
         reading steps() const noexcept { return *this; }
 
@@ -220,9 +207,8 @@ public:
         // Fails if the mutex is biased.
         bool take_free() const noexcept { return from.permits_.take_known(all, all); }
         bool try_take() const noexcept { return from.end_bias_and_take(); }
-        wait_status wait(deadline end) const noexcept { return waits::until(from, amount, end); }
-        wait_status wait(const typename Platform::stop_token& token) const noexcept {
-            return waits::stoppable(from, amount, token);
+        template <class Limit> wait_status wait(const Limit& limit) const noexcept {
+            return waits::until(from, amount, limit);
         }
         writing steps() const noexcept { return *this; }
 
@@ -237,7 +223,6 @@ public:
     };
 
 private:
-    using mode = permit_mode<Platform>;
     using waits = thread_wait<basic_biased_permits, Platform>;
     using word = typename queue::word;
     using atomic = typename Platform::template atomic<word>;
@@ -383,8 +368,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_biased_shared_mutex(const basic_biased_shared_mutex&) = delete;
-    basic_biased_shared_mutex& operator=(const basic_biased_shared_mutex&) = delete;
+    basic_biased_shared_mutex& operator=(basic_biased_shared_mutex&&) = delete;
 
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.

@@ -5,28 +5,12 @@
 /// \file
 /// A condition variable for threads and coroutines, with each of bide's locks.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-#include <bide/fwd.hpp>
 
 #include <concepts>
-#include <cstddef>
 #include <mutex>
 #include <shared_mutex>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -47,23 +31,6 @@ struct condition_access {
     template <class M> static void unlock(const std::shared_lock<M>&, M& m) noexcept {
         m.unlock_shared();
     }
-
-#if defined(BIDE_DEADLOCK_CHECK)
-    // Called after a wait: `by` has the lock again.
-    template <template <class> class M, class P>
-    static void note_relocked(const std::unique_lock<M<P>>&, const void* m, actor by) noexcept {
-        if constexpr (is_noted<P>) {
-            wait_notes::all().locked(m, wait_notes::mode::exclusive, by);
-        }
-    }
-    template <class P>
-    static void note_relocked(const std::shared_lock<basic_shared_mutex<P>>&, const void* m,
-                              actor by) noexcept {
-        if constexpr (is_noted<P>) {
-            wait_notes::all().locked(m, wait_notes::mode::shared, by);
-        }
-    }
-#endif
 };
 
 // A type-erased lock: the queue in which a waiter queues for it.
@@ -180,7 +147,7 @@ public:
     private:
         friend basic_condition_queue;
 
-        enum class stage : futex_word { waits, leaves, notified, stopped, timed_out };
+        enum class stage : futex_word { waits, notified, stopped, timed_out };
 
         condition_lock<Platform> lock_;
         bool was_first_ = false;
@@ -188,24 +155,109 @@ public:
     };
 
     constexpr basic_condition_queue() noexcept = default;
-    basic_condition_queue(const basic_condition_queue&) = delete;
-    basic_condition_queue& operator=(const basic_condition_queue&) = delete;
+    basic_condition_queue& operator=(basic_condition_queue&&) = delete;
 
-    void require_no_waiters() noexcept;
+    void require_no_waiters() noexcept {
+        // Order: relaxed; a check of a precondition, nothing is read behind it.
+        if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
+            lock::acquire(word_);
+            queue_.fatal_destroyed("condition_variable", this);
+        }
+    }
 
     // Queues `w` and returns waiting. The owner of `w` holds the mutex, and unlocks it afterwards.
     // If the wait was cancelled before, stores that outcome in `w` and returns it; the owner then
     // keeps the mutex.
-    wait_status enqueue(node& w, place& of) noexcept;
+    wait_status enqueue(node& w, place& of) noexcept {
+        lock::acquire(word_);
+        if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
+            lock::release(word_);
+            w.settle(forbidden);
+            return forbidden;
+        }
+        of.was_first_ = queue_.empty();
+        if (!of.was_first_ &&
+            !queue_.front().template carried<place>().lock_.is_of_same_mutex(of.lock_)) {
+            fatal("condition_variable", this, "waited for with locks of two mutexes");
+        }
+        w.carry(of);
+        queue_.push(w);
+        unlock();
+        return wait_status::waiting;
+    }
 
-    void notify_one() noexcept;
-    void notify_all() noexcept;
+    void notify_one() noexcept {
+        // Order: relaxed; if this notification is for a waiter, that waiter has queued its node and
+        // then unlocked the mutex. This thread has locked the mutex since then, so it sees the
+        // node.
+        if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
+            return;
+        }
+        lock::acquire(word_);
+        if (queue_.empty()) {
+            lock::release(word_);
+            return;
+        }
+        node& w = queue_.pop();
+        end(w, stage::notified);
+        unlock();
+        wake_list granted;
+        move(w, granted);
+        granted.publish(wait_status::granted);
+    }
+    void notify_all() noexcept {
+        // Order: relaxed; as in notify_one().
+        if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
+            return;
+        }
+        basic_waiter_queue<Platform> leaving;
+        lock::acquire(word_);
+        leaving.take(queue_);
+        for (node* w = leaving.empty() ? nullptr : &leaving.front(); w != nullptr;
+             w = leaving.after(*w)) {
+            end(*w, stage::notified);
+        }
+        unlock();
+        wake_list granted;
+        while (!leaving.empty()) {
+            move(leaving.pop(), granted);
+        }
+        granted.publish(wait_status::granted);
+    }
 
-    // Ends the wait of `w` for a notification, if it has not ended: moves `w` to the queue of its
-    // mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If `why` is
-    // destroyed, takes `w` out of its queue instead, this one or that of the mutex, and returns
-    // true if `w` was in a queue.
-    bool cancel(node& w, place& of, wait_status why) noexcept;
+    // For a stop or a time-out: ends the wait for a notification, and moves `w` to the queue of its
+    // mutex. If `w` is not queued yet, a later enqueue() refuses it with `why`. If the wait for a
+    // notification has ended already, does nothing. In each case returns false, because the owner
+    // still has to wait for its mutex, or begins to.
+    // For the end of the coroutine (`why` has the value wait_status::destroyed): takes `w` out of
+    // the queue in which it stands, this one or that of the mutex. Returns true if it stood in one.
+    bool cancel(node& w, place& of, wait_status why) noexcept {
+        const bool destroys = why == wait_status::destroyed;
+        // Order: relaxed; a stage other than `waits` is the last one. *this may be destroyed then.
+        if (of.stage_.load(std::memory_order_relaxed) != stage::waits) {
+            return destroys && of.lock_.cancel(w);
+        }
+        lock::acquire(word_);
+        // Order: relaxed; under the lock.
+        if (of.stage_.load(std::memory_order_relaxed) != stage::waits) {
+            lock::release(word_);
+            return false;
+        }
+        if (!w.is_queued()) {
+            w.forbid(why);
+            lock::release(word_);
+            return false;
+        }
+        queue_.remove(w);
+        end(w, why == wait_status::stopped ? stage::stopped : stage::timed_out);
+        unlock();
+        if (!destroys) {
+            wake_list granted;
+            move(w, granted);
+            granted.publish(wait_status::granted);
+        }
+        return destroys;
+    }
 
 private:
     using word = futex_word;
@@ -233,101 +285,6 @@ private:
     typename Platform::template atomic<word> word_{0};
     basic_waiter_queue<Platform> queue_;
 };
-
-template <class Platform>
-wait_status basic_condition_queue<Platform>::enqueue(node& w, place& of) noexcept {
-    lock::acquire(word_);
-    if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
-        lock::release(word_);
-        w.settle(forbidden);
-        return forbidden;
-    }
-    of.was_first_ = queue_.empty();
-    if (!of.was_first_ &&
-        !queue_.front().template carried<place>().lock_.is_of_same_mutex(of.lock_)) {
-        fatal("condition_variable", this, "waited for with locks of two mutexes");
-    }
-    w.carry(of);
-    queue_.push(w);
-    unlock();
-    return wait_status::waiting;
-}
-
-template <class Platform> void basic_condition_queue<Platform>::notify_one() noexcept {
-    // Order: relaxed; if this notification is for a waiter, that waiter has queued its node and
-    // then unlocked the mutex. This thread has locked the mutex since then, so it sees the node.
-    if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
-        return;
-    }
-    lock::acquire(word_);
-    if (queue_.empty()) {
-        lock::release(word_);
-        return;
-    }
-    node& w = queue_.pop();
-    end(w, stage::notified);
-    unlock();
-    wake_list granted;
-    move(w, granted);
-    granted.publish(wait_status::granted);
-}
-
-template <class Platform> void basic_condition_queue<Platform>::notify_all() noexcept {
-    // Order: relaxed; as in notify_one().
-    if ((word_.load(std::memory_order_relaxed) & queued) == 0) {
-        return;
-    }
-    basic_waiter_queue<Platform> leaving;
-    lock::acquire(word_);
-    leaving.take(queue_);
-    for (node* w = leaving.empty() ? nullptr : &leaving.front(); w != nullptr;
-         w = leaving.after(*w)) {
-        end(*w, stage::notified);
-    }
-    unlock();
-    wake_list granted;
-    while (!leaving.empty()) {
-        move(leaving.pop(), granted);
-    }
-    granted.publish(wait_status::granted);
-}
-
-template <class Platform>
-bool basic_condition_queue<Platform>::cancel(node& w, place& of, wait_status why) noexcept {
-    const bool destroys = why == wait_status::destroyed;
-    // Order: relaxed; a stage other than `waits` is the last one. *this may be destroyed then.
-    if (of.stage_.load(std::memory_order_relaxed) != stage::waits) {
-        return destroys && of.lock_.cancel(w);
-    }
-    lock::acquire(word_);
-    // Order: relaxed; under the lock.
-    if (of.stage_.load(std::memory_order_relaxed) != stage::waits) {
-        lock::release(word_);
-        return false;
-    }
-    if (!w.is_queued()) {
-        w.forbid(why);
-        lock::release(word_);
-        return false;
-    }
-    queue_.remove(w);
-    end(w, why == wait_status::stopped ? stage::stopped : stage::timed_out);
-    unlock();
-    if (!destroys) {
-        wake_list granted;
-        move(w, granted);
-        granted.publish(wait_status::granted);
-    }
-    return destroys;
-}
-
-template <class Platform> void basic_condition_queue<Platform>::require_no_waiters() noexcept {
-    // Order: relaxed; a check of a precondition, nothing is read behind it.
-    if ((word_.load(std::memory_order_relaxed) & queued) != 0) {
-        lock::acquire(word_);
-        queue_.fatal_destroyed("condition_variable", this);
-    }
-}
 
 } // namespace detail
 
@@ -410,8 +367,7 @@ public:
     /// Requires: every waiter was notified; terminates otherwise.
     ~basic_condition_variable() { queue_.require_no_waiters(); }
 
-    basic_condition_variable(const basic_condition_variable&) = delete;
-    basic_condition_variable& operator=(const basic_condition_variable&) = delete;
+    basic_condition_variable& operator=(basic_condition_variable&&) = delete;
 
     /// Notifies the waiter that has waited longest, if there is one. The caller may hold the mutex.
     /// Then the unlock of the caller hands the mutex to the waiter.
@@ -456,26 +412,26 @@ public:
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
     template <class Lock> result<void> wait(Lock& lock, typename Platform::stop_token token) {
-        return result_of(wait_once(lock, deadline::never(), token));
+        return result_of(wait_once(lock, token));
     }
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if the last call of `predicate()` returned false.
     template <class Lock, std::predicate Predicate>
     result<void> wait(Lock& lock, typename Platform::stop_token token, Predicate predicate) {
-        return result_of(wait_until_true(lock, predicate, deadline::never(), token));
+        return result_of(wait_until_true(lock, predicate, token));
     }
     /// Waits as wait() does, but at most `rest`, unless a stop is requested first.
     /// Returns: errc::timeout or errc::stopped if the last call of `predicate()` returned false.
     template <class Lock, class R, class P, std::predicate Predicate>
     result<void> wait_for(Lock& lock, typename Platform::stop_token token,
                           const std::chrono::duration<R, P>& rest, Predicate predicate) {
-        return result_of(wait_until_true(lock, predicate, deadline::after(rest), token));
+        return result_of(wait_until_true(lock, predicate, token, deadline::after(rest)));
     }
     /// Waits as wait_for() does, but at most until a point in time.
     template <class Lock, class C, class D, std::predicate Predicate>
     result<void> wait_until(Lock& lock, typename Platform::stop_token token,
                             const std::chrono::time_point<C, D>& when, Predicate predicate) {
-        return result_of(wait_until_true(lock, predicate, deadline::at(when), token));
+        return result_of(wait_until_true(lock, predicate, token, deadline::at(when)));
     }
 
     // ---- Coroutines
@@ -537,33 +493,21 @@ private:
         }
     };
 
-    template <class Lock> static void note_relocked([[maybe_unused]] thread<Lock>& of) noexcept {
-        BIDE_CHECKED(if (of.has_unlocked) {
-            detail::condition_access::note_relocked(of.lock, of.lock.mutex(),
-                                                    detail::actor::here());
-        })
-    }
-    // Stop is nothing or a stop token.
-    template <class Lock, class... Stop>
-    wait_status wait_once(Lock& lock, deadline until, const Stop&... stop) {
+    // `limits` is a deadline, or a stop token and a deadline.
+    template <class Lock, class... Limits>
+    wait_status wait_once(Lock& lock, const Limits&... limits) {
         require_locked(lock);
         thread<Lock> mine{queue_, lock};
-        using waits = thread_wait<thread<Lock>, Platform>;
-        wait_status what;
-        if constexpr (sizeof...(Stop) == 0) {
-            what = waits::until(mine, 1, until);
-        } else {
-            what = waits::stoppable(mine, 1, stop..., until);
-        }
-        note_relocked(mine);
+        const wait_status what = thread_wait<thread<Lock>, Platform>::until(mine, 1, limits...);
+        BIDE_CHECKED(detail::note_locked<Platform>(lock.mutex(), mine.has_unlocked,
+                                                   detail::noted_mode<Lock>);)
         return mine.outcome(what);
     }
     // Returns granted if `predicate()` is true at the end.
-    template <class Lock, class Predicate, class... Stop>
-    wait_status wait_until_true(Lock& lock, Predicate& predicate, deadline until,
-                                const Stop&... stop) {
+    template <class Lock, class Predicate, class... Limits>
+    wait_status wait_until_true(Lock& lock, Predicate& predicate, const Limits&... limits) {
         while (!predicate()) {
-            const wait_status what = wait_once(lock, until, stop...);
+            const wait_status what = wait_once(lock, limits...);
             if (what != wait_status::granted) {
                 return predicate() ? wait_status::granted : what;
             }
@@ -583,22 +527,18 @@ private:
 
         const auto& primitive(const payload& p) const noexcept { return *p.at; }
         const auto& relock(const payload& p) const noexcept { return p.place.lock(); }
-        wait_status try_now(payload& p) const noexcept
-            requires is_conditional
-        {
-            BIDE_CHECKED(note_relocked(p);)
-            own(p);
-            const wait_status ended = p.place.outcome();
-            p.place.reset();
-            Predicate call = predicate;
-            if (call()) {
-                return wait_status::granted;
+        wait_status try_now([[maybe_unused]] payload& p) const noexcept {
+            if constexpr (is_conditional) {
+                BIDE_CHECKED(note_relocked(p);)
+                own(p);
+                const wait_status ended = p.place.outcome();
+                p.place.reset();
+                Predicate call = predicate;
+                if (call()) {
+                    return wait_status::granted;
+                }
+                return ended == wait_status::granted ? wait_status::waiting : ended;
             }
-            return ended == wait_status::granted ? wait_status::waiting : ended;
-        }
-        wait_status try_now(payload&) const noexcept
-            requires(!is_conditional)
-        {
             return wait_status::waiting;
         }
         wait_status enqueue(node& w, payload& p) const noexcept {
@@ -648,9 +588,8 @@ private:
 
 #if defined(BIDE_DEADLOCK_CHECK)
         static void note_relocked(const payload& p) noexcept {
-            if (p.mutex != nullptr) {
-                detail::condition_access::note_relocked(Lock(), p.mutex,
-                                                        detail::collecting::here());
+            if (detail::is_noted<Platform> && p.mutex != nullptr) {
+                detail::note_collected<Lock>(p.mutex);
             }
         }
 #endif

@@ -4,10 +4,6 @@
 
 /// \file
 /// A flag to wait for, with manual reset.
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/sync/detail/gate.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -48,8 +44,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_event(const basic_event&) = delete;
-    basic_event& operator=(const basic_event&) = delete;
+    basic_event& operator=(basic_event&&) = delete;
 
     /// Sets the event and wakes every waiter. Never blocks.
     void set() noexcept { gate_.arrive(1); }

@@ -6,25 +6,12 @@
 /// A mutex for each key. A key is, for example, a file name or the number of a user. Keys that are
 /// not in use take no memory.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <new>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -55,28 +42,11 @@ template <class Key, class Platform> struct key_entry {
 };
 
 // Keeps a key in the table, or nothing.
-template <class Key, class Platform> class key_use {
-public:
-    using entry = key_entry<Key, Platform>;
-
-    key_use() noexcept = default;
-    explicit key_use(entry& of) noexcept : entry_(&of) {}
-    key_use(key_use&& other) noexcept : entry_(std::exchange(other.entry_, nullptr)) {}
-    key_use& operator=(key_use&& other) noexcept {
-        std::swap(entry_, other.entry_);
-        return *this;
-    }
-    ~key_use() {
-        if (entry_ != nullptr) {
-            entry_->shard.end_use(*entry_);
-        }
-    }
-
-    entry* get() const noexcept { return entry_; }
-
-private:
-    entry* entry_ = nullptr;
+struct end_of_key_use {
+    template <class Entry> void operator()(Entry* e) const noexcept { e->shard.end_use(*e); }
 };
+template <class Key, class Platform>
+using key_use = std::unique_ptr<key_entry<Key, Platform>, end_of_key_use>;
 
 template <class Key, class Platform> class alignas(cache_line_pair) key_shard {
     using lock = lock_bits<Platform, futex_word>;
@@ -87,8 +57,7 @@ public:
     using use = key_use<Key, Platform>;
 
     key_shard() noexcept = default;
-    key_shard(const key_shard&) = delete;
-    key_shard& operator=(const key_shard&) = delete;
+    key_shard& operator=(key_shard&&) = delete;
 
     // Returns whether no key is in use. Requires: no other thread uses the shard.
     bool empty() const noexcept { return size_ == 0; }
@@ -96,7 +65,7 @@ public:
     // Finds the key, or adds it.
     // Throws: std::bad_alloc, and what Key and Equal throw; nothing changes then.
     template <class Equal> use find_or_add(const Key& key, std::size_t hash, const Equal& equal) {
-        if (use found = find_or_insert(key, hash, equal, nullptr); found.get() != nullptr) {
+        if (use found = find_or_insert(key, hash, equal, nullptr)) {
             return found;
         }
         auto made = std::make_unique<entry>(*this, hash, key);
@@ -107,7 +76,7 @@ public:
         return found;
     }
 
-    void end_use(entry& e) noexcept {
+    BIDE_NOINLINE void end_use(entry& e) noexcept {
         bool is_last = false;
         buckets old;
         {
@@ -150,7 +119,7 @@ private:
         for (entry* e = head; e != nullptr; e = e->next) {
             if (e->hash == hash && equal(e->key, key)) {
                 e->uses = e->uses + 1;
-                return use(*e);
+                return use(e);
             }
         }
         if (other == nullptr) {
@@ -162,7 +131,7 @@ private:
         if (size_ > buckets_.count * 2) {
             old = resize(buckets_.count * 2);
         }
-        return use(*other);
+        return use(other);
     }
 
     void unlink(entry& e) noexcept {
@@ -231,16 +200,18 @@ public:
     ~basic_key_lock() { unlock(); }
 
     /// Returns true if it holds a key.
-    explicit operator bool() const noexcept { return use_.get() != nullptr; }
+    explicit operator bool() const noexcept { return use_ != nullptr; }
     /// Returns the key.
     /// Requires: this object holds the lock of a key.
-    const Key& key() const noexcept { return use_.get()->key; }
+    const Key& key() const noexcept { return use_->key; }
 
     /// Unlocks the key, or hands it to its first waiter. It holds nothing then.
     void unlock() noexcept {
-        const use mine = std::move(use_);
-        if (auto* const e = mine.get(); e != nullptr && !e->permits.give_known(0, 1)) {
-            e->permits.give(1);
+        if (use_ != nullptr) {
+            const use mine = std::move(use_);
+            if (!mine->permits.give_known(0, 1)) {
+                mine->permits.give(1);
+            }
         }
     }
 
@@ -301,8 +272,7 @@ public:
         }
     }
 
-    keyed_mutex(const keyed_mutex&) = delete;
-    keyed_mutex& operator=(const keyed_mutex&) = delete;
+    keyed_mutex& operator=(keyed_mutex&&) = delete;
 
     /// Locks a key.
     /// Blocks: until the key is free and every earlier waiter for the key has had its lock.
@@ -347,18 +317,18 @@ private:
     // The operation of async_lock() (core/wait_ops.hpp).
     struct locking {
         locking() noexcept {}
-        const auto& primitive(const use& of) const noexcept { return of.get()->permits; }
+        const auto& primitive(const use& of) const noexcept { return of->permits; }
         wait_status try_now(use& of) const noexcept {
-            auto& permits = of.get()->permits;
+            auto& permits = of->permits;
             return permits.take_known(1, 1) || permits.try_take(1) ? wait_status::granted
                                                                    : wait_status::waiting;
         }
         wait_status enqueue(basic_waiter<Platform>& w, use& of) const noexcept {
             w.ask(1);
-            return of.get()->permits.enqueue(w);
+            return of->permits.enqueue(w);
         }
         bool cancel(basic_waiter<Platform>& w, wait_status why, use& of) const noexcept {
-            return of.get()->permits.cancel(w, why);
+            return of->permits.cancel(w, why);
         }
         result<key_lock> collect(wait_status what, use& of) const noexcept {
             if (what != wait_status::granted) {
@@ -384,10 +354,11 @@ private:
 
     template <class End> key_lock until(const Key& key, const End& end) {
         use mine = use_of(key);
-        const detail::permit_mode<Platform> how{mine.get()->permits, 1, 1};
-        const bool is_locked =
-            how.take_free() || how.try_take() || how.wait(end) == wait_status::granted;
-        return is_locked ? key_lock(std::move(mine)) : key_lock();
+        const detail::permit_mode<Platform> how{mine->permits, 1, 1};
+        if (how.take_free() || how.try_take() || how.wait(end) == wait_status::granted) {
+            return key_lock(std::move(mine));
+        }
+        return key_lock();
     }
 
     std::unique_ptr<shard[]> shards_;

@@ -4,13 +4,8 @@
 
 /// \file
 /// A count that goes down to zero once. Threads and coroutines wait until it is zero.
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/sync/detail/gate.hpp>
 
-#include <cstddef>
 #include <stdexcept>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -43,8 +38,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_latch(const basic_latch&) = delete;
-    basic_latch& operator=(const basic_latch&) = delete;
+    basic_latch& operator=(basic_latch&&) = delete;
 
     /// Lowers the count by n. At zero, lets every waiter through. Never blocks.
     /// Throws: std::invalid_argument if n is negative or more than the count; nothing changes then.

@@ -12,23 +12,15 @@
 //   bool take_free() noexcept;                      locks by a CAS that expects the usual free
 //                                                   state
 //   bool try_take() noexcept;                       locks if that needs no wait
-//   wait_status wait(deadline) noexcept;            waits; the caller has already tried to lock
-//   wait_status wait(const stop_token&) noexcept;   waits likewise, until a stop is requested
+//   wait_status wait(const Limit&) noexcept;        waits until a deadline, or until the stop of a
+//                                                   stop token; the caller has already tried to lock
 //   auto steps() noexcept;                          returns the wait of a coroutine
 //                                                   (core/wait_ops.hpp), without its result type
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/fwd.hpp>
+#include <bide/core/waiter.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <mutex>
 #include <shared_mutex>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -55,7 +47,7 @@ template <class Steps, class Lock> struct lock_wait : Steps {
         if (what != wait_status::granted) {
             return answer(unexpect_t(), errc_of(what));
         }
-        BIDE_CHECKED(note_collected(&this->primitive(), lock_effect<lock_made_by<Lock>>);)
+        BIDE_CHECKED(note_collected<lock_made_by<Lock>>(&this->primitive());)
         return lock();
     }
 };
@@ -79,9 +71,8 @@ template <class Platform> struct permit_mode {
         return of.take_known(static_cast<std::uint64_t>(all), static_cast<std::uint64_t>(amount));
     }
     bool try_take() const noexcept { return of.try_take(static_cast<std::uint64_t>(amount)); }
-    wait_status wait(deadline end) const noexcept { return waits::until(of, amount, end); }
-    wait_status wait(const typename Platform::stop_token& token) const noexcept {
-        return waits::stoppable(of, amount, token);
+    template <class Limit> wait_status wait(const Limit& limit) const noexcept {
+        return waits::until(of, amount, limit);
     }
     typename queue::taking steps() const noexcept { return {of, amount}; }
 
@@ -154,8 +145,8 @@ protected:
     Mutex& self() noexcept { return static_cast<Mutex&>(*this); }
 
 private:
-    template <class End> bool lock_by(const End& end) noexcept {
-        return noted(self().exclusive().wait(end) == wait_status::granted);
+    template <class Limit> bool lock_by(const Limit& limit) noexcept {
+        return noted(self().exclusive().wait(limit) == wait_status::granted);
     }
 
     // Notes the lock if `is_locked` is true, and returns `is_locked`.
@@ -224,8 +215,8 @@ protected:
     }
 
 private:
-    template <class End> bool lock_shared_by(const End& end) noexcept {
-        return noted_shared(this->self().shared().wait(end) == wait_status::granted);
+    template <class Limit> bool lock_shared_by(const Limit& limit) noexcept {
+        return noted_shared(this->self().shared().wait(limit) == wait_status::granted);
     }
 };
 

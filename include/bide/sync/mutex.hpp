@@ -9,11 +9,6 @@
 // unlock() hands the mutex to the first waiter, so the mutex stays locked and unused until that
 // waiter runs. For short sections that threads enter often, use adaptive_mutex.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
 
@@ -31,16 +26,16 @@ namespace bide { inline namespace BIDE_ABI {
 /// auto lock = co_await accounts.async_lock(); // in a coroutine: suspends it
 /// \endcode
 ///
-/// lock_operations has the functions that lock it: lock(), with a stop token or without, try_lock(),
-/// try_lock_for(), try_lock_until(), async_lock().
+/// lock_operations has the functions that lock it: lock(), with a stop token or without,
+/// try_lock(), try_lock_for(), try_lock_until(), async_lock().
 template <class Platform>
 class basic_mutex : public lock_operations<basic_mutex<Platform>, Platform> {
 public:
     /// Constructs a mutex that is not locked.
     constexpr basic_mutex() noexcept : basic_mutex(nullptr) {}
 
-    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
-    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp).
+    /// The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     constexpr explicit basic_mutex([[maybe_unused]] const char* its_name) noexcept : permits_(1) {
         BIDE_CHECKED(detail::note_made<Platform>(this, "mutex", its_name);)
     }
@@ -52,8 +47,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_mutex(const basic_mutex&) = delete;
-    basic_mutex& operator=(const basic_mutex&) = delete;
+    basic_mutex& operator=(basic_mutex&&) = delete;
 
     /// Unlocks the mutex, or hands it to the first waiter.
     /// Requires: the mutex is locked; terminates otherwise.

@@ -7,16 +7,6 @@
 //
 // It is Tokio's Notify, with threads, time-outs and callbacks (core/callback_wait.hpp).
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/gate.hpp>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -44,8 +34,8 @@ namespace detail {
 // A listener that is enabled before it waits has a node of another kind in the queue, which is
 // called a seat. A notification that takes a seat out of the queue marks the seat as notified, and
 // wakes no thread. When the owner of the seat waits, the node of the wait takes the place of the
-// seat in the queue. If the seat is already marked, the wait ends at once and removes the mark. If
-// the wait ends without a notification, the seat returns to its place in the queue. So only a
+// seat in the queue. If the seat was notified before, the wait ends at once and the seat is free.
+// If the wait ends without a notification, the seat returns to its place in the queue. So only a
 // notification uses a seat up. The states of a seat:
 //
 //   free   not enabled, or used up
@@ -76,41 +66,155 @@ public:
 
         enum class state : unsigned char { free, held, lent };
 
-        typename Platform::template var<wait_status> mark_{wait_status::waiting}; // under the lock
+        typename Platform::template var<wait_status> notification_{
+            wait_status::waiting};  // under the lock
         state state_ = state::free; // under the lock while it is lent
     };
 
     constexpr basic_notify_queue() noexcept = default;
-    basic_notify_queue(const basic_notify_queue&) = delete;
-    basic_notify_queue& operator=(const basic_notify_queue&) = delete;
+    basic_notify_queue& operator=(basic_notify_queue&&) = delete;
 
-    void require_no_waiters() noexcept;
+    void require_no_waiters() noexcept { entry::require_no_waiters(word_, queue_, "notify", this); }
 
     // Takes the permit. Returns false if there is none.
-    bool try_take() noexcept;
+    bool try_take() noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        while ((seen & stored) != 0) {
+            // Order: acquire [notify.notify]; the caller sees what was done before the permit was
+            // stored. This step ignores the lock, because the holder of the lock decides by a CAS
+            // that sees this step. Failure: look again.
+            if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
+                return true;
+            }
+        }
+        return false;
+    }
 
-    void notify_one() noexcept;
-    void notify_all() noexcept;
+    void notify_one() noexcept {
+        if (notify_none(stored)) {
+            return;
+        }
+        wake_list woken;
+        bool done = false;
+        while (!done && !queue_.empty()) {
+            done = let_go(wait_status::granted, woken);
+        }
+        unlock(done ? 0 : stored);
+        woken.publish(wait_status::granted);
+    }
+    void notify_all() noexcept {
+        if (notify_none(0)) {
+            return;
+        }
+        wake_list woken;
+        while (!queue_.empty()) {
+            let_go(wait_status::all_let_go, woken);
+        }
+        unlock();
+        woken.publish(wait_status::all_let_go);
+    }
 
     // Enqueues `w` and returns waiting. If there is a permit, or if `w` was cancelled before,
     // stores the outcome in `w` instead and returns it.
-    wait_status enqueue(node& w) noexcept;
+    wait_status enqueue(node& w) noexcept {
+        const auto has_permit = [](word seen) noexcept { return (seen & stored) != 0; };
+        // Order: acquire [notify.notify]; the waiter sees what was done before the notifications so
+        // far.
+        return entry::enqueue(w, word_, queue_, has_permit, stored,
+                              [this](word) noexcept { unlock(); });
+    }
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
-    bool cancel(node& w, wait_status why) noexcept;
+    bool cancel(node& w, wait_status why) noexcept {
+        return entry::cancel(w, why, word_, queue_, [this](word) noexcept { unlock(); });
+    }
 
     // Enqueues the seat, if it is free. If there is a permit, marks the seat instead.
-    void enable(seat& s) noexcept;
+    void enable(seat& s) noexcept {
+        if (s.state_ == seat::state::held) {
+            return;
+        }
+        s.state_ = seat::state::held;
+        s.notification_ = wait_status::waiting;
+        s.reset(for_seats);
+        if (enqueue(static_cast<node&>(s)) == wait_status::granted) {
+            s.notification_ = wait_status::granted;
+        }
+    }
     // Frees the seat. If it has a notification of notify_one(), passes that on.
-    void disable(seat& s) noexcept;
-    // If the seat is marked, frees the seat and returns the mark. Otherwise returns waiting.
-    wait_status take(seat& s) noexcept;
+    void disable(seat& s) noexcept {
+        if (s.state_ != seat::state::held) {
+            return;
+        }
+        s.state_ = seat::state::free;
+        lock::acquire(word_);
+        const wait_status notification = s.notification_;
+        if (notification == wait_status::waiting) {
+            queue_.remove(s);
+            return unlock();
+        }
+        lock::release(word_);
+        if (notification == wait_status::granted) {
+            notify_one();
+        }
+    }
+    // If the seat was notified, frees the seat and returns how. Otherwise returns waiting.
+    wait_status take(seat& s) noexcept {
+        if (s.state_ != seat::state::held) {
+            return try_take() ? wait_status::granted : wait_status::waiting;
+        }
+        lock::acquire(word_);
+        const wait_status notification = s.notification_;
+        lock::release(word_);
+        if (notification != wait_status::waiting) {
+            s.state_ = seat::state::free;
+        }
+        return notification;
+    }
     // Enqueues `w`, the wait of the listener that owns the seat. If the seat is queued, `w` takes
-    // its place in the queue. If the seat is marked, the mark becomes the outcome of `w`, and `w`
+    // its place in the queue. If the seat was notified, that is the outcome of `w`, and `w`
     // is not queued. Otherwise, does the same as enqueue(w).
-    wait_status enqueue(node& w, seat& s) noexcept;
+    wait_status enqueue(node& w, seat& s) noexcept {
+        if (s.state_ != seat::state::held) {
+            s.state_ = seat::state::free;
+            return enqueue(w);
+        }
+        lock::acquire(word_);
+        const wait_status notification = s.notification_;
+        const wait_status what =
+            notification != wait_status::waiting ? notification : w.forbidden();
+        if (what == wait_status::waiting) {
+            s.state_ = seat::state::lent;
+            w.missing = reinterpret_cast<std::ptrdiff_t>(&s);
+            queue_.replace(s, w);
+            unlock();
+            return what;
+        }
+        lock::release(word_);
+        if (notification != wait_status::waiting) {
+            if (!w.claim()) { // its choice selected another wait; the seat stays notified
+                return wait_status::waiting;
+            }
+            s.state_ = seat::state::free;
+            w.commit();
+        }
+        w.settle(what);
+        return what;
+    }
     // Does the same as cancel(w), and puts the seat back into its place in the queue.
-    bool cancel(node& w, wait_status why, seat& s) noexcept;
+    bool cancel(node& w, wait_status why, seat& s) noexcept {
+        lock::acquire(word_);
+        if (!w.is_queued() || s.state_ != seat::state::lent) {
+            lock::release(word_);
+            return cancel(w, why);
+        }
+        s.state_ = seat::state::held;
+        queue_.replace(w, s);
+        unlock();
+        return true;
+    }
 
 private:
     using word = futex_word;
@@ -126,208 +230,65 @@ private:
     void unlock(word if_empty = 0) noexcept {
         lock::release_as(word_, queue_.empty() ? if_empty : queued);
     }
-    bool notify_none(word next) noexcept;
-    bool let_go(wait_status what, wake_list& woken) noexcept;
+    // Notifies if there are no waiters: sets the bits of `next` in the word. If there are waiters,
+    // acquires the lock and returns false.
+    bool notify_none(word next) noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        word locks = 0; // the lock bits that the CAS clears
+        for (;;) {
+            while ((seen & queued) == 0) {
+                // Order: release [notify.notify]; the waiter that takes the permit, and each waiter
+                // that queues later, sees what was done before. This step releases the lock if this
+                // thread holds it [lock_bits.release], and ignores the lock otherwise. Failure:
+                // look again.
+                if (word_.compare_exchange_weak(seen, (seen | next) & ~locks,
+                                                std::memory_order_release,
+                                                std::memory_order_relaxed)) {
+                    lock::wake_after(&word_, seen & locks);
+                    return true;
+                }
+            }
+            if (locks != 0) {
+                return false;
+            }
+            seen = lock::acquire(word_);
+            locks = lock::both;
+        }
+    }
+    // Takes the first node out of the queue and notifies its waiter. If the node is a seat, marks
+    // the seat. If the node is a case of a select that has selected another case, marks the seat in
+    // whose place the node stands. If there is no such seat, returns false.
+    bool let_go(wait_status what, wake_list& woken) noexcept {
+        node& w = queue_.pop();
+        if (w.amount() == for_seats) {
+            static_cast<seat&>(w).notification_ = what;
+            return true;
+        }
+        if (!w.claim()) {
+            const std::ptrdiff_t missing = w.missing;
+            if (missing == 1) {
+                return false;
+            }
+            seat& s = *reinterpret_cast<seat*>(missing);
+            s.notification_ = what;
+            s.state_ = seat::state::held;
+            return true;
+        }
+        w.commit();
+        woken.push(w);
+        return true;
+    }
 
     typename Platform::template atomic<word> word_{0};
     basic_waiter_queue<Platform> queue_;
 };
 
-template <class Platform> bool basic_notify_queue<Platform>::try_take() noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    while ((seen & stored) != 0) {
-        // Order: acquire [notify.notify]; the caller sees what was done before the permit was
-        // stored. This step ignores the lock, because the holder of the lock decides by a CAS that
-        // sees this step. Failure: look again.
-        if (word_.compare_exchange_weak(seen, seen & ~stored, std::memory_order_acquire,
-                                        std::memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// Notifies if there are no waiters: sets the bits of `next` in the word. If there are waiters,
-// acquires the lock and returns false.
-template <class Platform> bool basic_notify_queue<Platform>::notify_none(word next) noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    word locks = 0; // the lock bits that the CAS clears
-    for (;;) {
-        while ((seen & queued) == 0) {
-            // Order: release [notify.notify]; the waiter that takes the permit, and each waiter
-            // that queues later, sees what was done before. This step releases the lock if this
-            // thread holds it [lock_bits.release], and ignores the lock otherwise. Failure: look
-            // again.
-            if (word_.compare_exchange_weak(seen, (seen | next) & ~locks, std::memory_order_release,
-                                            std::memory_order_relaxed)) {
-                lock::wake_after(&word_, seen & locks);
-                return true;
-            }
-        }
-        if (locks != 0) {
-            return false;
-        }
-        seen = lock::acquire(word_);
-        locks = lock::both;
-    }
-}
-
-// Takes the first node out of the queue and notifies its waiter. If the node is a seat, marks the
-// seat. If the node is a case of a select that has selected another case, marks the seat in whose
-// place the node stands. If there is no such seat, returns false.
-template <class Platform>
-bool basic_notify_queue<Platform>::let_go(wait_status what, wake_list& woken) noexcept {
-    node& w = queue_.pop();
-    if (w.amount() == for_seats) {
-        static_cast<seat&>(w).mark_ = what;
-        return true;
-    }
-    if (!w.claim()) {
-        const std::ptrdiff_t missing = w.missing;
-        if (missing == 1) {
-            return false;
-        }
-        seat& s = *reinterpret_cast<seat*>(missing);
-        s.mark_ = what;
-        s.state_ = seat::state::held;
-        return true;
-    }
-    w.commit();
-    woken.push(w);
-    return true;
-}
-
-template <class Platform> void basic_notify_queue<Platform>::notify_one() noexcept {
-    if (notify_none(stored)) {
-        return;
-    }
-    wake_list woken;
-    bool done = false;
-    while (!done && !queue_.empty()) {
-        done = let_go(wait_status::granted, woken);
-    }
-    unlock(done ? 0 : stored);
-    woken.publish(wait_status::granted);
-}
-
-template <class Platform> void basic_notify_queue<Platform>::notify_all() noexcept {
-    if (notify_none(0)) {
-        return;
-    }
-    wake_list woken;
-    while (!queue_.empty()) {
-        let_go(wait_status::all_let_go, woken);
-    }
-    unlock();
-    woken.publish(wait_status::all_let_go);
-}
-
-template <class Platform> wait_status basic_notify_queue<Platform>::enqueue(node& w) noexcept {
-    const auto has_permit = [](word seen) noexcept { return (seen & stored) != 0; };
-    // Order: acquire [notify.notify]; the waiter sees what was done before the notifications so far.
-    return entry::enqueue(w, word_, queue_, has_permit, stored,
-                          [this](word) noexcept { unlock(); });
-}
-
-template <class Platform>
-bool basic_notify_queue<Platform>::cancel(node& w, wait_status why) noexcept {
-    return entry::cancel(w, why, word_, queue_, [this](word) noexcept { unlock(); });
-}
-
-template <class Platform> void basic_notify_queue<Platform>::enable(seat& s) noexcept {
-    if (s.state_ == seat::state::held) {
-        return;
-    }
-    s.state_ = seat::state::held;
-    s.mark_ = wait_status::waiting;
-    s.reset(for_seats);
-    if (enqueue(static_cast<node&>(s)) == wait_status::granted) {
-        s.mark_ = wait_status::granted;
-    }
-}
-
-template <class Platform> void basic_notify_queue<Platform>::disable(seat& s) noexcept {
-    if (s.state_ != seat::state::held) {
-        return;
-    }
-    s.state_ = seat::state::free;
-    lock::acquire(word_);
-    const wait_status mark = s.mark_;
-    if (mark == wait_status::waiting) {
-        queue_.remove(s);
-        return unlock();
-    }
-    lock::release(word_);
-    if (mark == wait_status::granted) {
-        notify_one();
-    }
-}
-
-template <class Platform> wait_status basic_notify_queue<Platform>::take(seat& s) noexcept {
-    if (s.state_ != seat::state::held) {
-        return try_take() ? wait_status::granted : wait_status::waiting;
-    }
-    lock::acquire(word_);
-    const wait_status mark = s.mark_;
-    lock::release(word_);
-    if (mark != wait_status::waiting) {
-        s.state_ = seat::state::free;
-    }
-    return mark;
-}
-
-template <class Platform>
-wait_status basic_notify_queue<Platform>::enqueue(node& w, seat& s) noexcept {
-    if (s.state_ != seat::state::held) {
-        s.state_ = seat::state::free;
-        return enqueue(w);
-    }
-    lock::acquire(word_);
-    const wait_status mark = s.mark_;
-    const wait_status what = mark != wait_status::waiting ? mark : w.forbidden();
-    if (what == wait_status::waiting) {
-        s.state_ = seat::state::lent;
-        w.missing = reinterpret_cast<std::ptrdiff_t>(&s);
-        queue_.replace(s, w);
-        unlock();
-        return what;
-    }
-    lock::release(word_);
-    if (mark != wait_status::waiting) {
-        if (!w.claim()) { // its choice selected another wait; the seat keeps its mark
-            return wait_status::waiting;
-        }
-        s.state_ = seat::state::free;
-        w.commit();
-    }
-    w.settle(what);
-    return what;
-}
-
-template <class Platform>
-bool basic_notify_queue<Platform>::cancel(node& w, wait_status why, seat& s) noexcept {
-    lock::acquire(word_);
-    if (!w.is_queued() || s.state_ != seat::state::lent) {
-        lock::release(word_);
-        return cancel(w, why);
-    }
-    s.state_ = seat::state::held;
-    queue_.replace(w, s);
-    unlock();
-    return true;
-}
-
-template <class Platform> void basic_notify_queue<Platform>::require_no_waiters() noexcept {
-    entry::require_no_waiters(word_, queue_, "notify", this);
-}
-
 } // namespace detail
 
 /// Tells waiters that something has changed. It guards nothing itself: the state that changes is in
-/// atomics, in a channel, or under a mutex of its own. Threads, coroutines and callbacks wait in one
-/// queue, first in, first out.
+/// atomics, in a channel, or under a mutex of its own. Threads, coroutines and callbacks wait in
+/// one queue, first in, first out.
 ///
 /// notify_one() lets the first waiter through. If there is none, it stores a permit, which the next
 /// wait takes. There is one permit at most, so a consumer must process all items that it finds
@@ -370,8 +331,7 @@ public:
     /// Requires: there are no waiters and no enabled listeners; terminates otherwise.
     ~basic_notify() { queue_.require_no_waiters(); }
 
-    basic_notify(const basic_notify&) = delete;
-    basic_notify& operator=(const basic_notify&) = delete;
+    basic_notify& operator=(basic_notify&&) = delete;
 
     /// Lets the first waiter through, or stores a permit. Never blocks.
     void notify_one() noexcept { queue_.notify_one(); }
@@ -384,23 +344,21 @@ public:
 
     /// Takes the permit, or waits for a notification.
     /// Blocks: until there is a permit or a notification.
-    void wait() { wait_until(deadline::never()); }
+    void wait() { static_cast<void>(wait_by(deadline::never())); }
 
     /// Waits as wait() does, but at most `rest`.
     /// Returns: true if it was notified; false after the time-out.
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
-        return wait_until(deadline::after(rest));
+        return wait_by(deadline::after(rest)).has_value();
     }
     /// Waits as wait() does, but at most until a point in time.
     template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
-        return wait_until(deadline::at(when));
+        return wait_by(deadline::at(when)).has_value();
     }
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
-    result<void> wait(typename Platform::stop_token token) {
-        return queue_.try_take() ? result<void>() : collect(waits::stoppable(queue_, 1, token));
-    }
+    result<void> wait(typename Platform::stop_token token) { return wait_by(token); }
 
     /// Waits as wait() does, for a coroutine.
     /// Returns: an operation for co_await.
@@ -410,8 +368,9 @@ private:
     static result<void> collect(wait_status what) noexcept {
         return what == wait_status::all_let_go ? result<void>() : result_of(what);
     }
-    bool wait_until(deadline end) noexcept {
-        return queue_.try_take() || collect(waits::until(queue_, 1, end)).has_value();
+    // `limit` is a deadline or a stop token.
+    template <class Limit> result<void> wait_by(const Limit& limit) noexcept {
+        return queue_.try_take() ? result<void>() : collect(waits::until(queue_, 1, limit));
     }
 
     // The operation of async_wait() (core/wait_ops.hpp).
@@ -451,36 +410,28 @@ public:
 
     /// Disables the listener. Passes on what notify_one() gave it.
     ~listener() { of_.disable(seat_); }
-    listener(const listener&) = delete;
-    listener& operator=(const listener&) = delete;
+    listener& operator=(listener&&) = delete;
 
     /// Enables the listener again if it is used up; otherwise does nothing.
     void enable() noexcept { of_.enable(seat_); }
 
     /// Waits for a notification that came after the listener was enabled.
     /// Blocks: until there is such a notification.
-    void wait() { wait_until(deadline::never()); }
+    void wait() { static_cast<void>(wait_by(deadline::never())); }
 
     /// Waits as wait() does, but at most `rest`.
     /// Returns: true if it was notified; false after the time-out.
     template <class R, class P> bool wait_for(const std::chrono::duration<R, P>& rest) {
-        return wait_until(deadline::after(rest));
+        return wait_by(deadline::after(rest)).has_value();
     }
     /// Waits as wait() does, but at most until a point in time.
     template <class C, class D> bool wait_until(const std::chrono::time_point<C, D>& when) {
-        return wait_until(deadline::at(when));
+        return wait_by(deadline::at(when)).has_value();
     }
 
     /// Waits as wait() does, unless a stop is requested first.
     /// Returns: errc::stopped if it was not notified.
-    result<void> wait(typename Platform::stop_token token) {
-        wait_status what = of_.take(seat_);
-        if (what == wait_status::waiting) {
-            listening mine{{of_}, seat_};
-            what = thread_wait<listening, Platform>::stoppable(mine, 1, token);
-        }
-        return collect(what);
-    }
+    result<void> wait(typename Platform::stop_token token) { return wait_by(token); }
 
     /// Waits as wait() does, for a coroutine.
     /// Returns: an operation for co_await.
@@ -500,13 +451,14 @@ private:
         }
     };
 
-    bool wait_until(deadline end) noexcept {
+    // `limit` is a deadline or a stop token.
+    template <class Limit> result<void> wait_by(const Limit& limit) noexcept {
         wait_status what = of_.take(seat_);
         if (what == wait_status::waiting) {
             listening mine{{of_}, seat_};
-            what = thread_wait<listening, Platform>::until(mine, 1, end);
+            what = thread_wait<listening, Platform>::until(mine, 1, limit);
         }
-        return collect(what).has_value();
+        return collect(what);
     }
 
     queue& of_;

@@ -9,26 +9,11 @@
 // in the queue of the permits, so this header adds no wait of its own. The proof that there are
 // never more objects than the limit stands below.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <memory>
 #include <stdexcept>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -77,8 +62,7 @@ public:
 
     idle_objects(std::int64_t idle_ns, std::size_t keep) noexcept
         : idle_ns_(idle_ns), keep_(keep) {}
-    idle_objects(const idle_objects&) = delete;
-    idle_objects& operator=(const idle_objects&) = delete;
+    idle_objects& operator=(idle_objects&&) = delete;
 
     // Returns the time for the calls below. If no object expires, does not read the clock.
     std::int64_t now() const noexcept { return idle_ns_ == never_expires ? 0 : Platform::now(); }
@@ -236,8 +220,7 @@ template <class T, class Platform> class object_place {
 public:
     // Requires: the caller has a permit.
     explicit object_place(pool& of) noexcept : of_(of) {}
-    object_place(const object_place&) = delete;
-    object_place& operator=(const object_place&) = delete;
+    object_place& operator=(object_place&&) = delete;
     // Destroys the object, and gives the permit back. That is the last access to the pool.
     ~object_place() {
         drop();
@@ -318,19 +301,11 @@ public:
     /// Constructs a lease of nothing.
     object_lease() noexcept = default;
     /// Takes over what `other` has. `other` has nothing then.
-    object_lease(object_lease&& other) noexcept
-        : of_(other.of_), mine_(std::exchange(other.mine_, nullptr)) {}
+    object_lease(object_lease&& other) noexcept = default;
     /// Returns its object and takes over what `other` has.
-    object_lease& operator=(object_lease&& other) noexcept {
-        if (this != &other) {
-            reset();
-            of_ = other.of_;
-            mine_ = std::exchange(other.mine_, nullptr);
-        }
-        return *this;
-    }
+    object_lease& operator=(object_lease&& other) noexcept = default;
     /// Returns the object to the pool.
-    ~object_lease() { reset(); }
+    ~object_lease() = default;
 
     /// Returns true if it has an object.
     explicit operator bool() const noexcept { return mine_ != nullptr; }
@@ -345,25 +320,25 @@ public:
 
     /// Returns the object to the pool; the lease is empty afterwards. If the pool is closed, it
     /// destroys the object. The pool also destroys objects that have expired.
-    void reset() noexcept {
-        if (object* const mine = std::exchange(mine_, nullptr)) {
-            of_->take_back(*mine);
-        }
-    }
+    void reset() noexcept { mine_.reset(); }
     /// Destroys the object instead of returning it, for example because it is broken. The lease is
     /// empty afterwards. The pool makes another object when it needs one.
     void discard() noexcept {
-        if (object* const mine = std::exchange(mine_, nullptr)) {
-            of_->destroy(*mine);
+        if (object* const mine = mine_.release()) {
+            mine_.get_deleter().of->destroy(*mine);
         }
     }
 
 private:
     friend detail::object_place<T, Platform>;
-    object_lease(pool& of, object& mine) noexcept : of_(&of), mine_(&mine) {}
+    struct give_back {
+        pool* of = nullptr;
+        void operator()(object* mine) const noexcept { of->take_back(*mine); }
+    };
 
-    pool* of_ = nullptr;
-    object* mine_ = nullptr;
+    object_lease(pool& of, object& mine) noexcept : mine_(&mine, give_back{&of}) {}
+
+    std::unique_ptr<object, give_back> mine_;
 };
 
 /// A bounded pool of objects for threads and coroutines. A caller borrows an object, and waits if
@@ -427,8 +402,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    object_pool(const object_pool&) = delete;
-    object_pool& operator=(const object_pool&) = delete;
+    object_pool& operator=(object_pool&&) = delete;
 
     /// Borrows an object, and makes one if none is idle and fewer than the limit exist.
     /// Blocks: until an object is free or a new one is within the limit, and every earlier waiter
@@ -459,8 +433,7 @@ public:
     /// Throws: what the callables throw.
     /// Returns: errc::stopped or errc::closed if no object was borrowed.
     result<lease> acquire(typename Platform::stop_token stop) {
-        return lend(permits_.try_take(1) ? wait_status::granted
-                                         : wait::stoppable(permits_, 1, stop));
+        return lend(permits_.try_take(1) ? wait_status::granted : wait::until(permits_, 1, stop));
     }
 
     /// Borrows an object as acquire() does, for a coroutine, which calls the callables when it
@@ -497,7 +470,8 @@ public:
     /// Returns the number of objects that exist or are being made. It may be outdated when the
     /// caller reads it.
     std::size_t size() const noexcept { return idle_.size(); }
-    /// Returns the number of objects that are not lent. It may be outdated when the caller reads it.
+    /// Returns the number of objects that are not lent. It may be outdated when the caller reads
+    /// it.
     std::size_t idle() const noexcept { return idle_.idle(); }
     /// Returns the number of waiters. It may be outdated when the caller reads it.
     std::size_t waiters() const noexcept { return permits_.waiters(); }

@@ -18,103 +18,13 @@
 ///
 /// task/lazy.hpp has the same in one call, and a value that holds its own initialisation function.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_ops.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 
 #include <functional>
 #include <memory>
-#include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
-namespace detail {
-
-// The wait of once_flag and once_cell. It is a permit queue with one permit. The permit is the
-// turn, that is, the right to initialise the object:
-//
-//   free       no caller initialises
-//   taken      the holder of the permit initialises; the other callers wait in the queue
-//   closed     the object is initialised
-//
-// A holder that fails gives the permit back, so the first waiter gets it and is the next one to
-// initialise. A holder that succeeds closes the queue: that lets every waiter through at once, and
-// fails every later acquire. So "closed" is the good outcome here. Each caller that finds the queue
-// closed sees what was done before the close [permit.release].
-
-template <class Platform> class basic_once {
-    using queue = basic_permit_queue<Platform>;
-    using waits = thread_wait<queue, Platform>;
-
-public:
-    constexpr basic_once() noexcept : turns_(1) {}
-
-    // For destructors: terminates with the name of the primitive if it is in use.
-    void require_unused(const char* name, const void* object) const noexcept {
-        turns_.require_no_waiters(name, object);
-        if (!turns_.is_closed() && turns_.available() == 0) {
-            fatal(name, object, "destroyed while it is being initialised");
-        }
-    }
-
-    bool is_set() const noexcept { return turns_.is_closed(); }
-
-    // Waits for the turn to initialise. If it returns granted, the caller has the turn, and calls
-    // set() or give_up() later. If it returns closed, the object is initialised.
-    wait_status begin(deadline until) noexcept {
-        return begin_by([&] { return waits::until(turns_, 1, until); });
-    }
-    wait_status begin(const typename Platform::stop_token& token) noexcept {
-        return begin_by([&] { return waits::stoppable(turns_, 1, token); });
-    }
-
-    // Both make the last access of their caller to *this.
-    void set() noexcept { turns_.close(); }
-    void give_up() noexcept { turns_.give(1); }
-
-    // The operation of a coroutine that waits for the turn. If the caller gets the turn, the result
-    // is make(), the caller's turn object. If the object is initialised already, the result is an
-    // empty turn object.
-    template <class Make> struct beginning : queue::taking {
-        using turn = std::invoke_result_t<const Make&>;
-        Make make;
-
-        result<turn> collect(wait_status what) const noexcept {
-            if (what == wait_status::granted) {
-                return make();
-            }
-            if (what == wait_status::closed) {
-                return turn();
-            }
-            return unexpected{errc_of(what)};
-        }
-    };
-    template <class Make>
-    basic_async_op<std::invoke_result_t<const Make&>, Platform> async_begin(Make make) noexcept {
-        return {beginning<Make>{{turns_, 1}, make}};
-    }
-
-private:
-    template <class Wait> wait_status begin_by(Wait wait) noexcept {
-        return turns_.is_closed()   ? wait_status::closed
-               : turns_.try_take(1) ? wait_status::granted
-                                    : wait();
-    }
-
-    queue turns_;
-};
-
-} // namespace detail
-
 namespace detail {
 
 // The type of the value of a once_cell; void for a once_flag.
@@ -145,7 +55,7 @@ public:
     }
     ~once_turn() {
         if (of_ != nullptr) {
-            of_->once_.give_up();
+            of_->turns_.give(1); // the last access to the flag or cell
         }
     }
 
@@ -194,7 +104,7 @@ private:
         }
     }
     // The last access to the flag or cell.
-    void end() noexcept { std::exchange(of_, nullptr)->once_.set(); }
+    void end() noexcept { std::exchange(of_, nullptr)->turns_.close(); }
 
     Of* of_ = nullptr;
 };
@@ -209,42 +119,63 @@ public:
     /// Waits for the turn to initialise.
     /// Blocks: until the caller has the turn, or another caller has initialised the flag or cell.
     /// Returns: the turn; empty if the flag or cell is initialised.
-    turn begin() noexcept { return turn_of(once_.begin(deadline::never())); }
+    turn begin() noexcept { return turn_of(wait(deadline::never())); }
 
     /// Takes the turn if the flag or cell is not initialised and no other caller has the turn.
     /// Never blocks.
     /// Returns: the turn, or an empty one.
-    turn try_begin() noexcept { return turn_of(once_.begin(deadline::poll())); }
+    turn try_begin() noexcept { return turn_of(wait(deadline::poll())); }
 
     /// Waits as begin() does, but at most `rest`.
     /// Returns: errc::timeout after the time-out.
     template <class R, class P> result<turn> begin_for(const std::chrono::duration<R, P>& rest) {
-        return result_of_wait(once_.begin(deadline::after(rest)));
+        return result_of_wait(wait(deadline::after(rest)));
     }
     /// Waits as begin() does, but at most until a point in time.
     template <class C, class D>
     result<turn> begin_until(const std::chrono::time_point<C, D>& when) {
-        return result_of_wait(once_.begin(deadline::at(when)));
+        return result_of_wait(wait(deadline::at(when)));
     }
     /// Waits as begin() does, unless a stop is requested first.
     /// Returns: errc::stopped if a stop was requested.
-    result<turn> begin(typename Platform::stop_token token) {
-        return result_of_wait(once_.begin(token));
-    }
+    result<turn> begin(typename Platform::stop_token token) { return result_of_wait(wait(token)); }
 
     /// Waits as begin() does, for a coroutine.
     /// Returns: an operation for co_await; its value is the turn.
     basic_async_op<turn, Platform> async_begin() noexcept {
-        return once_.async_begin([this]() noexcept { return turn_of(wait_status::granted); });
+        return {beginning{{turns_, 1}, *this}};
     }
 
 private:
     friend Of;
     friend turn;
+    using queue = detail::basic_permit_queue<Platform>;
+
+    // The operation of async_begin() (core/wait_ops.hpp).
+    struct beginning : queue::taking {
+        once_operations& of;
+
+        result<turn> collect(wait_status what) const noexcept { return of.result_of_wait(what); }
+    };
 
     constexpr once_operations() noexcept = default;
+    // Terminates with the name of the primitive if it is in use.
+    void require_unused(const char* name) const noexcept {
+        turns_.require_no_waiters(name, static_cast<const Of*>(this));
+        if (!turns_.is_closed() && turns_.available() == 0) {
+            detail::fatal(name, static_cast<const Of*>(this),
+                          "destroyed while it is being initialised");
+        }
+    }
     ~once_operations() = default;
 
+    // Returns granted if the caller has the turn, and closed if the flag or cell is initialised.
+    // `limit` is a deadline or a stop token.
+    template <class Limit> wait_status wait(const Limit& limit) noexcept {
+        return turns_.is_closed()   ? wait_status::closed
+               : turns_.try_take(1) ? wait_status::granted
+                                    : thread_wait<queue, Platform>::until(turns_, 1, limit);
+    }
     turn turn_of(wait_status what) noexcept {
         return what == wait_status::granted ? turn(static_cast<Of&>(*this)) : turn();
     }
@@ -255,7 +186,13 @@ private:
         return unexpected{errc_of(what)};
     }
 
-    detail::basic_once<Platform> once_;
+    // The permit of this queue is the turn. While it is free, no caller initialises. While it is
+    // taken, its holder initialises, and the other callers wait. A holder that fails gives the
+    // permit back, so the first waiter gets it. A holder that succeeds closes the queue: that lets
+    // every waiter through at once, and fails every later acquire. So "closed" is the good outcome
+    // here. Each caller that finds the queue closed sees what was done before the close
+    // [permit.release].
+    queue turns_{1};
 };
 
 /// A flag that is set once, when an initialisation has succeeded. It is std::once_flag for threads
@@ -283,15 +220,14 @@ public:
     /// Destroys the flag.
     /// Requires: there are no waiters, and no turn is held; terminates otherwise.
     ~basic_once_flag() {
-        this->once_.require_unused("once_flag", this);
+        this->require_unused("once_flag");
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_once_flag(const basic_once_flag&) = delete;
-    basic_once_flag& operator=(const basic_once_flag&) = delete;
+    basic_once_flag& operator=(basic_once_flag&&) = delete;
 
     /// Returns true if the flag is set. It is one load.
-    bool is_set() const noexcept { return this->once_.is_set(); }
+    bool is_set() const noexcept { return this->turns_.is_closed(); }
 
     /// Calls f(args...) unless the flag is set, and sets it.
     /// Blocks: as begin() does.
@@ -336,28 +272,27 @@ public:
     /// Destroys the cell and its value.
     /// Requires: there are no waiters, and no turn is held; terminates otherwise.
     ~once_cell() {
-        this->once_.require_unused("once_cell", this);
-        if (this->once_.is_set()) {
+        this->require_unused("once_cell");
+        if (this->turns_.is_closed()) {
             std::destroy_at(std::addressof(value_));
         }
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    once_cell(const once_cell&) = delete;
-    once_cell& operator=(const once_cell&) = delete;
+    once_cell& operator=(once_cell&&) = delete;
 
     /// Returns the value; nullptr if there is none yet. It is one load.
-    T* get() noexcept { return this->once_.is_set() ? std::addressof(value_) : nullptr; }
+    T* get() noexcept { return this->turns_.is_closed() ? std::addressof(value_) : nullptr; }
     /// \overload
     const T* get() const noexcept {
-        return this->once_.is_set() ? std::addressof(value_) : nullptr;
+        return this->turns_.is_closed() ? std::addressof(value_) : nullptr;
     }
 
     /// Returns the value. If there is none, makes it by f().
     /// Blocks: as begin() does.
     /// Throws: what f or the constructor of T throws. The next caller then gets the turn.
     template <class F> T& get_or_init(F&& f) {
-        if (!this->once_.is_set()) {
+        if (!this->turns_.is_closed()) {
             if (turn mine = this->begin()) {
                 mine.set_by(std::forward<F>(f));
             }

@@ -10,20 +10,14 @@
 // other, and then tries the others. With mutexes that are handed to their waiters, std::lock
 // starves, because its tries never find such a mutex free.
 
-#include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/errc.hpp>
 #include <bide/core/result.hpp>
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
-#include <stop_token>
 #include <tuple>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -53,30 +47,25 @@ public:
         const volatile void* at[size] = {std::addressof(m)...};
         for (std::size_t i = 0; i < size; ++i) {
             std::size_t to = i;
-            for (; to > 0 && std::less<>()(at[i], at[order_[to - 1]]); --to) {
-                order_[to] = order_[to - 1];
+            for (; to > 0 && std::less<>()(at[i], at[order_.at[to - 1]]); --to) {
+                order_.at[to] = order_.at[to - 1];
             }
-            order_[to] = i;
-            if (to > 0 && at[order_[to - 1]] == at[i]) {
+            order_.at[to] = i;
+            if (to > 0 && at[order_.at[to - 1]] == at[i]) {
                 BIDE_THROW(
                     std::invalid_argument("bide::scoped_lock: a mutex is in the list twice"));
             }
         }
     }
     lock_set(lock_set&& other) noexcept
-        : mutexes_(other.mutexes_), locked_(std::exchange(other.locked_, 0)) {
-        for (std::size_t i = 0; i < size; ++i) {
-            order_[i] = other.order_[i];
-        }
+        : mutexes_(other.mutexes_), order_(other.order_), locked_(std::exchange(other.locked_, 0)) {
     }
     lock_set& operator=(lock_set&& other) noexcept {
         if (this != &other) {
             unlock();
             mutexes_ = other.mutexes_;
+            order_ = other.order_;
             locked_ = std::exchange(other.locked_, 0);
-            for (std::size_t i = 0; i < size; ++i) {
-                order_[i] = other.order_[i];
-            }
         }
         return *this;
     }
@@ -84,7 +73,7 @@ public:
 
     bool all_locked() const noexcept { return locked_ == size; }
 
-    template <class F> decltype(auto) with_next(F&& f) { return with(order_[locked_], f); }
+    template <class F> decltype(auto) with_next(F&& f) { return with(order_.at[locked_], f); }
     // Called when the caller has locked the next mutex.
     void add_next() noexcept { ++locked_; }
     void adopt_all() noexcept { locked_ = size; }
@@ -120,7 +109,10 @@ private:
     }
 
     std::tuple<M*...> mutexes_;
-    std::size_t order_[size];
+    struct order {
+        std::size_t at[size];
+    };
+    order order_;
     std::size_t locked_ = 0;
 };
 

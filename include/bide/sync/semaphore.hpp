@@ -12,24 +12,131 @@
 // CAS sees its permits. If the CAS comes first, the release sees the flag and hands the permits to
 // the waiter. sync/detail/permit_queue.hpp has the word, the code and the proof.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waker.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
-#include <bide/sync/permit.hpp>
 
-#include <cstddef>
 #include <mutex>
 #include <stdexcept>
 
 namespace bide { inline namespace BIDE_ABI {
+
+// An object that owns permits of a semaphore.
+
+/// A counting semaphore; see sync/semaphore.hpp.
+template <class Platform> class basic_semaphore;
+
+/// Owns n permits of a semaphore and releases them when it is destroyed. The constructors are those
+/// of std::unique_lock. If other callers have released more permits than they acquired, the count
+/// after the release of all n could exceed max(). Then max() permits are free, and the excess is
+/// dropped. There is no release(), because the name is ambiguous: std::unique_lock::release()
+/// forgets its lock, and semaphore::release() returns permits. Use reset() or forget().
+template <class Platform> class [[nodiscard("name it")]] basic_permit {
+    using semaphore = basic_semaphore<Platform>;
+
+public:
+    /// Constructs a permit that owns nothing.
+    basic_permit() noexcept = default;
+
+    /// Acquires `amount` permits of `from`.
+    /// Blocks: as semaphore::acquire() does.
+    /// Throws: as semaphore::acquire() does.
+    [[nodiscard("name it")]] explicit basic_permit(semaphore& from, std::ptrdiff_t amount = 1) {
+        from.acquire(amount);
+        own(from, amount);
+    }
+
+    /// Acquires `amount` permits if from.try_acquire(amount) succeeds; otherwise owns nothing.
+    [[nodiscard("name it")]] basic_permit(semaphore& from, std::try_to_lock_t,
+                                          std::ptrdiff_t amount = 1) noexcept {
+        if (from.try_acquire(amount)) {
+            own(from, amount);
+        }
+    }
+
+    /// Takes over `amount` permits that the caller has acquired. If that is outside [0, max()],
+    /// owns nothing.
+    [[nodiscard("name it")]] basic_permit(semaphore& from, std::adopt_lock_t,
+                                          std::ptrdiff_t amount = 1) noexcept {
+        if (semaphore::is_valid(amount)) {
+            own(from, amount);
+        }
+    }
+
+    /// Takes over the permits of `other`, which then owns nothing.
+    basic_permit(basic_permit&& other) noexcept
+        : from_(std::exchange(other.from_, nullptr)), count_(std::exchange(other.count_, 0)) {}
+
+    /// Releases its permits and takes over those of `other`.
+    basic_permit& operator=(basic_permit&& other) noexcept {
+        if (this != &other) {
+            reset();
+            from_ = std::exchange(other.from_, nullptr);
+            count_ = std::exchange(other.count_, 0);
+        }
+        return *this;
+    }
+
+    /// Releases its permits.
+    ~basic_permit() { reset(); }
+
+    /// Returns true if it belongs to a semaphore, even if it owns 0 permits.
+    explicit operator bool() const noexcept { return from_ != nullptr; }
+    /// Returns the number of permits that it owns.
+    std::ptrdiff_t count() const noexcept { return count_; }
+
+    /// Releases its permits. It owns nothing then.
+    void reset() noexcept {
+        if (semaphore* const s = std::exchange(from_, nullptr)) {
+            s->give_back(std::exchange(count_, 0));
+        }
+    }
+
+    /// Drops its permits: the semaphore never gets them back.
+    void forget() noexcept {
+        from_ = nullptr;
+        count_ = 0;
+    }
+
+    /// Moves n of the permits to a new object.
+    /// Throws: std::invalid_argument if n < 0 or n > count(); nothing changes then.
+    basic_permit split(std::ptrdiff_t n) {
+        if (n < 0 || n > count_) {
+            BIDE_THROW(std::invalid_argument("bide::permit: split outside [0, count()]"));
+        }
+        basic_permit part;
+        part.from_ = from_;
+        part.count_ = n;
+        count_ -= n;
+        return part;
+    }
+
+    /// Takes over all permits of `other`. If one of the two objects belongs to no semaphore, the
+    /// merge is allowed.
+    /// Throws: std::invalid_argument if they belong to different semaphores, std::overflow_error if
+    /// the permits of both are more than max(). Nothing changes then.
+    void merge(basic_permit&& other) {
+        if (other.from_ == nullptr || this == &other) {
+            return;
+        }
+        if (from_ != nullptr && from_ != other.from_) {
+            BIDE_THROW(std::invalid_argument("bide::permit: merge of another semaphore's"));
+        }
+        if (other.count_ > (semaphore::max)() - count_) {
+            BIDE_THROW(std::overflow_error("bide::permit: merge past max()"));
+        }
+        from_ = std::exchange(other.from_, nullptr);
+        count_ += std::exchange(other.count_, 0);
+    }
+
+private:
+    void own(semaphore& s, std::ptrdiff_t n) noexcept {
+        from_ = &s;
+        count_ = n;
+    }
+
+    semaphore* from_ = nullptr;
+    std::ptrdiff_t count_ = 0;
+};
 
 /// A counting semaphore for threads and coroutines, first come, first served.
 ///
@@ -71,14 +178,17 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_semaphore(const basic_semaphore&) = delete;
-    basic_semaphore& operator=(const basic_semaphore&) = delete;
+    basic_semaphore& operator=(basic_semaphore&&) = delete;
 
     /// Acquires n permits. acquire(0) succeeds immediately unless the semaphore is closed.
     /// Blocks: until the n permits are granted. Every earlier waiter gets its permits first.
     /// Throws: closed_error if the semaphore is closed.
     /// Memory order: what happens before the releases of the n permits happens before the return.
-    void acquire(std::ptrdiff_t n = 1);
+    void acquire(std::ptrdiff_t n = 1) {
+        if (acquire_until(deadline::never(), n) == wait_status::closed) {
+            detail::throw_error(errc::closed);
+        }
+    }
 
     /// Acquires n permits if they are free and there are no waiters. Never blocks.
     /// Returns: true if the permits were acquired.
@@ -103,17 +213,28 @@ public:
     /// Acquires n permits as acquire() does, unless a stop is requested first.
     /// Returns: errc::closed or errc::stopped if the permits were not acquired.
     /// Cancellation: a stop that is requested after the grant changes nothing.
-    result<void> acquire(typename Platform::stop_token token, std::ptrdiff_t n = 1);
+    result<void> acquire(typename Platform::stop_token token, std::ptrdiff_t n = 1) {
+        if (permits_.try_take(count(valid(n)))) {
+            return {};
+        }
+        return result_of(thread_wait<queue, Platform>::until(permits_, n, token));
+    }
 
     /// Releases n permits, or adds new ones, and grants them to the waiters in their order.
     /// Blocks: only while it wakes threads and runs coroutines that have no executor.
     /// Throws: std::overflow_error if more than max() permits would be free; nothing changes then.
-    void release(std::ptrdiff_t n = 1);
+    void release(std::ptrdiff_t n = 1) {
+        if (!permits_.give(count(valid(n)))) {
+            BIDE_THROW(std::overflow_error("bide::semaphore: release past max()"));
+        }
+    }
 
     /// Acquires n permits as acquire() does, for a coroutine.
     /// Returns: an operation for co_await; its value is a permit that releases them when it is
     /// destroyed.
-    basic_async_op<basic_permit<Platform>, Platform> async_acquire(std::ptrdiff_t n = 1);
+    basic_async_op<basic_permit<Platform>, Platform> async_acquire(std::ptrdiff_t n = 1) {
+        return {acquiring{{permits_, valid(n)}, *this}};
+    }
 
     /// Closes the semaphore: every present and later acquire fails with errc::closed. If a waiter
     /// was granted a part of its permits, these become free. Permits that are held stay valid, and
@@ -143,7 +264,7 @@ public:
         /// completes. `wake` runs on the releasing thread, which holds no lock. It may acquire,
         /// release, and cancel other waiters; before it destroys another waiter, it must cancel
         /// that waiter. If `wake` releases permits to another waiter, that waiter becomes complete
-        /// and is woken after `wake` has returned (core/waker.hpp).
+        /// and is woken after `wake` has returned (core/executor.hpp).
         /// Requires: the context of `wake` outlives the call of `wake`, which may end after
         /// is_complete() returns true.
         waiter(std::ptrdiff_t amount, waker wake) noexcept : node_(amount, wake) {}
@@ -155,8 +276,7 @@ public:
                 detail::fatal("semaphore::waiter", this, "destroyed while queued");
             }
         }
-        waiter(const waiter&) = delete;
-        waiter& operator=(const waiter&) = delete;
+        waiter& operator=(waiter&&) = delete;
 
         /// Returns true if the wait is over. From then on, no other thread accesses the waiter.
         /// Memory order: if the result is true, this call is an acquire operation, as the return of
@@ -176,7 +296,14 @@ public:
     /// Returns: true if `w` is complete; its waker does not run. False if `w` is queued. Also false
     /// if the number of permits of `w` is invalid; then nothing was done.
     /// Requires: `w` is not queued.
-    bool acquire_wait(waiter& w) noexcept;
+    bool acquire_wait(waiter& w) noexcept {
+        const std::ptrdiff_t n = w.node_.amount();
+        if (!is_valid(n)) {
+            return false;
+        }
+        w.node_.reset(n);
+        return permits_.enqueue(w.node_) != wait_status::waiting;
+    }
 
     /// Cancels the wait of `w`.
     /// Returns: true if this call has ended the wait, or if `w` did not wait. Then the waker of `w`
@@ -187,7 +314,17 @@ public:
     /// the call does not block, and the waker of `w` does not run. So the wakers of two releases on
     /// two threads must not cancel each other's waiters.
     /// Requires: no other thread calls acquire_wait(w) or cancel_acquire(w) meanwhile.
-    bool cancel_acquire(waiter& w) noexcept;
+    bool cancel_acquire(waiter& w) noexcept {
+        if (!is_valid(w.node_.amount())) {
+            return true;
+        }
+        if (!w.node_.is_decided() && (permits_.cancel(w.node_, wait_status::stopped) ||
+                                      w.node_.forbidden() != wait_status::waiting)) {
+            return true; // the waiter was in no queue, or this call took it out
+        }
+        w.node_.await_outcome();
+        return false;
+    }
 
 private:
     friend class basic_permit<Platform>;
@@ -206,7 +343,12 @@ private:
     // Returns the n permits of a basic_permit. Permits that do not fit below max() are dropped.
     void give_back(std::ptrdiff_t n) noexcept { permits_.give_fitting(count(n)); }
 
-    wait_status acquire_until(deadline until, std::ptrdiff_t n);
+    wait_status acquire_until(deadline until, std::ptrdiff_t n) {
+        if (permits_.try_take(count(valid(n)))) {
+            return wait_status::granted;
+        }
+        return thread_wait<queue, Platform>::until(permits_, n, until);
+    }
 
     // A wait for permits that its permit releases (core/wait_ops.hpp).
     struct acquiring : queue::taking {
@@ -227,62 +369,6 @@ private:
 using semaphore = basic_semaphore<native_platform>;
 /// A permit of a semaphore.
 using permit = basic_permit<native_platform>;
-
-template <class Platform> void basic_semaphore<Platform>::acquire(std::ptrdiff_t n) {
-    if (acquire_until(deadline::never(), n) == wait_status::closed) {
-        detail::throw_error(errc::closed);
-    }
-}
-
-template <class Platform>
-wait_status basic_semaphore<Platform>::acquire_until(deadline until, std::ptrdiff_t n) {
-    if (permits_.try_take(count(valid(n)))) {
-        return wait_status::granted;
-    }
-    return thread_wait<queue, Platform>::until(permits_, n, until);
-}
-
-template <class Platform>
-result<void> basic_semaphore<Platform>::acquire(typename Platform::stop_token token,
-                                                std::ptrdiff_t n) {
-    if (permits_.try_take(count(valid(n)))) {
-        return {};
-    }
-    return result_of(thread_wait<queue, Platform>::stoppable(permits_, n, token));
-}
-
-template <class Platform> void basic_semaphore<Platform>::release(std::ptrdiff_t n) {
-    if (!permits_.give(count(valid(n)))) {
-        BIDE_THROW(std::overflow_error("bide::semaphore: release past max()"));
-    }
-}
-
-template <class Platform> bool basic_semaphore<Platform>::acquire_wait(waiter& w) noexcept {
-    const std::ptrdiff_t n = w.node_.amount();
-    if (!is_valid(n)) {
-        return false;
-    }
-    w.node_.reset(n);
-    return permits_.enqueue(w.node_) != wait_status::waiting;
-}
-
-template <class Platform> bool basic_semaphore<Platform>::cancel_acquire(waiter& w) noexcept {
-    if (!is_valid(w.node_.amount())) {
-        return true;
-    }
-    if (!w.node_.is_decided() && (permits_.cancel(w.node_, wait_status::stopped) ||
-                                  w.node_.forbidden() != wait_status::waiting)) {
-        return true; // the waiter was in no queue, or this call took it out
-    }
-    w.node_.await_outcome();
-    return false;
-}
-
-template <class Platform>
-basic_async_op<basic_permit<Platform>, Platform>
-basic_semaphore<Platform>::async_acquire(std::ptrdiff_t n) {
-    return {acquiring{{permits_, valid(n)}, *this}};
-}
 
 }} // namespace bide::BIDE_ABI
 

@@ -9,19 +9,8 @@
 // upgrade takes more than half of them, so there is one such reader at a time. Readers and writers
 // wait in one queue. An upgrade goes to the front of that queue.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/detail/permit_queue.hpp>
 #include <bide/sync/lock_operations.hpp>
-
-#include <cstddef>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -164,8 +153,8 @@ public:
     /// Constructs a mutex that is not locked.
     constexpr basic_shared_mutex() noexcept : basic_shared_mutex(nullptr) {}
 
-    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp). The
-    /// name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
+    /// Constructs a mutex that is not locked, with a name for reports (core/deadlock_check.hpp).
+    /// The name is copied if BIDE_DEADLOCK_CHECK is defined, and ignored otherwise.
     constexpr explicit basic_shared_mutex([[maybe_unused]] const char* its_name) noexcept
         : permits_(all) {
         BIDE_CHECKED(detail::note_made<Platform>(this, "shared_mutex", its_name);)
@@ -178,8 +167,7 @@ public:
         BIDE_CHECKED(detail::note_gone<Platform>(this);)
     }
 
-    basic_shared_mutex(const basic_shared_mutex&) = delete;
-    basic_shared_mutex& operator=(const basic_shared_mutex&) = delete;
+    basic_shared_mutex& operator=(basic_shared_mutex&&) = delete;
 
     /// Unlocks the mutex, or hands it to the first waiters.
     /// Requires: the mutex is locked exclusively; terminates if it can tell that it is not.
@@ -288,7 +276,7 @@ public:
         front at{permits_};
         return detail::stopped_or<Platform>(
             try_upgrade() ||
-            thread_wait<front, Platform>::stoppable(at, to_upgrade, token) == wait_status::granted);
+            thread_wait<front, Platform>::until(at, to_upgrade, token) == wait_status::granted);
     }
     /// Turns an exclusive lock into an upgradable lock. The readers that are first in the queue
     /// lock the mutex too.

@@ -4,17 +4,12 @@
 
 /// \file
 /// A value with its mutex.
-#include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sync/mutex.hpp>
 
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -33,8 +28,7 @@ public:
         requires std::is_constructible_v<T, Args...>
     explicit synchronized_value(Args&&... args) : value_(std::forward<Args>(args)...) {}
 
-    synchronized_value(const synchronized_value&) = delete;
-    synchronized_value& operator=(const synchronized_value&) = delete;
+    synchronized_value& operator=(synchronized_value&&) = delete;
 
     /// Access to the value while its mutex is locked.
     class [[nodiscard]] locked {

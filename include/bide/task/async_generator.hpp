@@ -57,7 +57,6 @@
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 

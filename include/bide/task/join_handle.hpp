@@ -9,10 +9,10 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>

@@ -9,13 +9,12 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 

@@ -15,14 +15,13 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/ready_queue.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
-#include <bide/core/waker.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/task_tag.hpp>

@@ -27,8 +27,8 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/task.hpp>
 

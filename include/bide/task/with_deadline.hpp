@@ -19,13 +19,12 @@
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/compose.hpp>
 #include <bide/task/task.hpp>

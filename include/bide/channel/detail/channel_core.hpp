@@ -58,22 +58,10 @@
 // and each waiter that enters its queue settles. To settle then means to match waiting senders with
 // waiting receivers.
 
-#include <bide/channel/detail/brief_lock.hpp>
 #include <bide/channel/detail/item_wait.hpp>
 #include <bide/channel/ring.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <new>
 #include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -87,10 +75,17 @@ public:
     using node = basic_waiter<Platform>;
 
     explicit basic_channel_core(std::size_t capacity) : ring_(capacity) {}
-    ~basic_channel_core();
+    ~basic_channel_core() {
+        lock::acquire(word_); // every operation that publishes under the lock has released it
+        if (!senders_.empty() || !receivers_.empty()) {
+            (senders_.empty() ? receivers_ : senders_).fatal_destroyed("channel", this);
+        }
+        unlock(); // the destructors of items may use the channel
+        ring_.close();
+        detail::destroy_items<T>(*this);
+    }
 
-    basic_channel_core(const basic_channel_core&) = delete;
-    basic_channel_core& operator=(const basic_channel_core&) = delete;
+    basic_channel_core& operator=(basic_channel_core&&) = delete;
 
     // A send never lacks memory.
     static constexpr bool send_allocates = false;
@@ -125,7 +120,37 @@ public:
 
     // Queues `w` on a side and returns waiting, or completes the wait of `w` and returns its
     // status.
-    wait_status enqueue(node& w, side which) noexcept;
+    wait_status enqueue(node& w, side which) noexcept {
+        while (!lock_to_wait(which)) {
+            if (const auto what = attempt_for(w, which)) {
+                return *what;
+            }
+            // Spins reading only, so that the cache lines stay shared.
+            for (basic_backoff<Platform> again;
+                 which == side::sending ? ring_.push_is_busy() : ring_.pop_is_busy(); again()) {
+            }
+        }
+        if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
+            unlock();
+            w.settle(forbidden);
+            return forbidden;
+        }
+        queue_of(which).push(w);
+        if (capacity() != 0 && !is_closed()) {
+            // If a thread moves a position later, it reads the flag and settles.
+            unlock();
+            return wait_status::waiting;
+        }
+        outcomes out;
+        out.self = &w;
+        settle(out);
+        unlock();
+        out.publish();
+        if (out.self_status != wait_status::waiting) {
+            w.settle(out.self_status);
+        }
+        return out.self_status;
+    }
 
     // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
     // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
@@ -220,8 +245,55 @@ private:
     // sets `moved` to the number of items. For a sender, move() makes an item. For a receiver,
     // move(T&) takes an item. Calls move() before it acquires the lock.
     template <side Which, class Move, class Count>
-    attempt transfer(Move& move, Count most, std::size_t& moved) noexcept;
-    template <side Which, class Move> std::size_t transfer_n(Move& move, std::size_t most) noexcept;
+    attempt transfer(Move& move, Count most, std::size_t& moved) noexcept {
+        claim c;
+        const attempt a =
+            Which == side::sending ? ring_.begin_push(c, most) : ring_.begin_pop(c, most);
+        if (a != attempt::done) {
+            return a;
+        }
+        const bool awaited = any(Which == side::sending ? side::receiving : side::sending);
+        if constexpr (std::is_same_v<Count, one>) {
+            move_one<Which>(move, ring_.place(c));
+            if (!awaited) {
+                ring_.end(c);
+            }
+        } else {
+            moved = c.size();
+            auto slot = ring_.cells(c);
+            for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
+                move_one<Which>(move, slot.place());
+                if (!awaited) {
+                    slot.end();
+                }
+            }
+        }
+        if (awaited) {
+            end_and_settle(c);
+        }
+        return attempt::done;
+    }
+    template <side Which, class Move>
+    std::size_t transfer_n(Move& move, std::size_t most) noexcept {
+        std::size_t all = 0;
+        for (bool done = true; all < most;) {
+            const std::size_t rest = most - all < capacity() ? most - all : capacity();
+            std::size_t moved = 1;
+            if (rest != 0) {
+                auto step = [&]() noexcept { return transfer<Which>(move, rest, moved); };
+                done = persist(step) == attempt::done;
+            } else if constexpr (Which == side::sending) {
+                done = send(move()) == wait_status::granted;
+            } else {
+                done = recv(move) == wait_status::granted;
+            }
+            if (!done) {
+                break;
+            }
+            all += moved;
+        }
+        return all;
+    }
 
     // Moves an item into an empty place, or out of a full one.
     template <side Which, class Move> static void move_one(Move& move, void* place) noexcept {
@@ -234,8 +306,31 @@ private:
         }
     }
 
-    BIDE_NOINLINE wait_status send_again(T& value) noexcept;
-    template <class Put> BIDE_NOINLINE wait_status recv_again(Put& put, attempt last) noexcept;
+    BIDE_NOINLINE wait_status send_again(T& value) noexcept {
+        auto give = [&value](node& receiver) noexcept { detail::deliver(value, receiver); };
+        if (!is_closed() && meet(side::receiving, give, true)) {
+            return wait_status::granted;
+        }
+        std::size_t sent = 0;
+        auto make = [&value]() noexcept -> T& { return value; };
+        switch (persist([&]() noexcept { return transfer<side::sending>(make, one(), sent); })) {
+        case attempt::done: return wait_status::granted;
+        case attempt::closed: return wait_status::closed;
+        default: return wait_status::waiting;
+        }
+    }
+    template <class Put> BIDE_NOINLINE wait_status recv_again(Put& put, attempt last) noexcept {
+        std::size_t received = 0;
+        switch (persist([&]() noexcept { return transfer<side::receiving>(put, one(), received); },
+                        last)) {
+        case attempt::done: return wait_status::granted;
+        case attempt::closed: return wait_status::closed;
+        default: break;
+        }
+        auto take = [&put](node& sender) noexcept { put(detail::item_of<T>(sender)); };
+        return capacity() == 0 && meet(side::sending, take) ? wait_status::granted
+                                                            : wait_status::waiting;
+    }
 
     // Repeats an attempt until the ring is not busy. `last` is the outcome of the attempt before.
     template <class Step> attempt persist(Step&& step, attempt last = attempt::busy) noexcept {
@@ -328,10 +423,91 @@ private:
 
     // ---- Requires: the lock
 
-    void settle(outcomes& out) noexcept;
-    bool serve(node& w, side which, outcomes& out) noexcept;
-    void pair(outcomes& out) noexcept;
-    bool match(node& sender, node& receiver, outcomes& out) noexcept;
+    void settle(outcomes& out) noexcept {
+        bool again = true;
+        while (again) {
+            again = false;
+            while (!receivers_.empty() && serve(receivers_.front(), side::receiving, out)) {
+                again = true;
+            }
+            while (!senders_.empty() && serve(senders_.front(), side::sending, out)) {
+                again = true;
+            }
+        }
+        if (capacity() == 0) {
+            pair(out);
+        }
+    }
+    // Moves an item between the ring and the first waiter of a queue. Returns false if it cannot.
+    bool serve(node& w, side which, outcomes& out) noexcept {
+        if (!w.claim()) { // its choice selected another wait
+            queue_of(which).remove(w);
+            return true;
+        }
+        claim c;
+        const bool sends = which == side::sending;
+        const attempt a = sends ? ring_.begin_push(c, one()) : ring_.begin_pop(c, one());
+        if (a == attempt::not_now || a == attempt::busy) {
+            w.abandon();
+            return false;
+        }
+        if (a == attempt::done) {
+            if (sends) {
+                ::new (ring_.place(c)) T(std::move(detail::item_of<T>(w)));
+            } else {
+                T& item = ring_.item(c);
+                detail::deliver(item, w);
+                item.~T();
+            }
+            ring_.end(c);
+        }
+        finish(w, which, a == attempt::done ? wait_status::granted : wait_status::closed, out);
+        return true;
+    }
+    // With a capacity of 0: pairs each sender with the first receiver that it may meet.
+    void pair(outcomes& out) noexcept {
+        node* next_sender = nullptr;
+        for (node* s = senders_.empty() ? nullptr : &senders_.front();
+             s != nullptr && !receivers_.empty(); s = next_sender) {
+            next_sender = senders_.after(*s);
+            node* next_receiver = nullptr;
+            for (node* r = receivers_.empty() ? nullptr : &receivers_.front(); r != nullptr;
+                 r = next_receiver) {
+                next_receiver = receivers_.after(*r);
+                if (!match(*s, *r, out)) {
+                    break;
+                }
+            }
+        }
+    }
+    // Passes the item of a waiting sender to a waiting receiver. If one of the two belongs to a
+    // select that has chosen another case, takes that one out of its queue instead. Returns false
+    // if the sender is no longer in its queue.
+    bool match(node& sender, node& receiver, outcomes& out) noexcept {
+        const auto* const mine = sender.choice();
+        const auto* const yours = receiver.choice();
+        if (mine != nullptr && mine == yours) {
+            return true; // two cases of one select do not meet
+        }
+        const bool sender_first =
+            reinterpret_cast<std::uintptr_t>(mine) < reinterpret_cast<std::uintptr_t>(yours);
+        node& first = sender_first ? sender : receiver;
+        node& second = sender_first ? receiver : sender;
+        const bool first_open = first.claim();
+        const bool second_open = first_open && second.claim();
+        if (second_open) {
+            detail::deliver(detail::item_of<T>(sender), receiver);
+            finish(sender, side::sending, wait_status::granted, out);
+            finish(receiver, side::receiving, wait_status::granted, out);
+            return false;
+        }
+        if (first_open) {
+            first.abandon();
+        }
+        node& gone = first_open ? second : first;
+        (&gone == &sender ? senders_ : receivers_).remove(gone);
+        return &gone != &sender;
+    }
     void finish(node& w, side which, wait_status what, outcomes& out) noexcept {
         w.commit();
         queue_of(which).remove(w);
@@ -354,230 +530,6 @@ private:
     wait_queue senders_;   // under the lock
     wait_queue receivers_; // under the lock
 };
-
-template <class T, class Platform, class Stamp>
-basic_channel_core<T, Platform, Stamp>::~basic_channel_core() {
-    lock::acquire(word_); // every operation that publishes under the lock has released it
-    if (!senders_.empty() || !receivers_.empty()) {
-        (senders_.empty() ? receivers_ : senders_).fatal_destroyed("channel", this);
-    }
-    unlock(); // the destructors of items may use the channel
-    ring_.close();
-    detail::destroy_items<T>(*this);
-}
-
-template <class T, class Platform, class Stamp>
-template <side Which, class Move, class Count>
-attempt basic_channel_core<T, Platform, Stamp>::transfer(Move& move, Count most,
-                                                         std::size_t& moved) noexcept {
-    claim c;
-    const attempt a = Which == side::sending ? ring_.begin_push(c, most) : ring_.begin_pop(c, most);
-    if (a != attempt::done) {
-        return a;
-    }
-    const bool awaited = any(Which == side::sending ? side::receiving : side::sending);
-    if constexpr (std::is_same_v<Count, one>) {
-        move_one<Which>(move, ring_.place(c));
-        if (!awaited) {
-            ring_.end(c);
-        }
-    } else {
-        moved = c.size();
-        auto slot = ring_.cells(c);
-        for (std::size_t i = 0; i < c.size(); ++i, ++slot) {
-            move_one<Which>(move, slot.place());
-            if (!awaited) {
-                slot.end();
-            }
-        }
-    }
-    if (awaited) {
-        end_and_settle(c);
-    }
-    return attempt::done;
-}
-
-template <class T, class Platform, class Stamp>
-BIDE_NOINLINE wait_status basic_channel_core<T, Platform, Stamp>::send_again(T& value) noexcept {
-    auto give = [&value](node& receiver) noexcept { detail::deliver(value, receiver); };
-    if (!is_closed() && meet(side::receiving, give, true)) {
-        return wait_status::granted;
-    }
-    std::size_t sent = 0;
-    auto make = [&value]() noexcept -> T& { return value; };
-    switch (persist([&]() noexcept { return transfer<side::sending>(make, one(), sent); })) {
-    case attempt::done: return wait_status::granted;
-    case attempt::closed: return wait_status::closed;
-    default: return wait_status::waiting;
-    }
-}
-
-template <class T, class Platform, class Stamp>
-template <class Put>
-BIDE_NOINLINE wait_status
-basic_channel_core<T, Platform, Stamp>::recv_again(Put& put, attempt last) noexcept {
-    std::size_t received = 0;
-    switch (
-        persist([&]() noexcept { return transfer<side::receiving>(put, one(), received); }, last)) {
-    case attempt::done: return wait_status::granted;
-    case attempt::closed: return wait_status::closed;
-    default: break;
-    }
-    auto take = [&put](node& sender) noexcept { put(detail::item_of<T>(sender)); };
-    return capacity() == 0 && meet(side::sending, take) ? wait_status::granted
-                                                        : wait_status::waiting;
-}
-
-template <class T, class Platform, class Stamp>
-template <side Which, class Move>
-std::size_t basic_channel_core<T, Platform, Stamp>::transfer_n(Move& move,
-                                                               std::size_t most) noexcept {
-    std::size_t all = 0;
-    for (bool done = true; all < most;) {
-        const std::size_t rest = most - all < capacity() ? most - all : capacity();
-        std::size_t moved = 1;
-        if (rest != 0) {
-            auto step = [&]() noexcept { return transfer<Which>(move, rest, moved); };
-            done = persist(step) == attempt::done;
-        } else if constexpr (Which == side::sending) {
-            done = send(move()) == wait_status::granted;
-        } else {
-            done = recv(move) == wait_status::granted;
-        }
-        if (!done) {
-            break;
-        }
-        all += moved;
-    }
-    return all;
-}
-
-template <class T, class Platform, class Stamp>
-wait_status basic_channel_core<T, Platform, Stamp>::enqueue(node& w, side which) noexcept {
-    while (!lock_to_wait(which)) {
-        if (const auto what = attempt_for(w, which)) {
-            return *what;
-        }
-        // Spins reading only, so that the cache lines stay shared.
-        for (basic_backoff<Platform> again;
-             which == side::sending ? ring_.push_is_busy() : ring_.pop_is_busy(); again()) {
-        }
-    }
-    if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
-        unlock();
-        w.settle(forbidden);
-        return forbidden;
-    }
-    queue_of(which).push(w);
-    if (capacity() != 0 && !is_closed()) {
-        // If a thread moves a position later, it reads the flag and settles.
-        unlock();
-        return wait_status::waiting;
-    }
-    outcomes out;
-    out.self = &w;
-    settle(out);
-    unlock();
-    out.publish();
-    if (out.self_status != wait_status::waiting) {
-        w.settle(out.self_status);
-    }
-    return out.self_status;
-}
-
-template <class T, class Platform, class Stamp>
-void basic_channel_core<T, Platform, Stamp>::settle(outcomes& out) noexcept {
-    bool again = true;
-    while (again) {
-        again = false;
-        while (!receivers_.empty() && serve(receivers_.front(), side::receiving, out)) {
-            again = true;
-        }
-        while (!senders_.empty() && serve(senders_.front(), side::sending, out)) {
-            again = true;
-        }
-    }
-    if (capacity() == 0) {
-        pair(out);
-    }
-}
-
-// Moves an item between the ring and the first waiter of a queue. Returns false if it cannot.
-template <class T, class Platform, class Stamp>
-bool basic_channel_core<T, Platform, Stamp>::serve(node& w, side which, outcomes& out) noexcept {
-    if (!w.claim()) { // its choice selected another wait
-        queue_of(which).remove(w);
-        return true;
-    }
-    claim c;
-    const bool sends = which == side::sending;
-    const attempt a = sends ? ring_.begin_push(c, one()) : ring_.begin_pop(c, one());
-    if (a == attempt::not_now || a == attempt::busy) {
-        w.abandon();
-        return false;
-    }
-    if (a == attempt::done) {
-        if (sends) {
-            ::new (ring_.place(c)) T(std::move(detail::item_of<T>(w)));
-        } else {
-            T& item = ring_.item(c);
-            detail::deliver(item, w);
-            item.~T();
-        }
-        ring_.end(c);
-    }
-    finish(w, which, a == attempt::done ? wait_status::granted : wait_status::closed, out);
-    return true;
-}
-
-// With a capacity of 0: pairs each sender with the first receiver that it may meet.
-template <class T, class Platform, class Stamp>
-void basic_channel_core<T, Platform, Stamp>::pair(outcomes& out) noexcept {
-    node* next_sender = nullptr;
-    for (node* s = senders_.empty() ? nullptr : &senders_.front();
-         s != nullptr && !receivers_.empty(); s = next_sender) {
-        next_sender = senders_.after(*s);
-        node* next_receiver = nullptr;
-        for (node* r = receivers_.empty() ? nullptr : &receivers_.front(); r != nullptr;
-             r = next_receiver) {
-            next_receiver = receivers_.after(*r);
-            if (!match(*s, *r, out)) {
-                break;
-            }
-        }
-    }
-}
-
-// Passes the item of a waiting sender to a waiting receiver. If one of the two belongs to a select
-// that has chosen another case, takes that one out of its queue instead. Returns false if the
-// sender is no longer in its queue.
-template <class T, class Platform, class Stamp>
-bool basic_channel_core<T, Platform, Stamp>::match(node& sender, node& receiver,
-                                                   outcomes& out) noexcept {
-    const auto* const mine = sender.choice();
-    const auto* const yours = receiver.choice();
-    if (mine != nullptr && mine == yours) {
-        return true; // two cases of one select do not meet
-    }
-    const bool sender_first =
-        reinterpret_cast<std::uintptr_t>(mine) < reinterpret_cast<std::uintptr_t>(yours);
-    node& first = sender_first ? sender : receiver;
-    node& second = sender_first ? receiver : sender;
-    const bool first_open = first.claim();
-    const bool second_open = first_open && second.claim();
-    if (second_open) {
-        detail::deliver(detail::item_of<T>(sender), receiver);
-        finish(sender, side::sending, wait_status::granted, out);
-        finish(receiver, side::receiving, wait_status::granted, out);
-        return false;
-    }
-    if (first_open) {
-        first.abandon();
-    }
-    node& gone = first_open ? second : first;
-    (&gone == &sender ? senders_ : receivers_).remove(gone);
-    return &gone != &sender;
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 

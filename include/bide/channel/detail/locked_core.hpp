@@ -27,20 +27,9 @@
 // access of each operation to the channel, and the destructor acquires the lock first. So a caller
 // that got the item, or saw the channel closed, may destroy the channel at once.
 
-#include <bide/channel/detail/brief_lock.hpp>
 #include <bide/channel/detail/item_wait.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <new>
 #include <stdexcept>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -70,8 +59,7 @@ public:
     }
     ~item_array() { delete[] places_; }
 
-    item_array(const item_array&) = delete;
-    item_array& operator=(const item_array&) = delete;
+    item_array& operator=(item_array&&) = delete;
 
     std::size_t capacity() const noexcept { return capacity_; }
 
@@ -107,16 +95,34 @@ public:
     template <class... More>
     explicit basic_locked_core(std::size_t capacity, More... more)
         : items_(capacity, std::move(more)...) {}
-    ~basic_locked_core();
+    ~basic_locked_core() {
+        lock::acquire(word_); // every operation has released it
+        if (!senders_.empty() || !receivers_.empty()) {
+            (senders_.empty() ? receivers_ : senders_).fatal_destroyed(Items::name, this);
+        }
+        lock::release(word_, closed);
+        detail::destroy_items<T>(*this);
+    }
 
-    basic_locked_core(const basic_locked_core&) = delete;
-    basic_locked_core& operator=(const basic_locked_core&) = delete;
+    basic_locked_core& operator=(basic_locked_core&&) = delete;
 
     // A send never lacks memory.
     static constexpr bool send_allocates = false;
 
     // Moves `value` in: granted. Otherwise waiting (full) or closed, and `value` is untouched.
-    wait_status send(T& value, displaced& old) noexcept;
+    wait_status send(T& value, displaced& old) noexcept {
+        wake_list granted;
+        const lock_word seen = lock::acquire(word_);
+        const wait_status what = seen == closed ? wait_status::closed
+                                 : has_room()   ? wait_status::granted
+                                                : wait_status::waiting;
+        if (what == wait_status::granted) {
+            insert(value, old, granted);
+        }
+        unlock(seen);
+        granted.publish(wait_status::granted);
+        return what;
+    }
     wait_status send(T& value) noexcept {
         displaced old; // destroyed without the lock
         return send(value, old);
@@ -124,7 +130,19 @@ public:
 
     // If there is an item, calls put(T&), which moves it out, and returns granted. Otherwise
     // returns waiting (empty) or closed.
-    template <class Put> wait_status recv(Put&& put) noexcept;
+    template <class Put> wait_status recv(Put&& put) noexcept {
+        wake_list granted;
+        const lock_word seen = lock::acquire(word_);
+        const wait_status what = !items_.empty()  ? wait_status::granted
+                                 : seen == closed ? wait_status::closed
+                                                  : wait_status::waiting;
+        if (what == wait_status::granted) {
+            extract(put, granted);
+        }
+        unlock(seen);
+        granted.publish(wait_status::granted);
+        return what;
+    }
 
     // Send or receive up to `most` items, and return the number of items. make(i) makes item i.
     template <class Make> std::size_t send_n(Make&& make, std::size_t most) noexcept {
@@ -134,10 +152,47 @@ public:
         }
         return sent;
     }
-    template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept;
+    template <class Put> std::size_t recv_n(Put&& put, std::size_t most) noexcept {
+        wake_list granted;
+        std::size_t received = 0;
+        const lock_word seen = lock::acquire(word_);
+        for (; received < most && !items_.empty(); ++received) {
+            extract(put, granted);
+        }
+        unlock(seen);
+        granted.publish(wait_status::granted);
+        return received;
+    }
 
     // Queues `w` on a side and returns waiting, or settles `w` and returns its status.
-    wait_status enqueue(node& w, side which) noexcept;
+    wait_status enqueue(node& w, side which) noexcept {
+        displaced old;
+        wake_list granted;
+        const lock_word seen = lock::acquire(word_);
+        const bool sends = which == side::sending;
+        const bool over = seen == closed;
+        const bool may = sends ? !over && has_room() : !items_.empty();
+        wait_status what = may ? wait_status::granted : over ? wait_status::closed : w.forbidden();
+        if (what == wait_status::waiting) {
+            queue_of(which).push(w);
+        } else if ((may || over) && !w.claim()) {
+            what = wait_status::waiting; // its choice selected another wait: it need not queue
+        } else if (may || over) {
+            w.commit(); // at once: it does not wait for what follows, and meets no other choice
+            if (may && sends) {
+                insert(detail::item_of<T>(w), old, granted);
+            } else if (may) {
+                auto put = [&w](T& item) noexcept { detail::deliver(item, w); };
+                extract(put, granted);
+            }
+        }
+        unlock(seen);
+        granted.publish(wait_status::granted);
+        if (what != wait_status::waiting) {
+            w.settle(what);
+        }
+        return what;
+    }
 
     // Cancels the wait of `w`. Returns false if the wait was decided before. Also returns false if
     // `w` is not queued yet; a later enqueue() then refuses `w` with `why`.
@@ -151,10 +206,26 @@ public:
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
     // receiver, or if none waits, back into the container. If there is no room, or if the channel
     // is closed, returns false and leaves the item unchanged.
-    bool pass_on(T& item) noexcept;
+    bool pass_on(T& item) noexcept {
+        wake_list granted;
+        const lock_word seen = lock::acquire(word_);
+        const bool passed = seen != closed &&
+                            (detail::hand_over(item, receivers_, granted) || items_.put_back(item));
+        unlock(seen);
+        granted.publish(wait_status::granted);
+        return passed;
+    }
 
     // Fails every later send, and every waiter. Returns true if this call closed it.
-    bool close() noexcept;
+    bool close() noexcept {
+        wake_list failed;
+        const bool first = lock::acquire(word_) != closed;
+        senders_.pop_all(failed);
+        receivers_.pop_all(failed);
+        lock::release(word_, closed);
+        failed.publish(wait_status::closed);
+        return first;
+    }
     // Order: relaxed; a snapshot.
     bool is_closed() const noexcept {
         return (word_.load(std::memory_order_relaxed) & closed) != 0;
@@ -187,9 +258,22 @@ private:
         }
     }
     // Requires: has_room().
-    void insert(T& item, displaced& old, wake_list& granted) noexcept;
+    void insert(T& item, displaced& old, wake_list& granted) noexcept {
+        if (!detail::hand_over(item, receivers_, granted)) {
+            items_.put(item, old);
+        }
+    }
     // Requires: not empty.
-    template <class Put> void extract(Put& put, wake_list& granted) noexcept;
+    template <class Put> void extract(Put& put, wake_list& granted) noexcept {
+        items_.take(put);
+        if constexpr (Items::send_waits) {
+            auto admit = [this](node& w) noexcept {
+                displaced none;
+                items_.put(detail::item_of<T>(w), none);
+            };
+            detail::meet(senders_, admit, granted);
+        }
+    }
 
     void unlock(lock_word next) noexcept {
         // Order: relaxed; it is only read as a snapshot.
@@ -203,132 +287,6 @@ private:
     wait_queue receivers_;                                     // under the lock
     typename Platform::template atomic<std::size_t> count_{0}; // changes under the lock
 };
-
-template <class Items, class Platform> basic_locked_core<Items, Platform>::~basic_locked_core() {
-    lock::acquire(word_); // every operation has released it
-    if (!senders_.empty() || !receivers_.empty()) {
-        (senders_.empty() ? receivers_ : senders_).fatal_destroyed(Items::name, this);
-    }
-    lock::release(word_, closed);
-    detail::destroy_items<T>(*this);
-}
-
-template <class Items, class Platform>
-void basic_locked_core<Items, Platform>::insert(T& item, displaced& old,
-                                                wake_list& granted) noexcept {
-    if (!detail::hand_over(item, receivers_, granted)) {
-        items_.put(item, old);
-    }
-}
-
-template <class Items, class Platform>
-template <class Put>
-void basic_locked_core<Items, Platform>::extract(Put& put, wake_list& granted) noexcept {
-    items_.take(put);
-    if constexpr (Items::send_waits) {
-        auto admit = [this](node& w) noexcept {
-            displaced none;
-            items_.put(detail::item_of<T>(w), none);
-        };
-        detail::meet(senders_, admit, granted);
-    }
-}
-
-template <class Items, class Platform>
-wait_status basic_locked_core<Items, Platform>::send(T& value, displaced& old) noexcept {
-    wake_list granted;
-    const lock_word seen = lock::acquire(word_);
-    const wait_status what = seen == closed ? wait_status::closed
-                             : has_room()   ? wait_status::granted
-                                            : wait_status::waiting;
-    if (what == wait_status::granted) {
-        insert(value, old, granted);
-    }
-    unlock(seen);
-    granted.publish(wait_status::granted);
-    return what;
-}
-
-template <class Items, class Platform>
-template <class Put>
-wait_status basic_locked_core<Items, Platform>::recv(Put&& put) noexcept {
-    wake_list granted;
-    const lock_word seen = lock::acquire(word_);
-    const wait_status what = !items_.empty()  ? wait_status::granted
-                             : seen == closed ? wait_status::closed
-                                              : wait_status::waiting;
-    if (what == wait_status::granted) {
-        extract(put, granted);
-    }
-    unlock(seen);
-    granted.publish(wait_status::granted);
-    return what;
-}
-
-template <class Items, class Platform>
-template <class Put>
-std::size_t basic_locked_core<Items, Platform>::recv_n(Put&& put, std::size_t most) noexcept {
-    wake_list granted;
-    std::size_t received = 0;
-    const lock_word seen = lock::acquire(word_);
-    for (; received < most && !items_.empty(); ++received) {
-        extract(put, granted);
-    }
-    unlock(seen);
-    granted.publish(wait_status::granted);
-    return received;
-}
-
-template <class Items, class Platform>
-wait_status basic_locked_core<Items, Platform>::enqueue(node& w, side which) noexcept {
-    displaced old;
-    wake_list granted;
-    const lock_word seen = lock::acquire(word_);
-    const bool sends = which == side::sending;
-    const bool over = seen == closed;
-    const bool may = sends ? !over && has_room() : !items_.empty();
-    wait_status what = may ? wait_status::granted : over ? wait_status::closed : w.forbidden();
-    if (what == wait_status::waiting) {
-        queue_of(which).push(w);
-    } else if ((may || over) && !w.claim()) {
-        what = wait_status::waiting; // its choice selected another wait: it need not queue
-    } else if (may || over) {
-        w.commit(); // at once: it does not wait for what follows, and meets no other choice
-        if (may && sends) {
-            insert(detail::item_of<T>(w), old, granted);
-        } else if (may) {
-            auto put = [&w](T& item) noexcept { detail::deliver(item, w); };
-            extract(put, granted);
-        }
-    }
-    unlock(seen);
-    granted.publish(wait_status::granted);
-    if (what != wait_status::waiting) {
-        w.settle(what);
-    }
-    return what;
-}
-
-template <class Items, class Platform>
-bool basic_locked_core<Items, Platform>::pass_on(T& item) noexcept {
-    wake_list granted;
-    const lock_word seen = lock::acquire(word_);
-    const bool passed =
-        seen != closed && (detail::hand_over(item, receivers_, granted) || items_.put_back(item));
-    unlock(seen);
-    granted.publish(wait_status::granted);
-    return passed;
-}
-
-template <class Items, class Platform> bool basic_locked_core<Items, Platform>::close() noexcept {
-    wake_list failed;
-    const bool first = lock::acquire(word_) != closed;
-    senders_.pop_all(failed);
-    receivers_.pop_all(failed);
-    lock::release(word_, closed);
-    failed.publish(wait_status::closed);
-    return first;
-}
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -24,27 +24,14 @@
 // its last node is queued. So the owner and the thread that decides each set a bit of `progress_`,
 // and the second of the two lets the owner proceed [select.progress].
 //
-//   progress_   begun: all nodes are queued     told: a case has happened, or the wait was ended
+//   progress_   begun: all nodes are queued     over: a case has happened, or the wait was ended
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/futex.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/core/timer.hpp>
-#include <bide/core/timer_queue.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <optional>
-#include <stop_token>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -94,22 +81,90 @@ public:
 
     // Tries the cases. Puts the entries into the order in which they are tried and enqueued: a
     // random one, unless `biased`.
-    BIDE_INLINE bool try_all(entries all, bool biased) noexcept;
+    // Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.
+    BIDE_INLINE bool try_all(entries all, bool biased) noexcept {
+        for (std::size_t i = 0; i < all.count; ++i) {
+            if (!biased) {
+                std::swap(all.first[i], all.first[i + any_below(all.count - i)]);
+            }
+            entry& e = *all.first[i];
+            if (e.how != nullptr) {
+                if (const wait_status what = e.how->try_now(e.target);
+                    what != wait_status::waiting) {
+                    e.node.settle(what);
+                    tried_ = &e;
+                    return true;
+                }
+            }
+        }
+        return false;
+    }
 
     // Enqueues the cases; call it after try_all(). Returns true if a case has happened or the
     // select was ended; `main` is not published then. If `timers` is true, timers end time-outs and
     // deadlines; otherwise the owner reads the clock.
-    bool begin(entries all, node& main, bool timers) noexcept;
+    BIDE_NOINLINE bool begin(entries all, node& main, bool timers) noexcept {
+        main_ = &main;
+        for (const bool last : {false, true}) {
+            for (std::size_t i = 0; i < all.count && !this->is_decided(); ++i) {
+                entry& e = *all.first[i];
+                if (e.how == nullptr || e.is_last != last) {
+                    continue;
+                }
+                if (e.timeout != nullptr && !timers) { // the owner reads the clock itself
+                    e.until = e.timeout->from_now();
+                    if (e.until.has_passed() && end_by_owner(e)) {
+                        return true;
+                    }
+                    continue;
+                }
+                e.node.reset(1);
+                e.node.contest(*this);
+                e.queued = true;
+                if (e.how->enqueue(e.target, e.node)) {
+                    return true;
+                }
+            }
+        }
+        if (const wait_status forbidden = main.forbidden();
+            forbidden != wait_status::waiting && end_by_owner()) {
+            main.settle(forbidden);
+            return true;
+        }
+        // Order: acq_rel [select.progress]; see on_case.
+        if ((progress_.fetch_or(begun, std::memory_order_acq_rel) & over) == 0) {
+            return false;
+        }
+        main.settle(ended_);
+        return true;
+    }
 
     // Blocks the thread until a case happens, or until a time-out or a deadline ends the wait. If
     // `may_wait` is false, ends the wait at once unless a case has happened. Call it after
     // try_all().
-    void wait(entries all, bool may_wait) noexcept;
+    BIDE_NOINLINE void wait(entries all, bool may_wait) noexcept {
+        node main;
+        BIDE_CHECKED(const noted_wait<Platform> noted(&main, {nullptr, "a select"}, true);)
+        if (begin(all, main, false)) {
+            return;
+        }
+        if (may_wait ? park(all, main) : !end_by_owner()) {
+            main.sleep_through(deadline::never()); // it is complete, or about to be published
+        }
+    }
 
     // Ends the whole select, for a stop or a time-out. Returns false if a case has happened. Also
     // returns false if the owner has not queued all cases yet. The owner then notices the end when
     // it has queued them.
-    bool cancel(wait_status why) noexcept;
+    BIDE_NOINLINE bool cancel(wait_status why) noexcept {
+        if (!this->claim()) {
+            return false;
+        }
+        this->commit();
+        ended_ = why;
+        // Order: acq_rel [select.progress]; see on_case.
+        return (progress_.fetch_or(over, std::memory_order_acq_rel) & begun) != 0;
+    }
 
     // Takes the nodes out of their queues. Returns the case that has happened, or nullptr.
     BIDE_INLINE entry* finish(entries all) noexcept {
@@ -118,7 +173,7 @@ public:
 
 private:
     static constexpr futex_word begun = 1;
-    static constexpr futex_word told = 2;
+    static constexpr futex_word over = 2;
     static constexpr std::int64_t spin_budget_ns = 10'000;
 
     struct dice {
@@ -142,7 +197,30 @@ private:
     }
 
     // Returns a random number from 0 to n - 1; 0 in a model.
-    static std::size_t any_below(std::size_t n) noexcept;
+    BIDE_NOINLINE static std::size_t any_below(std::size_t n) noexcept {
+        if (Platform::model || n < 2) {
+            return 0;
+        }
+        if (auto* const simulated = simulated_machine::here()) [[unlikely]] {
+            return integer_cast<std::size_t>(((simulated->random() >> 32) * n) >> 32);
+        }
+        // Marsaglia, "Xorshift RNGs", 2003. A thread makes its seed from the time and the address
+        // of its state, mixed as in Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
+        // Generators", 2014. So the seeds of two threads differ, even if the state of both has the
+        // same address at different times, or adjacent addresses at the same time.
+        std::uint32_t& x = Platform::template local<dice>().state;
+        if (x == 0) {
+            std::uint64_t seed = static_cast<std::uint64_t>(Platform::now()) +
+                                 reinterpret_cast<std::uintptr_t>(&x) * 0x9e3779b97f4a7c15;
+            seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9;
+            seed = (seed ^ (seed >> 27)) * 0x94d049bb133111eb;
+            x = static_cast<std::uint32_t>(seed >> 32) | 1;
+        }
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        return integer_cast<std::size_t>((std::uint64_t{x} * n) >> 32);
+    }
 
     // Runs after a case has happened. Returns the waiter of the owner, which the caller publishes;
     // nullptr if the owner does not wait. Without such a waiter, the step on `progress_` is the
@@ -152,168 +230,59 @@ private:
         node* const main = self.main_;
         // Order: acq_rel [select.progress]; the owner that queued the last node sees the case that
         // has happened, or this thread sees all that the owner has queued.
-        const futex_word before = self.progress_.fetch_or(told, std::memory_order_acq_rel);
+        const futex_word before = self.progress_.fetch_or(over, std::memory_order_acq_rel);
         return (before & begun) != 0 ? main : nullptr;
     }
 
-    static entry* take_out(entries all) noexcept;
+    BIDE_NOINLINE static auto take_out(entries all) noexcept -> entry* {
+        entry* happened = nullptr;
+        for (entry* const e : all) {
+            if (e->node.is_complete()) {
+                happened = e; // its primitive may be destroyed already
+            } else if (e->queued) {
+                e->how->cancel(e->target, e->node, wait_status::stopped);
+            }
+        }
+        return happened;
+    }
 
     // Waits until a case has happened. Returns false if a time-out or a deadline ended the wait.
-    bool park(entries all, node& main) noexcept;
+    // Sleeps until the earliest time-out or deadline, and then checks all of them. Because they may
+    // be on several clocks, the sleep also ends when one of these clocks has to be read again
+    // (core/deadline.hpp).
+    BIDE_NOINLINE bool park(entries all, node& main) noexcept {
+        basic_spin<Platform>::spin_then_yield([&main]() noexcept { return main.is_complete(); },
+                                              spin_budget_ns);
+        for (;;) {
+            entry* first = nullptr;
+            std::int64_t when = (std::numeric_limits<std::int64_t>::max)();
+            std::int64_t look = when;
+            for (entry* const e : all) {
+                if (e->timeout == nullptr) {
+                    continue;
+                }
+                const std::int64_t its = e->until.steady_ns();
+                const std::int64_t next = e->until.next_check_ns(its);
+                look = next < look ? next : look;
+                if (its < when) {
+                    first = e;
+                    when = its;
+                }
+            }
+            if (main.sleep_through(deadline::at_ns(look))) {
+                return true;
+            }
+            if (look == when && !first->until.is_early()) {
+                return !end_by_owner(*first);
+            }
+        }
+    }
 
     entry* tried_ = nullptr; // the case that has happened in try_all(): no node is queued
     node* main_ = nullptr;
     wait_status ended_ = wait_status::granted; // why the wait was ended
     typename Platform::template atomic<futex_word> progress_{0};
 };
-
-template <class Platform>
-std::size_t basic_select_core<Platform>::any_below(std::size_t n) noexcept {
-    if (Platform::model || n < 2) {
-        return 0;
-    }
-    if (auto* const simulated = simulated_machine::here()) [[unlikely]] {
-        return integer_cast<std::size_t>(((simulated->random() >> 32) * n) >> 32);
-    }
-    // Marsaglia, "Xorshift RNGs", 2003. A thread makes its seed from the time and the address of
-    // its state, mixed as in Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators",
-    // 2014. So the seeds of two threads differ, even if the state of both has the same address at
-    // different times, or adjacent addresses at the same time.
-    std::uint32_t& x = Platform::template local<dice>().state;
-    if (x == 0) {
-        std::uint64_t seed = static_cast<std::uint64_t>(Platform::now()) +
-                             reinterpret_cast<std::uintptr_t>(&x) * 0x9e3779b97f4a7c15;
-        seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9;
-        seed = (seed ^ (seed >> 27)) * 0x94d049bb133111eb;
-        x = static_cast<std::uint32_t>(seed >> 32) | 1;
-    }
-    x ^= x << 13;
-    x ^= x >> 17;
-    x ^= x << 5;
-    return integer_cast<std::size_t>((std::uint64_t{x} * n) >> 32);
-}
-
-// Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.
-template <class Platform>
-bool basic_select_core<Platform>::try_all(entries all, bool biased) noexcept {
-    for (std::size_t i = 0; i < all.count; ++i) {
-        if (!biased) {
-            std::swap(all.first[i], all.first[i + any_below(all.count - i)]);
-        }
-        entry& e = *all.first[i];
-        if (e.how != nullptr) {
-            if (const wait_status what = e.how->try_now(e.target); what != wait_status::waiting) {
-                e.node.settle(what);
-                tried_ = &e;
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-template <class Platform>
-bool basic_select_core<Platform>::begin(entries all, node& main, bool timers) noexcept {
-    main_ = &main;
-    for (const bool last : {false, true}) {
-        for (std::size_t i = 0; i < all.count && !this->is_decided(); ++i) {
-            entry& e = *all.first[i];
-            if (e.how == nullptr || e.is_last != last) {
-                continue;
-            }
-            if (e.timeout != nullptr && !timers) { // the owner reads the clock itself
-                e.until = e.timeout->from_now();
-                if (e.until.has_passed() && end_by_owner(e)) {
-                    return true;
-                }
-                continue;
-            }
-            e.node.reset(1);
-            e.node.contest(*this);
-            e.queued = true;
-            if (e.how->enqueue(e.target, e.node)) {
-                return true;
-            }
-        }
-    }
-    if (const wait_status forbidden = main.forbidden();
-        forbidden != wait_status::waiting && end_by_owner()) {
-        main.settle(forbidden);
-        return true;
-    }
-    // Order: acq_rel [select.progress]; see on_case.
-    if ((progress_.fetch_or(begun, std::memory_order_acq_rel) & told) == 0) {
-        return false;
-    }
-    main.settle(ended_);
-    return true;
-}
-
-template <class Platform> bool basic_select_core<Platform>::cancel(wait_status why) noexcept {
-    if (!this->claim()) {
-        return false;
-    }
-    this->commit();
-    ended_ = why;
-    // Order: acq_rel [select.progress]; see on_case.
-    return (progress_.fetch_or(told, std::memory_order_acq_rel) & begun) != 0;
-}
-
-template <class Platform>
-auto basic_select_core<Platform>::take_out(entries all) noexcept -> entry* {
-    entry* happened = nullptr;
-    for (entry* const e : all) {
-        if (e->node.is_complete()) {
-            happened = e; // its primitive may be destroyed already
-        } else if (e->queued) {
-            e->how->cancel(e->target, e->node, wait_status::stopped);
-        }
-    }
-    return happened;
-}
-
-template <class Platform>
-void basic_select_core<Platform>::wait(entries all, bool may_wait) noexcept {
-    node main;
-    BIDE_CHECKED(const noted_wait<Platform> noted(&main, {nullptr, "a select"}, true);)
-    if (begin(all, main, false)) {
-        return;
-    }
-    if (may_wait ? park(all, main) : !end_by_owner()) {
-        main.sleep_through(deadline::never()); // it is complete, or about to be published
-    }
-}
-
-// Sleeps until the earliest time-out or deadline, and then checks all of them. Because they may be
-// on several clocks, the sleep also ends when one of these clocks has to be read again
-// (core/deadline.hpp).
-template <class Platform> bool basic_select_core<Platform>::park(entries all, node& main) noexcept {
-    basic_spin<Platform>::spin_then_yield([&main]() noexcept { return main.is_complete(); },
-                                          spin_budget_ns);
-    for (;;) {
-        entry* first = nullptr;
-        std::int64_t when = (std::numeric_limits<std::int64_t>::max)();
-        std::int64_t look = when;
-        for (entry* const e : all) {
-            if (e->timeout == nullptr) {
-                continue;
-            }
-            const std::int64_t its = e->until.steady_ns();
-            const std::int64_t next = e->until.next_check_ns(its);
-            look = next < look ? next : look;
-            if (its < when) {
-                first = e;
-                when = its;
-            }
-        }
-        if (main.sleep_through(deadline::at_ns(look))) {
-            return true;
-        }
-        if (look == when && !first->until.is_early()) {
-            return !end_by_owner(*first);
-        }
-    }
-}
 
 // ---- The cases without a primitive: a time-out, a deadline and a stop
 

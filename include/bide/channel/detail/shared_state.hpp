@@ -15,16 +15,7 @@
 // user is the release of the lock, or of its reference. So the user that drops the last reference
 // comes after all other users, and frees the state.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/futex.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-
-#include <cstdint>
-#include <type_traits>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -36,8 +27,7 @@ public:
     using word = std::uint64_t;
 
     explicit basic_shared_state(word references) noexcept : word_(references * reference) {}
-    basic_shared_state(const basic_shared_state&) = delete;
-    basic_shared_state& operator=(const basic_shared_state&) = delete;
+    basic_shared_state& operator=(basic_shared_state&&) = delete;
 
     void lock() const noexcept { lock_word::acquire(word_); }
     void unlock() const noexcept { lock_word::release(word_); }
@@ -101,15 +91,8 @@ protected:
     // Completes the wait `q` of a thread at once, or blocks until it is decided. `limit` is a
     // deadline or a stop token, which ends the wait early.
     template <class Q, class Limit> static wait_status wait_in(Q& q, const Limit& limit) noexcept {
-        using waits = thread_wait<Q, Platform>;
-        if (const wait_status now = q.try_now(); now != wait_status::waiting) {
-            return now;
-        }
-        if constexpr (std::is_same_v<Limit, deadline>) {
-            return waits::until(q, 1, limit);
-        } else {
-            return waits::stoppable(q, 1, limit);
-        }
+        const wait_status now = q.try_now();
+        return now != wait_status::waiting ? now : thread_wait<Q, Platform>::until(q, 1, limit);
     }
 
     // --- Requires: the lock

@@ -10,15 +10,6 @@
 // only then counts the version as seen. So a grant to a wait that is then destroyed has no effect.
 
 #include <bide/channel/detail/shared_state.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/waiter.hpp>
-
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -86,11 +77,11 @@ public:
     // ---- Without the lock
 
     bool close() noexcept {
-        wake_list told;
+        wake_list woken;
         base::lock();
-        const bool first = end(told);
+        const bool first = end(woken);
         base::unlock();
-        told.publish(wait_status::closed);
+        woken.publish(wait_status::closed);
         return first;
     }
 
@@ -117,15 +108,46 @@ public:
     };
 
 private:
-    wait_status enqueue(node& w, reader& r) noexcept;
-    bool cancel(node& w, wait_status why) noexcept;
+    wait_status enqueue(node& w, reader& r) noexcept {
+        base::lock();
+        wait_status what = look(r);
+        if (what != wait_status::waiting) {
+            what = base::complete(w, what);
+        } else {
+            w.carry(r);
+            what = base::queue(queue_, w);
+            if (what == wait_status::waiting) {
+                count(w, 1);
+            }
+        }
+        base::unlock();
+        return what;
+    }
+    bool cancel(node& w, wait_status why) noexcept {
+        base::lock();
+        const bool ended = queue_.withdraw(w, why);
+        if (ended) {
+            count(w, -1);
+        }
+        base::unlock();
+        return ended;
+    }
 
     // A queued node carries its reader.
     static void count(const node& w, std::ptrdiff_t more) noexcept {
         auto& its = w.template carried<reader>();
         its.waits = its.waits + more;
     }
-    void dequeue_all(wake_list& out) noexcept;
+    void dequeue_all(wake_list& out) noexcept {
+        while (!queue_.empty()) {
+            node& w = queue_.pop();
+            count(w, -1);
+            if (w.claim()) { // else its choice selected another wait
+                w.commit();
+                out.push(w);
+            }
+        }
+    }
 
     // Under the lock:
     typename Platform::template var<std::uint64_t> latest_{0};
@@ -133,46 +155,6 @@ private:
     typename Platform::template var<bool> closed_{false};
     typename base::wait_queue queue_;
 };
-
-template <class Platform>
-wait_status basic_versioned_value<Platform>::enqueue(node& w, reader& r) noexcept {
-    base::lock();
-    wait_status what = look(r);
-    if (what != wait_status::waiting) {
-        what = base::complete(w, what);
-    } else {
-        w.carry(r);
-        what = base::queue(queue_, w);
-        if (what == wait_status::waiting) {
-            count(w, 1);
-        }
-    }
-    base::unlock();
-    return what;
-}
-
-template <class Platform>
-bool basic_versioned_value<Platform>::cancel(node& w, wait_status why) noexcept {
-    base::lock();
-    const bool ended = queue_.withdraw(w, why);
-    if (ended) {
-        count(w, -1);
-    }
-    base::unlock();
-    return ended;
-}
-
-template <class Platform>
-void basic_versioned_value<Platform>::dequeue_all(wake_list& out) noexcept {
-    while (!queue_.empty()) {
-        node& w = queue_.pop();
-        count(w, -1);
-        if (w.claim()) { // else its choice selected another wait
-            w.commit();
-            out.push(w);
-        }
-    }
-}
 
 // A reader that owns a reference to the state, so that the versions stay alive. State derives from
 // basic_versioned_value and is allocated with new. State::reader_name names the reader in messages.
@@ -234,14 +216,13 @@ private:
 template <class State> class publication {
 public:
     explicit publication(State* of) noexcept : state_(of) {}
-    publication(const publication&) = delete;
-    publication& operator=(const publication&) = delete;
+    publication& operator=(publication&&) = delete;
     ~publication() {
-        typename State::wake_list told;
+        typename State::wake_list woken;
         state_->lock();
-        state_->end(told);
+        state_->end(woken);
         state_->unlock();
-        told.publish(wait_status::closed);
+        woken.publish(wait_status::closed);
         if (state_->drop_reference()) {
             delete state_;
         }

@@ -6,24 +6,22 @@
 // wait_payload, which decides the layout of a basic_async_op. So a header that names a
 // basic_async_op of any type includes this one.
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
 
-#include <cstddef>
 #include <optional>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Returns a function that moves an item to `to`.
-template <class T> auto into(std::optional<T>& to) noexcept {
-    return [&to](T& from) noexcept { to.emplace(std::move(from)); };
-}
-template <class T> auto into(std::vector<T>& to) noexcept { // requires room for one more
-    return [&to](T& from) noexcept { to.push_back(std::move(from)); };
+// Returns a function that moves an item to `to`: an optional, or a vector with room for one more.
+template <class Out> auto into(Out& to) noexcept {
+    return [&to](typename Out::value_type& from) noexcept {
+        if constexpr (requires { to.push_back(std::move(from)); }) {
+            to.push_back(std::move(from));
+        } else {
+            to.emplace(std::move(from));
+        }
+    };
 }
 
 // Where a waiting receiver wants its item. `put` moves the item there, under the source's lock.

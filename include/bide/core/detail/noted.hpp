@@ -15,7 +15,6 @@
 
 #if defined(BIDE_DEADLOCK_CHECK)
 #define BIDE_CHECKED(...) __VA_ARGS__
-#include <bide/core/detail/wait_notes.hpp>
 #else
 #define BIDE_CHECKED(...)
 #endif
@@ -23,12 +22,16 @@
 #if !defined(BIDE_USDT)
 #define BIDE_USDT 0
 #endif
-#if BIDE_USDT
-#include <bide/core/detail/probe.hpp>
-#else
+#if !BIDE_USDT
 #define BIDE_PROBE(...) static_cast<void>(0)
 #define BIDE_PROBE_IF(...) static_cast<void>(0)
 #define BIDE_PROBE_WAIT(...) static_cast<void>(0)
+#endif
+
+#if defined(BIDE_DEADLOCK_CHECK)
+#include <bide/core/deadlock_check.hpp>
+#elif BIDE_USDT
+#include <bide/core/detail/probe.hpp>
 #endif
 
 #endif

@@ -25,8 +25,7 @@ public:
     using function = void (*)(void*) noexcept;
 
     os_thread() noexcept = default;
-    os_thread(const os_thread&) = delete;
-    os_thread& operator=(const os_thread&) = delete;
+    os_thread& operator=(os_thread&&) = delete;
 
     // Runs body(argument) on a new thread, which handles no signals. Returns an error if no thread
     // was started. The thread has a stack of `stack_size` bytes, rounded up to whole pages; 0
@@ -102,8 +101,7 @@ public:
         ::pthread_sigmask(SIG_SETMASK, &all, &before_);
 #endif
     }
-    signals_blocked(const signals_blocked&) = delete;
-    signals_blocked& operator=(const signals_blocked&) = delete;
+    signals_blocked& operator=(signals_blocked&&) = delete;
     ~signals_blocked() {
 #if defined(__linux__)
         ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);

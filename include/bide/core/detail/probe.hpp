@@ -2,14 +2,16 @@
 #ifndef BIDE_CORE_DETAIL_PROBE_HPP
 #define BIDE_CORE_DETAIL_PROBE_HPP
 
-// The static probes (USDT) for perf, bpftrace, SystemTap and gdb. A probe is a nop and a note in the
-// program that says where it is and where its arguments are. README.md in core/ lists the probes.
-// noted.hpp includes this header if BIDE_USDT is 1.
+// What a wait waits for, and the static probes (USDT) for perf, bpftrace, SystemTap and gdb. A
+// probe is a nop and a note in the program that says where it is and where its arguments are.
+// README.md in core/ lists the probes. noted.hpp includes this header if BIDE_USDT is 1, or if
+// BIDE_DEADLOCK_CHECK is defined.
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/primitive_of.hpp>
 #include <bide/core/wait_status.hpp>
 
+#include <concepts>
+
+#if BIDE_USDT
 #if !__has_include(<sys/sdt.h>)
 #error "BIDE_USDT needs <sys/sdt.h>. Debian has it in systemtap-sdt-dev."
 #endif
@@ -20,19 +22,95 @@
 #define BIDE_PROBE_OF(a, b, c, probe, ...) probe
 #define BIDE_PROBE(name, ...)                                                                      \
     BIDE_PROBE_OF(__VA_ARGS__, STAP_PROBE3, STAP_PROBE2, STAP_PROBE1, )(bide, name, __VA_ARGS__)
+#define BIDE_PROBE_IF(when, name, ...)                                                             \
+    if (when) {                                                                                    \
+        BIDE_PROBE(name, __VA_ARGS__);                                                             \
+    }                                                                                              \
+    static_cast<void>(0)
+#define BIDE_PROBE_WAIT(queue, node)                                                               \
+    const detail::probed_wait probe_of_this_wait(detail::subject_of_queue(queue, 1).primitive, node)
+#endif
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-enum class probed : int { thread, coroutine };
+// What a wait waits for is named by its operation (core/wait_ops.hpp), or by the queue of a
+// thread_wait, in these members:
+//
+//   const auto& primitive() const noexcept;   the primitive, or a part of it
+//   const auto& relock() const noexcept;      the lock that is held after each outcome of the wait
+//   static constexpr const char* waited_for;  the kind of the primitive, which may have
+//                                             this member instead
+//
+// An operation may declare the two functions with a parameter for its payload.
 
+// The object that a wait waits for, as an address.
+struct wait_subject {
+    const void* primitive = nullptr;
+    const char* kind = nullptr;   // such as "event"; nullptr: not known by its type
+    const char* name = nullptr;   // or nullptr
+    std::ptrdiff_t amount = 0;    // the units that the wait asks for, if it counts units
+    const void* relock = nullptr; // or nullptr
+    std::ptrdiff_t relock_amount = 0;
+
+    template <class Primitive> void is(const Primitive& p) noexcept {
+        primitive = &p;
+        if constexpr (requires { Primitive::waited_for; }) {
+            kind = Primitive::waited_for;
+        }
+        if constexpr (requires {
+                          { p.name() } -> std::same_as<const char*>;
+                      }) {
+            name = p.name();
+        }
+    }
+    template <class Lock> void relocks(const Lock& lock) noexcept {
+        relock = lock.address();
+        relock_amount = lock.amount();
+    }
+};
+
+// Returns the object that a wait waits for. If the wait does not name one, the result has no
+// primitive.
+template <class Wait, class... Payload>
+wait_subject subject_of(const Wait& wait, const Payload&... carried) noexcept {
+    wait_subject what;
+    if constexpr (requires { wait.primitive(carried...); }) {
+        what.is(wait.primitive(carried...));
+    } else if constexpr (requires { wait.primitive(); }) {
+        what.is(wait.primitive());
+    }
+    if constexpr (requires { Wait::waited_for; }) {
+        what.kind = Wait::waited_for;
+    }
+    if constexpr (requires { wait.relock(carried...); }) {
+        what.relocks(wait.relock(carried...));
+    }
+    if constexpr (requires { what.amount = wait.amount; }) {
+        what.amount = wait.amount;
+    }
+    return what;
+}
+
+// Does the same as subject_of() for the queue of a thread_wait. The queue is a part of its
+// primitive.
+template <class Queue>
+wait_subject subject_of_queue(const Queue& queue, std::ptrdiff_t amount) noexcept {
+    wait_subject what = subject_of(queue);
+    if constexpr (!requires { queue.primitive(); }) {
+        what.is(queue);
+    }
+    what.amount = amount;
+    return what;
+}
+
+#if BIDE_USDT
 // Makes the probes of a thread's wait.
 template <class Waiter> class probed_wait {
 public:
     probed_wait(const void* primitive, const Waiter& its_node) noexcept : node_(its_node) {
-        BIDE_PROBE(wait_begin, primitive, &its_node, static_cast<int>(probed::thread));
+        BIDE_PROBE(wait_begin, primitive, &its_node, 0);
     }
-    probed_wait(const probed_wait&) = delete;
-    probed_wait& operator=(const probed_wait&) = delete;
+    probed_wait& operator=(probed_wait&&) = delete;
     ~probed_wait() {
         wait_status what = node_.outcome();
         if (what <= wait_status::parked) { // it has left the queue at its deadline
@@ -44,15 +122,8 @@ public:
 private:
     const Waiter& node_;
 };
+#endif
 
 }}} // namespace bide::BIDE_ABI::detail
-
-#define BIDE_PROBE_IF(when, name, ...)                                                             \
-    if (when) {                                                                                    \
-        BIDE_PROBE(name, __VA_ARGS__);                                                             \
-    }                                                                                              \
-    static_cast<void>(0)
-#define BIDE_PROBE_WAIT(queue, node)                                                               \
-    const detail::probed_wait probe_of_this_wait(detail::subject_of_queue(queue, 1).primitive, node)
 
 #endif

@@ -2,25 +2,32 @@
 #ifndef BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 #define BIDE_CORE_DETAIL_PROCESS_WIDE_HPP
 
+// What a process has once: an object, and a fence that acts on all of its threads.
+
+#include <bide/core/lock_bits.hpp>
+
+#if !defined(_WIN32)
+#include <pthread.h>
+#endif
+#if defined(__linux__) && __has_include(<linux/membarrier.h>)
+#include <cerrno>
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define BIDE_HAS_MEMBARRIER
+#elif defined(_WIN32)
+extern "C" __declspec(dllimport) void __stdcall FlushProcessWriteBuffers();
+#endif
+
+namespace bide { inline namespace BIDE_ABI { namespace detail {
+
 // Holds one T for each process. The first use makes the T. It is never destroyed, because threads
 // may run after statics were destroyed.
 //
 // A child of fork() has no threads of its parent, so it cannot use a T that owns threads. Its first
 // use makes a new T. The parent's T stays in the child's memory as it was at the fork, possibly
 // locked, and the child does not access it again.
-
-#include <bide/core/config.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-
-#include <cstdint>
-
-#if !defined(_WIN32)
-#include <pthread.h>
-#endif
-
-namespace bide { inline namespace BIDE_ABI { namespace detail {
-
 template <class T, class Platform> class BIDE_SHARED process_wide {
 public:
     // Returns the T of this process. If there is none, calls make(), which returns a T made by new.
@@ -77,6 +84,65 @@ private:
     inline static constinit atomic<bool> prepared{false};
 };
 
+// A seq_cst fence that acts on all threads of the process. One thread makes the system call:
+// membarrier(2) on Linux, FlushProcessWriteBuffers() on Windows. The other threads then need only a
+// compiler fence.
+struct process_fence {
+    // Prepares the fence. Returns false if the system has none. In a process that has several
+    // threads, the first call may take 20 ms.
+    static bool prepare() noexcept {
+#if defined(BIDE_HAS_MEMBARRIER)
+        return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+#elif defined(_WIN32)
+        return true;
+#else
+        return false;
+#endif
+    }
+
+    // Makes the fence. Returns false if the system has no such fence.
+    static bool run() noexcept {
+#if defined(BIDE_HAS_MEMBARRIER)
+        // After fork() the child may have to prepare again.
+        return membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) ||
+               (prepare() && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+#elif defined(_WIN32)
+        ::FlushProcessWriteBuffers();
+        return true;
+#else
+        return false;
+#endif
+    }
+
+private:
+#if defined(BIDE_HAS_MEMBARRIER)
+    static bool membarrier(int command) noexcept {
+        const int saved = errno;
+        const bool succeeded = ::syscall(SYS_membarrier, command, 0, 0) == 0;
+        errno = saved;
+        return succeeded;
+    }
+#endif
+};
+
+// Makes the heavy fence of a platform, or that of the system. Returns false if there is none.
+template <class Platform> bool heavy_fence() noexcept {
+    if constexpr (requires { Platform::heavy_fence(); }) {
+        return Platform::heavy_fence();
+    } else {
+        return process_fence::run();
+    }
+}
+
+// Prepares heavy_fence(), which may take some milliseconds in the first call of the process.
+template <class Platform> void prepare_heavy_fence() noexcept {
+    if constexpr (!requires { Platform::heavy_fence(); }) {
+        process_fence::prepare();
+    }
+}
+
 }}} // namespace bide::BIDE_ABI::detail
+
+#undef BIDE_HAS_MEMBARRIER
 
 #endif

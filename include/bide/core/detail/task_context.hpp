@@ -2,16 +2,10 @@
 #ifndef BIDE_CORE_DETAIL_TASK_CONTEXT_HPP
 #define BIDE_CORE_DETAIL_TASK_CONTEXT_HPP
 
-#include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/worker_host.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/waker.hpp>
+#include <bide/core/wake_scope.hpp>
 
 #include <coroutine>
-#include <cstddef>
-#include <cstdint>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -41,8 +35,7 @@ public:
             of_->uses.fetch_add(1, std::memory_order_relaxed);
         }
     }
-    task_binding_use(const task_binding_use&) = delete;
-    task_binding_use& operator=(const task_binding_use&) = delete;
+    task_binding_use& operator=(task_binding_use&&) = delete;
     ~task_binding_use() {
         if (of_ != nullptr) {
             // Order: relaxed; as above.
@@ -176,8 +169,7 @@ template <class Platform> class task_budget {
 public:
     explicit task_budget(worker_local<Platform>& here, bool spent = false) noexcept
         : here_(here), left_(std::exchange(here.budget, spent ? 1 : here.next_budget)) {}
-    task_budget(const task_budget&) = delete;
-    task_budget& operator=(const task_budget&) = delete;
+    task_budget& operator=(task_budget&&) = delete;
     ~task_budget() { here_.budget = left_; }
 
 private:

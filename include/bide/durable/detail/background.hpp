@@ -17,11 +17,11 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/sched/blocking_pool.hpp>

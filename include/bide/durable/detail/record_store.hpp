@@ -22,9 +22,9 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/process_wide.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/change_watch.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/errors.hpp>

@@ -22,7 +22,6 @@
 #include <bide/core/result.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/sync/event.hpp>

@@ -11,11 +11,11 @@
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
-#include <bide/core/detail/executor_users.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/core/resume.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/fwd.hpp>
 #include <bide/interop/detail/asio_job.hpp>

@@ -11,7 +11,7 @@
 // finds or makes a T and then reads the flag (seq_cst). Then each() visits that T, or B reads the
 // value that A has written [growing_table.chunk]. This also holds if a third thread has made the T.
 
-#include <bide/core/config.hpp>
+#include <bide/core/platform.hpp>
 
 #include <atomic>
 #include <bit>

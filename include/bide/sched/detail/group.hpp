@@ -36,17 +36,14 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/task_context.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sync/permit.hpp>
 #include <bide/sync/semaphore.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>
@@ -441,7 +438,6 @@ void block_until(group::end& until, task_home& home) noexcept;
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {

@@ -33,11 +33,10 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/timer_queue.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/worker.hpp>

@@ -50,7 +50,7 @@
 //
 // The timer leader (basic_timer_leader). The leader sleeps for the timers of all workers, until the
 // time in `until_`. `until_` is the sleeper's side of the pair [timer_queue.next]
-// (core/timer_queue.hpp). If another worker goes to sleep and finds an earlier timer, that worker
+// (core/timer.hpp). If another worker goes to sleep and finds an earlier timer, that worker
 // becomes the leader. The previous leader continues to sleep until its own time, and then finds
 // that it is no longer the leader. A leader that wakes gives up the role.
 //
@@ -63,14 +63,12 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/process_fence.hpp>
-#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/detail/worker.hpp>

@@ -17,7 +17,6 @@
 #include <bide/core/result.hpp>
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sync/detail/gate.hpp>

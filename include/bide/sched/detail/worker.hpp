@@ -48,13 +48,13 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
-#include <bide/core/timer_queue.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/child_deque.hpp>

@@ -35,13 +35,12 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/detail/os_thread.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/parker.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/timer_queue.hpp>
-#include <bide/core/waker.hpp>
+#include <bide/core/timer.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/cpu_count.hpp>

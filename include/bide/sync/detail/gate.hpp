@@ -28,20 +28,8 @@
 //   arrive, then shut    the thread finds what was done before the arrival
 //   shut, then arrive    the arrival finds the gate shut and opens it
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/lock_bits.hpp>
 #include <bide/core/result.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-#include <bide/fwd.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -77,9 +65,9 @@ template <class Platform, class Word> struct pass_or_queue {
                 return wait_status::waiting;
             }
             const Word next = passed ? seen & ~(taken | lock::both) : seen | queued;
-            // Order: acquire [gate.arrive], [barrier.phase] and [notify.notify]; the waiter sees what
-            // was done before the arrivals or notifications so far. If the step releases the lock,
-            // nothing was read or written under it. Failure: look again.
+            // Order: acquire [gate.arrive], [barrier.phase] and [notify.notify]; the waiter sees
+            // what was done before the arrivals or notifications so far. If the step releases the
+            // lock, nothing was read or written under it. Failure: look again.
             if (!at.compare_exchange_weak(seen, next, std::memory_order_acquire,
                                           std::memory_order_relaxed)) {
                 if (passed) {
@@ -139,17 +127,54 @@ public:
 
     constexpr explicit basic_gate(std::ptrdiff_t count) noexcept
         : word_(static_cast<word>(count) * one) {}
-    basic_gate(const basic_gate&) = delete;
-    basic_gate& operator=(const basic_gate&) = delete;
+    basic_gate& operator=(basic_gate&&) = delete;
 
-    void require_no_waiters(const char* name, const void* object) noexcept;
+    void require_no_waiters(const char* name, const void* object) noexcept {
+        entry::require_no_waiters(word_, queue_, name, object);
+    }
 
     // Order: acquire [gate.arrive]; if true, the caller sees what was done before the gate opened.
     bool is_open() const noexcept { return word_.load(std::memory_order_acquire) / one == 0; }
 
     // Lowers the count by n. If the count is less than n, leaves it unchanged and returns false. In
     // both cases the arrival happens before the next shut().
-    bool arrive(word n) noexcept;
+    bool arrive(word n) noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        while ((seen & queued) == 0) {
+            const bool enough = seen / one >= n;
+            // Order: release [gate.arrive]; each waiter that is let through, and each thread that
+            // shuts the gate, sees what was done before. For the threads that shut the gate, this
+            // step is made even if it changes no bit. This step ignores the lock, because the
+            // holder of the lock has not decided to wait yet. Failure: look again.
+            if (word_.compare_exchange_weak(seen, enough ? seen - n * one : seen,
+                                            std::memory_order_release, std::memory_order_relaxed)) {
+                return enough;
+            }
+        }
+        seen = lock::acquire(word_);
+        while ((seen & queued) == 0) { // the waiters have left meanwhile
+            const bool enough = seen / one >= n;
+            const word next = (enough ? seen - n * one : seen) & ~lock::both;
+            // Order: release [gate.arrive] and [lock_bits.release]; as above, and the step releases
+            // the lock.
+            if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+                lock::wake_after(&word_, seen);
+                return enough;
+            }
+        }
+        const bool enough = seen / one >= n;
+        word next = (enough ? seen - n * one : seen) & ~lock::both;
+        basic_wake_list<Platform> passed;
+        if (next / one == 0) {
+            queue_.pop_all(passed);
+            next = 0;
+        }
+        lock::release_as(word_, next);
+        passed.publish(wait_status::granted);
+        return enough;
+    }
 
     // Sets the count to one if the gate is open. Otherwise nothing changes.
     // Requires: the count was never more than one.
@@ -162,7 +187,7 @@ public:
         return is_open() || waits::until(*this, 1, end) == wait_status::granted;
     }
     result<void> wait(const typename Platform::stop_token& token) noexcept {
-        if (is_open() || waits::stoppable(*this, 1, token) == wait_status::granted) {
+        if (is_open() || waits::until(*this, 1, token) == wait_status::granted) {
             return {};
         }
         return unexpected{errc::stopped};
@@ -183,10 +208,18 @@ public:
     };
 
     // For waits. Enqueues `w` and returns waiting, or completes `w` and returns its status.
-    wait_status enqueue(node& w) noexcept;
+    wait_status enqueue(node& w) noexcept {
+        const auto is_open = [](word seen) noexcept { return seen / one == 0; };
+        // Order: acquire [gate.arrive]; a waiter that passes sees what was done before the gate
+        // opened.
+        return entry::enqueue(w, word_, queue_, is_open, 0,
+                              [this](word next) noexcept { unlock(next); });
+    }
     // Cancels the wait of `w`. Returns true if this call decided it. If `w` is not queued yet, a
     // later enqueue() refuses it with `why`.
-    bool cancel(node& w, wait_status why) noexcept;
+    bool cancel(node& w, wait_status why) noexcept {
+        return entry::cancel(w, why, word_, queue_, [this](word seen) noexcept { unlock(seen); });
+    }
 
 private:
     using lock = lock_bits<Platform, word>;
@@ -203,60 +236,6 @@ private:
     typename Platform::template atomic<word> word_;
     basic_waiter_queue<Platform> queue_;
 };
-
-template <class Platform> bool basic_gate<Platform>::arrive(word n) noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    while ((seen & queued) == 0) {
-        const bool enough = seen / one >= n;
-        // Order: release [gate.arrive]; each waiter that is let through, and each thread that shuts
-        // the gate, sees what was done before. For the threads that shut the gate, this step is
-        // made even if it changes no bit. This step ignores the lock, because the holder of the
-        // lock has not decided to wait yet. Failure: look again.
-        if (word_.compare_exchange_weak(seen, enough ? seen - n * one : seen,
-                                        std::memory_order_release, std::memory_order_relaxed)) {
-            return enough;
-        }
-    }
-    seen = lock::acquire(word_);
-    while ((seen & queued) == 0) { // the waiters have left meanwhile
-        const bool enough = seen / one >= n;
-        const word next = (enough ? seen - n * one : seen) & ~lock::both;
-        // Order: release [gate.arrive] and [lock_bits.release]; as above, and the step releases the
-        // lock.
-        if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
-            lock::wake_after(&word_, seen);
-            return enough;
-        }
-    }
-    const bool enough = seen / one >= n;
-    word next = (enough ? seen - n * one : seen) & ~lock::both;
-    basic_wake_list<Platform> passed;
-    if (next / one == 0) {
-        queue_.pop_all(passed);
-        next = 0;
-    }
-    lock::release_as(word_, next);
-    passed.publish(wait_status::granted);
-    return enough;
-}
-
-template <class Platform> wait_status basic_gate<Platform>::enqueue(node& w) noexcept {
-    const auto is_open = [](word seen) noexcept { return seen / one == 0; };
-    // Order: acquire [gate.arrive]; a waiter that passes sees what was done before the gate opened.
-    return entry::enqueue(w, word_, queue_, is_open, 0,
-                          [this](word next) noexcept { unlock(next); });
-}
-
-template <class Platform> bool basic_gate<Platform>::cancel(node& w, wait_status why) noexcept {
-    return entry::cancel(w, why, word_, queue_, [this](word seen) noexcept { unlock(seen); });
-}
-
-template <class Platform>
-void basic_gate<Platform>::require_no_waiters(const char* name, const void* object) noexcept {
-    entry::require_no_waiters(word_, queue_, name, object);
-}
 
 } // namespace detail
 

@@ -43,19 +43,7 @@
 // a release used a fetch_add, another thread could take the permits before the releaser had
 // finished.)
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/thread_wait.hpp>
-#include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waiter_queue.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -74,8 +62,7 @@ public:
 
     constexpr explicit basic_permit_queue(std::ptrdiff_t permits) noexcept
         : word_(static_cast<word>(permits) * one) {}
-    basic_permit_queue(const basic_permit_queue&) = delete;
-    basic_permit_queue& operator=(const basic_permit_queue&) = delete;
+    basic_permit_queue& operator=(basic_permit_queue&&) = delete;
 
     void require_no_waiters(const char* name, const void* object) const noexcept {
         if (const auto waiting = count_if(queued); waiting != 0) {
@@ -93,16 +80,62 @@ public:
     }
 
     // Takes n permits if they are free, there are no waiters, and it is not closed.
-    bool try_take(word n) noexcept;
+    bool try_take(word n) noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        while ((seen & closed) == 0 && (n == 0 || ((seen & queued) == 0 && seen / one >= n))) {
+            // Order: acquire [permit.release]; sees what came before the release. Failure: look
+            // again.
+            if (n == 0 ||
+                word_.compare_exchange_weak(seen, seen - n * one, std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
+                return true;
+            }
+        }
+        return false;
+    }
     // Gives n permits. Returns false, and does nothing, if more than `limit` would be free.
-    bool give(word n, word limit = static_cast<word>((max)())) noexcept;
+    bool give(word n, word limit = static_cast<word>((max)())) noexcept {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        while ((seen & queued) == 0) {
+            if (seen / one > limit - n) {
+                return false;
+            }
+            // Order: release [permit.release]; the caller that takes the permits sees what was done
+            // before. This step ignores the lock: a waiter that holds the lock has not decided to
+            // wait yet, and its CAS sees this step.
+            if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+                return true;
+            }
+        }
+        return give_slow(n, limit);
+    }
     // Gives n permits, or as many of them as fit below max().
-    void give_fitting(word n) noexcept;
+    BIDE_NOINLINE void give_fitting(word n) noexcept {
+        while (n != 0 && !give(n)) {
+            const word free = static_cast<word>(available());
+            constexpr auto most = static_cast<word>((max)());
+            const word room = free < most ? most - free : 0;
+            n = n < room ? n : room;
+        }
+    }
 
     // They do the same as try_take() and give(), by a CAS that expects `free` permits and no
     // waiters. This saves a load. If the word differs, they do nothing and return false.
-    bool take_known(word free, word n) noexcept;
-    bool give_known(word free, word n) noexcept;
+    bool take_known(word free, word n) noexcept {
+        word expected = free * one;
+        // Order: acquire [permit.release]; as in try_take.
+        return word_.compare_exchange_strong(expected, expected - n * one,
+                                             std::memory_order_acquire, std::memory_order_relaxed);
+    }
+    bool give_known(word free, word n) noexcept {
+        word expected = free * one;
+        // Order: release [permit.release]; as in give.
+        return word_.compare_exchange_strong(expected, expected + n * one,
+                                             std::memory_order_release, std::memory_order_relaxed);
+    }
 
     // Enqueues `w` and returns waiting, or settles `w` immediately and returns its status.
     wait_status enqueue(node& w) noexcept { return settle_if_over(w, link(w)); }
@@ -131,13 +164,55 @@ public:
     // Cancels the wait of `w`. If `w` was granted a part of its permits, that part goes to the
     // waiters behind it. Returns false if the wait is decided, or if `w` is not queued yet; in the
     // second case, a later enqueue() refuses it with `why`.
-    bool cancel(node& w, wait_status why) noexcept;
+    // Cancels a wait for its owner, a stop or a time-out. Returns true if this call decided it.
+    bool cancel(node& w, wait_status why) noexcept {
+        const word seen = lock::acquire(word_);
+        if (!w.is_queued()) {
+            w.forbid(why);
+            lock::release(word_);
+            return false;
+        }
+        withdraw(w, seen / one);
+        return true;
+    }
 
     // Fails every present and later waiter. Returns true if this call closed it.
-    bool close() noexcept;
+    BIDE_NOINLINE bool close() noexcept {
+        word seen = lock::acquire(word_);
+        while ((seen & queued) == 0) {
+            // Order: release [permit.release]; every acquire that fails sees what was done before.
+            // Nothing was read or written under the lock. Failure: look again.
+            if (word_.compare_exchange_weak(seen, (seen | closed) & ~lock::both,
+                                            std::memory_order_release, std::memory_order_relaxed)) {
+                lock::wake_after(&word_, seen);
+                return (seen & closed) == 0;
+            }
+        }
+        const node& head = queue_.front();
+        const word had = static_cast<word>(head.amount() - head.missing);
+        wake_list failed;
+        queue_.pop_all(failed);
+        lock::release_as(word_, closed | had * one);
+        failed.publish(wait_status::closed);
+        return true;
+    }
 
     // Removes up to n free permits. Returns how many.
-    word forget(word n) noexcept;
+    BIDE_NOINLINE auto forget(word n) noexcept -> word {
+        // Order: relaxed; the CAS decides.
+        word seen = word_.load(std::memory_order_relaxed);
+        while ((seen & queued) == 0) {
+            const word free = seen / one;
+            const word taken = free < n ? free : n;
+            // Order: acquire [permit.release]; takes permits as an acquire does. Failure: look
+            // again.
+            if (word_.compare_exchange_weak(seen, seen - taken * one, std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
+                return taken;
+            }
+        }
+        return 0;
+    }
 
     // The steps of an operation that waits for permits (core/wait_ops.hpp), without its result.
     struct taking {
@@ -172,235 +247,118 @@ private:
         return (seen & queued) == which ? seen / one : 0;
     }
 
-    wait_status link(node& w, word seen, bool locked) noexcept;
+    // Decides by one CAS whether `w` has to wait. If so, enqueues `w` and returns waiting;
+    // otherwise returns the outcome of `w`. The caller has read the word `seen`, and holds the lock
+    // if `locked` is true. On return the caller does not hold the lock.
+    BIDE_NOINLINE wait_status link(node& w, word seen, bool locked) noexcept {
+        const word need = static_cast<word>(w.amount());
+        for (;;) {
+            if (!locked && (seen & lock::held) != 0) {
+                seen = lock::acquire(word_);
+                locked = true;
+            }
+            const bool none = (seen & queued) != 0;
+            const word free = none ? 0 : seen / one;
+            const bool refused = (seen & closed) != 0;
+            const bool enough = refused || free >= need;
+            const word locks = seen & lock::both;
+            word next = none ? (seen | lock::held) + one : queued | one | lock::held | locks;
+            if (enough) {
+                next = (refused ? seen : seen - need * one) & ~(locked ? lock::both : word{0});
+            }
+            if (enough &&
+                !w.claim()) { // its choice selected another wait, so this one need not queue
+                if (locked) {
+                    lock::release(word_);
+                }
+                return wait_status::waiting;
+            }
+            // Order: acquire [permit.release], for the permits that are taken, and
+            // [lock_bits.release], for the queue under the lock. If the step releases the lock,
+            // nothing was read or written under it. Failure: look again.
+            if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
+                                             std::memory_order_relaxed)) {
+                if (enough) {
+                    w.abandon();
+                }
+                continue;
+            }
+            if (enough) {
+                w.commit();
+                if (locked) {
+                    lock::wake_after(&word_, seen);
+                }
+                return refused ? wait_status::closed : wait_status::granted;
+            }
+            w.missing = static_cast<std::ptrdiff_t>(need - free);
+            queue_.push(w);
+            if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
+                withdraw(w, next / one);
+                return forbidden;
+            }
+            lock::release_as(word_, next & ~lock::both);
+            return wait_status::waiting;
+        }
+    }
     template <class Recall> word recalled(Recall& recall) noexcept;
-    bool give_slow(word n, word limit) noexcept;
-    word serve(word free, word waiting, wake_list& granted) noexcept;
-    BIDE_COLD void withdraw(node& w, word waiting) noexcept;
+    BIDE_NOINLINE bool give_slow(word n, word limit) noexcept {
+        word seen = lock::acquire(word_);
+        while ((seen & queued) == 0) {
+            const bool overflow = seen / one > limit - n;
+            const word next = (overflow ? seen : seen + n * one) & ~lock::both;
+            // Order: release [permit.release] and [lock_bits.release]; the caller that takes the
+            // permits sees what was done before, and the step releases the lock.
+            if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
+                                            std::memory_order_relaxed)) {
+                lock::wake_after(&word_, seen);
+                return !overflow;
+            }
+        }
+        queue_.prefetch_front();
+        wake_list granted;
+        lock::release_as(word_, serve(n, seen / one, granted));
+        granted.publish(wait_status::granted);
+        return true;
+    }
+    // Grants `free` permits to the waiters, in the order of the queue. The last of them may get a
+    // part of the permits that it asked for. Requires: the lock is held, and `waiting` waiters are
+    // queued. Returns the next word.
+    BIDE_NOINLINE auto serve(word free, word waiting, wake_list& granted) noexcept -> word {
+        while (waiting != 0) {
+            node& head = queue_.front();
+            const word missing = static_cast<word>(head.missing);
+            if (missing > free && !head.is_lost()) {
+                head.missing = static_cast<std::ptrdiff_t>(missing - free);
+                return queued | waiting * one;
+            }
+            queue_.remove(head);
+            --waiting;
+            if (missing <= free && head.claim()) {
+                head.commit();
+                free -= missing;
+                granted.push(head);
+                BIDE_PROBE(hand_over, this, &head, head.amount());
+            } else { // its choice selected another wait: the next waiter gets what this one had
+                free += static_cast<word>(head.amount()) - missing;
+            }
+        }
+        return free * one;
+    }
+    // Takes `w` out of the queue. If `w` was granted a part of its permits, grants these to the
+    // waiters behind it. Releases the lock.
+    // Requires: the lock is held, and `waiting` waiters are queued.
+    BIDE_COLD void withdraw(node& w, word waiting) noexcept {
+        queue_.remove(w);
+        w.withdrawn();
+        wake_list granted;
+        const word had = static_cast<word>(w.amount() - w.missing);
+        lock::release_as(word_, serve(had, waiting - 1, granted));
+        granted.publish(wait_status::granted);
+    }
 
     typename Platform::template atomic<word> word_;
     basic_waiter_queue<Platform> queue_;
 };
-
-template <class Platform> inline bool basic_permit_queue<Platform>::try_take(word n) noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    while ((seen & closed) == 0 && (n == 0 || ((seen & queued) == 0 && seen / one >= n))) {
-        // Order: acquire [permit.release]; sees what came before the release. Failure: look again.
-        if (n == 0 || word_.compare_exchange_weak(seen, seen - n * one, std::memory_order_acquire,
-                                                  std::memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-template <class Platform>
-inline bool basic_permit_queue<Platform>::take_known(word free, word n) noexcept {
-    word expected = free * one;
-    // Order: acquire [permit.release]; as in try_take.
-    return word_.compare_exchange_strong(expected, expected - n * one, std::memory_order_acquire,
-                                         std::memory_order_relaxed);
-}
-
-template <class Platform>
-inline bool basic_permit_queue<Platform>::give_known(word free, word n) noexcept {
-    word expected = free * one;
-    // Order: release [permit.release]; as in give.
-    return word_.compare_exchange_strong(expected, expected + n * one, std::memory_order_release,
-                                         std::memory_order_relaxed);
-}
-
-template <class Platform>
-inline bool basic_permit_queue<Platform>::give(word n, word limit) noexcept {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    while ((seen & queued) == 0) {
-        if (seen / one > limit - n) {
-            return false;
-        }
-        // Order: release [permit.release]; the caller that takes the permits sees what was done
-        // before. This step ignores the lock: a waiter that holds the lock has not decided to wait
-        // yet, and its CAS sees this step.
-        if (word_.compare_exchange_weak(seen, seen + n * one, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return give_slow(n, limit);
-}
-
-// Decides by one CAS whether `w` has to wait. If so, enqueues `w` and returns waiting; otherwise
-// returns the outcome of `w`. The caller has read the word `seen`, and holds the lock if `locked`
-// is true. On return the caller does not hold the lock.
-template <class Platform>
-wait_status basic_permit_queue<Platform>::link(node& w, word seen, bool locked) noexcept {
-    const word need = static_cast<word>(w.amount());
-    for (;;) {
-        if (!locked && (seen & lock::held) != 0) {
-            seen = lock::acquire(word_);
-            locked = true;
-        }
-        const bool none = (seen & queued) != 0;
-        const word free = none ? 0 : seen / one;
-        const bool refused = (seen & closed) != 0;
-        const bool enough = refused || free >= need;
-        const word locks = seen & lock::both;
-        word next = none ? (seen | lock::held) + one : queued | one | lock::held | locks;
-        if (enough) {
-            next = (refused ? seen : seen - need * one) & ~(locked ? lock::both : word{0});
-        }
-        if (enough && !w.claim()) { // its choice selected another wait, so this one need not queue
-            if (locked) {
-                lock::release(word_);
-            }
-            return wait_status::waiting;
-        }
-        // Order: acquire [permit.release], for the permits that are taken, and [lock_bits.release],
-        // for the queue under the lock. If the step releases the lock, nothing was read or written
-        // under it. Failure: look again.
-        if (!word_.compare_exchange_weak(seen, next, std::memory_order_acquire,
-                                         std::memory_order_relaxed)) {
-            if (enough) {
-                w.abandon();
-            }
-            continue;
-        }
-        if (enough) {
-            w.commit();
-            if (locked) {
-                lock::wake_after(&word_, seen);
-            }
-            return refused ? wait_status::closed : wait_status::granted;
-        }
-        w.missing = static_cast<std::ptrdiff_t>(need - free);
-        queue_.push(w);
-        if (const wait_status forbidden = w.forbidden(); forbidden != wait_status::waiting) {
-            withdraw(w, next / one);
-            return forbidden;
-        }
-        lock::release_as(word_, next & ~lock::both);
-        return wait_status::waiting;
-    }
-}
-
-// Grants `free` permits to the waiters, in the order of the queue. The last of them may get a part
-// of the permits that it asked for. Requires: the lock is held, and `waiting` waiters are queued.
-// Returns the next word.
-template <class Platform>
-auto basic_permit_queue<Platform>::serve(word free, word waiting, wake_list& granted) noexcept
-    -> word {
-    while (waiting != 0) {
-        node& head = queue_.front();
-        const word missing = static_cast<word>(head.missing);
-        if (missing > free && !head.is_lost()) {
-            head.missing = static_cast<std::ptrdiff_t>(missing - free);
-            return queued | waiting * one;
-        }
-        queue_.remove(head);
-        --waiting;
-        if (missing <= free && head.claim()) {
-            head.commit();
-            free -= missing;
-            granted.push(head);
-            BIDE_PROBE(hand_over, this, &head, head.amount());
-        } else { // its choice selected another wait: the next waiter gets what this one had
-            free += static_cast<word>(head.amount()) - missing;
-        }
-    }
-    return free * one;
-}
-
-template <class Platform>
-bool basic_permit_queue<Platform>::give_slow(word n, word limit) noexcept {
-    word seen = lock::acquire(word_);
-    while ((seen & queued) == 0) {
-        const bool overflow = seen / one > limit - n;
-        const word next = (overflow ? seen : seen + n * one) & ~lock::both;
-        // Order: release [permit.release] and [lock_bits.release]; the caller that takes the
-        // permits sees what was done before, and the step releases the lock.
-        if (word_.compare_exchange_weak(seen, next, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
-            lock::wake_after(&word_, seen);
-            return !overflow;
-        }
-    }
-    queue_.prefetch_front();
-    wake_list granted;
-    lock::release_as(word_, serve(n, seen / one, granted));
-    granted.publish(wait_status::granted);
-    return true;
-}
-
-template <class Platform> void basic_permit_queue<Platform>::give_fitting(word n) noexcept {
-    while (n != 0 && !give(n)) {
-        const word free = static_cast<word>(available());
-        constexpr auto most = static_cast<word>((max)());
-        const word room = free < most ? most - free : 0;
-        n = n < room ? n : room;
-    }
-}
-
-// Takes `w` out of the queue. If `w` was granted a part of its permits, grants these to the waiters
-// behind it. Releases the lock.
-// Requires: the lock is held, and `waiting` waiters are queued.
-template <class Platform>
-void basic_permit_queue<Platform>::withdraw(node& w, word waiting) noexcept {
-    queue_.remove(w);
-    w.withdrawn();
-    wake_list granted;
-    const word had = static_cast<word>(w.amount() - w.missing);
-    lock::release_as(word_, serve(had, waiting - 1, granted));
-    granted.publish(wait_status::granted);
-}
-
-// Cancels a wait for its owner, a stop or a time-out. Returns true if this call decided it.
-template <class Platform>
-bool basic_permit_queue<Platform>::cancel(node& w, wait_status why) noexcept {
-    const word seen = lock::acquire(word_);
-    if (!w.is_queued()) {
-        w.forbid(why);
-        lock::release(word_);
-        return false;
-    }
-    withdraw(w, seen / one);
-    return true;
-}
-
-template <class Platform> bool basic_permit_queue<Platform>::close() noexcept {
-    word seen = lock::acquire(word_);
-    while ((seen & queued) == 0) {
-        // Order: release [permit.release]; every acquire that fails sees what was done before.
-        // Nothing was read or written under the lock. Failure: look again.
-        if (word_.compare_exchange_weak(seen, (seen | closed) & ~lock::both,
-                                        std::memory_order_release, std::memory_order_relaxed)) {
-            lock::wake_after(&word_, seen);
-            return (seen & closed) == 0;
-        }
-    }
-    const node& head = queue_.front();
-    const word had = static_cast<word>(head.amount() - head.missing);
-    wake_list failed;
-    queue_.pop_all(failed);
-    lock::release_as(word_, closed | had * one);
-    failed.publish(wait_status::closed);
-    return true;
-}
-
-template <class Platform> auto basic_permit_queue<Platform>::forget(word n) noexcept -> word {
-    // Order: relaxed; the CAS decides.
-    word seen = word_.load(std::memory_order_relaxed);
-    while ((seen & queued) == 0) {
-        const word free = seen / one;
-        const word taken = free < n ? free : n;
-        // Order: acquire [permit.release]; takes permits as an acquire does. Failure: look again.
-        if (word_.compare_exchange_weak(seen, seen - taken * one, std::memory_order_acquire,
-                                        std::memory_order_relaxed)) {
-            return taken;
-        }
-    }
-    return 0;
-}
 
 } // namespace detail
 

@@ -16,7 +16,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/frame_memory.hpp>

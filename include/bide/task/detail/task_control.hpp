@@ -20,7 +20,6 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
@@ -29,7 +28,7 @@
 #include <bide/core/spin.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
-#include <bide/core/waker.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/sync/detail/gate.hpp>
 #include <bide/task/cancel_reason.hpp>
 

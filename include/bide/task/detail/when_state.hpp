@@ -48,16 +48,14 @@
 // its forked children. So the worker counts consecutive pauses, and after a number of them queues
 // the oldest forked child.
 
+#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/coroutine_wait.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/task_control.hpp>
 

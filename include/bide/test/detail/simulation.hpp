@@ -4,7 +4,7 @@
 
 // The simulation of a test::scheduler. It queues and counts the tasks (as a basic_task_home,
 // task/detail/task_control.hpp). It serves the operations of the tasks (as a basic_worker_host,
-// core/detail/worker_host.hpp). It provides the clock of its thread (as a simulated_machine,
+// core/wake_scope.hpp). It provides the clock of its thread (as a simulated_machine,
 // core/platform.hpp).
 //
 // One thread, the owner, does everything. A step runs one runnable or fires one timer;
@@ -18,14 +18,12 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
 #include <bide/core/detail/task_context.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/core/timer_queue.hpp>
+#include <bide/core/timer.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/core/waker.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/task_cell.hpp>

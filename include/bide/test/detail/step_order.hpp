@@ -5,7 +5,7 @@
 // Chooses which runnable runs next (test/simulation_options.hpp), and where a task is interrupted.
 //
 // A task may yield after an operation that completes at once, as if its budget was spent
-// (core/detail/worker_host.hpp). The budgets here are much smaller than usual. So another task may
+// (core/wake_scope.hpp). The budgets here are much smaller than usual. So another task may
 // run between any two operations.
 //
 // task_order::priorities works as in PCT. Each task gets a random priority when it is spawned. The
@@ -23,8 +23,8 @@
 // outside of all tasks. They get a new random priority at each step.
 
 #include <bide/core/config.hpp>
-#include <bide/core/detail/worker_host.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/test/simulation_options.hpp>
 
 #include <algorithm>
