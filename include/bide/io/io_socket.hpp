@@ -281,13 +281,6 @@ template <class Driver> struct socket_access {
     using io_socket = basic_io_socket<Driver>;
     using connection_payload = detail::connection_payload<Driver>;
 
-    // A wait for a file. If the driver cannot wait for the file, its payload has the error.
-    static readiness wait_for(Driver& on, int fd, bool writes, socket_payload& p) noexcept {
-        auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
-        const auto way = writes ? Driver::writable : Driver::readable;
-        return {{}, on, its, fd, readiness::way_of(way, its)};
-    }
-
     template <class T> static result<T, std::error_code> failed(wait_status what, int error) {
         return what == wait_status::granted
                    ? unexpected{io_payload::code_of(error != 0 ? error : EAGAIN)}
@@ -306,12 +299,9 @@ template <class Driver> struct socket_access {
             if (this->its == nullptr) {
                 return wait_status::granted;
             }
-            Driver::lock::acquire(this->its->locked);
-            const wait_status what = this->is_forgotten()
-                                         ? wait_status::closed
-                                         : static_cast<const Self&>(*this).attempt(p);
-            Driver::lock::release(this->its->locked);
-            return what;
+            const typename Driver::guard section(this->its->locked);
+            return this->is_forgotten() ? wait_status::closed
+                                        : static_cast<const Self&>(*this).attempt(p);
         }
     };
 
@@ -387,10 +377,12 @@ template <class Driver> struct socket_access {
         }
     };
 
+    // If the driver cannot wait for the file, the payload has the error.
     template <class Op, class R, class Payload>
     static async_op<R> start(Driver& on, int fd, bool writes, Payload p) noexcept {
-        const readiness wait = wait_for(on, fd, writes, p);
-        Op op{wait};
+        auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
+        const auto way = readiness::way_of(writes ? Driver::writable : Driver::readable, its);
+        Op op{readiness{{}, on, its, fd, way}};
         return {op, std::move(p)};
     }
 

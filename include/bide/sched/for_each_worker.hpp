@@ -59,26 +59,21 @@ public:
     // Throws: std::bad_alloc.
     worker_calls(scheduler& on, F& body)
         : scheduler_(on), function_(body), workers_(on.concurrency()),
-          outcomes_(std::make_unique<outcome[]>(workers_)), ended_(std::ptrdiff_t{workers_}) {}
-    worker_calls(const worker_calls&) = delete;
-    worker_calls& operator=(const worker_calls&) = delete;
-    ~worker_calls() { ended_.wait(); }
+          outcomes_(std::make_unique<outcome[]>(workers_)), ended_(std::ptrdiff_t{workers_}) {
+        calls_.reserve(workers_);
+        for (unsigned w = 0; w < workers_; ++w) {
+            calls_.emplace_back(*this, w);
+        }
+    }
+    ~worker_calls() {
+        calls_.clear(); // those that were not spawned
+        ended_.wait();
+    }
 
     // Throws: std::bad_alloc. The destructor waits for the calls that were spawned.
     void spawn() {
-        struct rest {
-            ~rest() {
-                if (left != 0) {
-                    ended.arrive(left);
-                }
-            }
-            basic_gate<native_platform>& ended;
-            unsigned left;
-        } unspawned{ended_, workers_};
         for (unsigned w = 0; w < workers_; ++w) {
-            call one(*this, w);
-            --unspawned.left;
-            scheduler_.spawn(std::move(one), {.worker = w}).detach();
+            scheduler_.spawn(std::move(calls_[w]), {.worker = w}).detach();
         }
     }
 
@@ -141,6 +136,7 @@ private:
     const unsigned workers_;
     const std::unique_ptr<outcome[]> outcomes_; // of the workers
     basic_gate<native_platform> ended_;
+    std::vector<call> calls_;
 };
 
 } // namespace detail

@@ -181,8 +181,6 @@ public:
             attached_.emplace(*wanted.io);
         }
     }
-    run_loop_core(const run_loop_core&) = delete;
-    run_loop_core& operator=(const run_loop_core&) = delete;
     ~run_loop_core() {
         const auto end = [this]() noexcept {
             while (has_users() && poll(false) != 0) { // tasks of others, which are queued here
@@ -235,8 +233,6 @@ public:
 private:
     bool is_here() const noexcept override { return loop_.runs_here(); }
     const unhandled& handler() const noexcept override { return unhandled_; }
-    void enter() noexcept override {}
-    void leave() noexcept override {}
 
     const unhandled unhandled_;
     std::optional<driver::attachment> attached_;

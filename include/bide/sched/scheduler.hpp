@@ -195,7 +195,6 @@ template <class T> T sync_wait(scheduler& where, task<T> t) {
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/sched/detail/worker_threads.hpp>
 
 #include <new>
 

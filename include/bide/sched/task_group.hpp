@@ -179,12 +179,9 @@ private:
 
 namespace detail {
 
-// The value of the body of a group, if the body has ended with a value.
+// The outcome of the body of a group.
 template <class T> struct body_outcome {
     kept_outcome<T> value;
-    bool has_value = false;
-};
-template <> struct body_outcome<void> {
     bool has_value = false;
 };
 
@@ -209,9 +206,7 @@ task<task_group::value_of<F>> task_group::run_in(task_runner& where, std::size_t
     if (!outcome.has_value) {
         detail::throw_error(errc::stopped);
     }
-    if constexpr (!std::is_void_v<value>) {
-        co_return outcome.value.take();
-    }
+    co_return outcome.value.take();
 }
 
 template <class S> class task_group::spawn_operation {

@@ -47,10 +47,6 @@ namespace detail {
 // runner, so the next runner sees everything that the previous runner did [strand.hand_over].
 template <class Platform> class basic_serial_queue {
 public:
-    constexpr basic_serial_queue() noexcept = default;
-    basic_serial_queue(const basic_serial_queue&) = delete;
-    basic_serial_queue& operator=(const basic_serial_queue&) = delete;
-
     // Posts a runnable. Returns true if the caller must start the runner. If it returns false, this
     // was the last access of the caller.
     bool push(runnable& r) noexcept {

@@ -271,8 +271,6 @@ public:
             },
             this);
     }
-    sync_loop(const sync_loop&) = delete;
-    sync_loop& operator=(const sync_loop&) = delete;
 
     // Runs the coroutine of a task on this thread until its end.
     template <class Promise> void run(std::coroutine_handle<Promise> frame) noexcept {

@@ -98,6 +98,7 @@ template <class Platform> class basic_group {
     using node = basic_waiter<Platform>;
     using word = std::uint32_t;
     using lock = lock_bits<Platform, word>;
+    using guard = typename lock::guard;
     using wake_list = basic_wake_list<Platform>;
     template <class T> using var = typename Platform::template var<T>;
 
@@ -112,10 +113,8 @@ public:
         end& operator=(const end&) = delete;
 
         bool has_come() noexcept {
-            lock::acquire(group_.lock_);
-            const bool here = is_here();
-            lock::release_plain(group_.lock_);
-            return here;
+            const guard section(group_.lock_);
+            return is_here();
         }
 
         // Returns false if the deadline has passed.
@@ -145,10 +144,8 @@ public:
         }
 
         bool cancel(node& w, wait_status why) noexcept {
-            lock::acquire(group_.lock_);
-            const bool waits_still = queue_.withdraw(w, why);
-            lock::release_plain(group_.lock_);
-            return waits_still;
+            const guard section(group_.lock_);
+            return queue_.withdraw(w, why);
         }
 
     private:
@@ -190,8 +187,6 @@ public:
     // If the group has a limit, `room` is the semaphore of its permits. A thread that makes a child
     // acquires a permit of `room` before it calls begin(). If `room` is nullptr, there is no limit.
     explicit basic_group(semaphore* room = nullptr) noexcept : room_(room) {}
-    basic_group(const basic_group&) = delete;
-    basic_group& operator=(const basic_group&) = delete;
 
     bool has_limit() const noexcept { return room_ != nullptr; }
 
@@ -252,26 +247,27 @@ private:
 
     // Returns true if the caller must cancel the members.
     bool start_cancel(cancel_reason why) noexcept {
-        lock::acquire(lock_);
-        const bool mine = !cancelled_ && members_.first() != nullptr;
-        if (!cancelled_) {
-            cancelled_ = true;
-            reason_ = why;
+        const guard section(lock_);
+        if (cancelled_) {
+            return false;
         }
-        if (mine) {
-            left_ = left_ + 1; // the caller counts as a child until it has cancelled all members
+        cancelled_ = true;
+        reason_ = why;
+        if (members_.first() == nullptr) {
+            return false;
         }
-        lock::release_plain(lock_);
-        return mine;
+        left_ = left_ + 1; // the caller counts as a child until it has cancelled all members
+        return true;
     }
 
     void cancel_members() noexcept {
         round mine{this, this};
-        const typename round::scope now(&mine);
+        round* const outer = std::exchange(round::here(), &mine);
         while (basic_group* const next = mine.first) {
             mine.first = next->next_in_round_;
             next->cancel_own_members();
         }
+        round::here() = outer;
     }
 
     void cancel_own_members() noexcept {
@@ -286,21 +282,21 @@ private:
     }
 
     void add(member& m, bool is_body) noexcept {
-        lock::acquire(lock_);
         m.is_body_ = is_body;
-        if (is_body) {
-            has_body_ = true;
-        } else {
-            left_ = left_ + 1;
+        {
+            const guard section(lock_);
+            if (is_body) {
+                has_body_ = true;
+            } else {
+                left_ = left_ + 1;
+            }
+            if (!cancelled_) {
+                members_.push_front(m);
+                m.linked_ = true;
+                return;
+            }
         }
-        const bool too_late = cancelled_;
-        if (!too_late) {
-            link(m);
-        }
-        lock::release_plain(lock_);
-        if (too_late) {
-            m.task_.cancel(reason_);
-        }
+        m.task_.cancel(reason_);
     }
 
     void ended(member& m, std::exception_ptr error, bool stopped) noexcept {
@@ -345,22 +341,17 @@ private:
 
     void note_failure(std::exception_ptr error, bool stopped) noexcept {
         const bool is_stop = stopped || is_stopped_error(error);
-        lock::acquire(lock_);
-        const bool counts = !failed_ && !(is_stop && cancelled_);
-        if (counts) {
+        {
+            const guard section(lock_);
+            if (failed_ || (is_stop && cancelled_)) {
+                return;
+            }
             failed_ = true;
             error_ = std::move(error);
         }
-        lock::release_plain(lock_);
-        if (counts) {
-            cancel(cancel_reason::sibling);
-        }
+        cancel(cancel_reason::sibling);
     }
 
-    void link(member& m) noexcept {
-        members_.push_front(m);
-        m.linked_ = true;
-    }
     void unlink(member& m) noexcept {
         members_.remove(m);
         m.linked_ = false;

@@ -62,7 +62,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/process_fence.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
@@ -82,7 +81,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
@@ -114,7 +112,7 @@ public:
     // Looks for an idle thread: a thread that has lost its own worker and waits for a worker. Makes
     // the idle thread run `w`. Returns false if there is no idle thread.
     virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
-    // Returns true if hand_to_idle_thread() would succeed. A substitute (worker_threads.hpp) calls
+    // Returns true if hand_to_idle_thread() would succeed. A substitute (scheduler_core.hpp) calls
     // it after it has announced that its worker sleeps.
     virtual bool has_idle_thread() noexcept { return false; }
     // Unparks the thread that was started for the worker with the given number. That thread owns no
@@ -138,8 +136,6 @@ protected:
 template <class Platform> class basic_driver_lock {
 public:
     explicit basic_driver_lock(driver* io) noexcept : driver_(io) {}
-    basic_driver_lock(const basic_driver_lock&) = delete;
-    basic_driver_lock& operator=(const basic_driver_lock&) = delete;
 
     // Acquires the driver until leave(). Returns nullptr if there is none, or if a thread is in it.
     driver* try_enter() noexcept {
@@ -246,8 +242,6 @@ public:
         }
     }
 
-    basic_pool(const basic_pool&) = delete;
-    basic_pool& operator=(const basic_pool&) = delete;
     ~basic_pool() {
         // Order: relaxed; no thread forks any more.
         delete arms_.load(std::memory_order_relaxed);
@@ -1048,18 +1042,8 @@ private:
         until = (std::min)(until, w.lead_until);
         driver* const io = driver_lock_.try_enter();
         w.parked.add(1);
-        const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
-        std::optional<wake_scope<Platform>> later; // what the driver brings is queued
-        if (io != nullptr) {
-            later.emplace(&service_executor<Platform>);
-        }
-        BIDE_PROBE(worker_park, &w, w.index);
-        const bool woken = w.sleeper.park(deadline::at_ns(until), io);
-        BIDE_PROBE(worker_unpark, &w, w.index, static_cast<int>(woken));
-        later.reset();
-        if (trace_ != nullptr) {
-            trace_->parked(w.index, begin, Platform::now());
-        }
+        const bool woken = park_worker(w.sleeper, &w, w.index, deadline::at_ns(until), io, trace_,
+                                       &service_executor<Platform>);
         if (io != nullptr) {
             leave_driver(w);
         }

@@ -47,6 +47,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/detail/worker_host.hpp>
 #include <bide/core/executor.hpp>
@@ -55,6 +56,7 @@
 #include <bide/core/resume.hpp>
 #include <bide/core/spin.hpp>
 #include <bide/core/timer_queue.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/child_deque.hpp>
@@ -69,6 +71,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
@@ -138,10 +141,6 @@ private:
 
 template <class Platform> class basic_worker_ownership {
 public:
-    constexpr basic_worker_ownership() noexcept = default;
-    basic_worker_ownership(const basic_worker_ownership&) = delete;
-    basic_worker_ownership& operator=(const basic_worker_ownership&) = delete;
-
     // Makes the calling thread the owner. `me` is an even address that belongs to the calling
     // thread and does not change.
     void begin(const void* me) noexcept {
@@ -214,10 +213,6 @@ private:
 
 template <class Platform> class basic_sleeper {
 public:
-    constexpr basic_sleeper() noexcept = default;
-    basic_sleeper(const basic_sleeper&) = delete;
-    basic_sleeper& operator=(const basic_sleeper&) = delete;
-
     // Waits for the token and takes it. If `io` is not nullptr, waits in that driver. Returns false
     // if there was no token by the deadline, or if the driver returned without a token.
     bool park(deadline until, driver* io = nullptr) noexcept {
@@ -274,6 +269,27 @@ private:
     typename Platform::template atomic<futex_word> state_{empty};
 };
 
+// Waits for the token of the worker with the given number, in `io` if it is not nullptr. Coroutines
+// without an executor that the driver resumes are posted to `spare`. Returns as basic_sleeper::park().
+template <class Platform>
+bool park_worker(basic_sleeper<Platform>& sleeper, [[maybe_unused]] const void* its_worker,
+                 unsigned number, deadline until, driver* io, trace_sink* trace,
+                 executor_ref (*spare)() noexcept) noexcept {
+    const std::int64_t begin = trace == nullptr ? 0 : Platform::now();
+    std::optional<wake_scope<Platform>> later; // what the driver brings is queued
+    if (io != nullptr) {
+        later.emplace(spare);
+    }
+    BIDE_PROBE(worker_park, its_worker, number);
+    const bool woken = sleeper.park(until, io);
+    BIDE_PROBE(worker_unpark, its_worker, number, static_cast<int>(woken));
+    later.reset();
+    if (trace != nullptr) {
+        trace->parked(number, begin, Platform::now());
+    }
+    return woken;
+}
+
 // ---- Pinned jobs
 
 // The jobs that only one thread may run: a list under a lock.
@@ -284,8 +300,6 @@ public:
     // `number` is the number of the worker for which the thread is started. The thread owns that
     // worker first.
     explicit basic_thread_queue(unsigned number) noexcept : index(number), owned_(number) {}
-    basic_thread_queue(const basic_thread_queue&) = delete;
-    basic_thread_queue& operator=(const basic_thread_queue&) = delete;
 
     // Appends `r`. Returns the worker that the thread owns, or `none`. The caller then wakes that
     // worker or that thread. Any thread may call it.
@@ -450,8 +464,6 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     basic_worker(basic_pool<Platform>& of, unsigned number) noexcept
         : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1), pinned(number),
           timers(waker(&on_earlier_timer, this), of.timer_slack_ns()) {}
-    basic_worker(const basic_worker&) = delete;
-    basic_worker& operator=(const basic_worker&) = delete;
 
     // The functions of the host of the task that the owner runs.
     void yield(runnable& r) noexcept override { pool.yield(*this, r, nullptr); }

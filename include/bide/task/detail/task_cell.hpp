@@ -19,7 +19,6 @@
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
-#include <bide/task/detail/frame_memory.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/task.hpp>
 
@@ -163,7 +162,7 @@ public:
     using function = std::function<void(std::exception_ptr)>;
 
     unhandled() noexcept = default;
-    explicit unhandled(function tell) : shared_(new shared{std::move(tell)}) {}
+    explicit unhandled(function tell) : shared_(tell ? new shared{std::move(tell)} : nullptr) {}
     unhandled(const unhandled& other) noexcept : shared_(other.shared_) {
         if (shared_ != nullptr) {
             // Order: relaxed; `other` keeps it alive during the call.
@@ -184,7 +183,7 @@ public:
     // Calls the function with the exception. Without a function, prints the exception and
     // terminates.
     void tell(std::exception_ptr error) const noexcept {
-        if (shared_ != nullptr && shared_->tell) {
+        if (shared_ != nullptr) {
             call_noexcept("on_unhandled", [&] { shared_->tell(std::move(error)); });
             return;
         }
@@ -223,8 +222,8 @@ public:
 
     // A thread calls enter() before it runs a blocking function of this home, and leave()
     // afterwards.
-    virtual void enter() noexcept = 0;
-    virtual void leave() noexcept = 0;
+    virtual void enter() noexcept {}
+    virtual void leave() noexcept {}
 
 protected:
     ~task_home() = default;

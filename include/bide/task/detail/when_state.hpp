@@ -187,8 +187,6 @@ public:
             },
             this);
     }
-    basic_when_state(const basic_when_state&) = delete;
-    basic_when_state& operator=(const basic_when_state&) = delete;
     ~basic_when_state() {
         if (waits_) { // the parent is destroyed before its end
             wake_scope<Platform>::forget(run_);
