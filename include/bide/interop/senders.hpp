@@ -35,9 +35,9 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waker.hpp>
 #include <bide/fwd.hpp>
+#include <bide/task/compose.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
-#include <bide/task/detail/when_state.hpp>
 #include <bide/task/task.hpp>
 
 #include <coroutine>

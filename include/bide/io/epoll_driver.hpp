@@ -57,7 +57,6 @@
 #include <cstdint>
 #include <ctime>
 #include <initializer_list>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -192,14 +191,14 @@ private:
         if (until.is_poll() || until.is_never()) {
             return ::epoll_wait(set_.fd(), events_, room, until.is_poll() ? 0 : -1);
         }
-        const std::int64_t rest =
+        const std::int64_t left =
             std::max<std::int64_t>(until.next_check_ns() - Platform::now(), 0);
 #if defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 35)
         if (has_pwait2_) {
             timespec precise{};
-            precise.tv_sec = integer_cast<std::time_t>(rest / 1'000'000'000);
-            precise.tv_nsec = integer_cast<long>(rest % 1'000'000'000);
+            precise.tv_sec = integer_cast<std::time_t>(left / 1'000'000'000);
+            precise.tv_nsec = integer_cast<long>(left % 1'000'000'000);
             const int n = ::epoll_pwait2(set_.fd(), events_, room, &precise, nullptr);
             if (n >= 0 || errno == EINTR) {
                 return n;
@@ -208,7 +207,7 @@ private:
         }
 #endif
 #endif
-        const std::int64_t ms = rest / 1'000'000 + (rest % 1'000'000 != 0 ? 1 : 0);
+        const std::int64_t ms = left / 1'000'000 + (left % 1'000'000 != 0 ? 1 : 0);
         return ::epoll_wait(set_.fd(), events_, room,
                             static_cast<int>(std::min<std::int64_t>(ms, INT_MAX)));
     }

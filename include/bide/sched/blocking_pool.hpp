@@ -113,8 +113,9 @@ public:
         return taken;
     }
 
-    /// Runs `r` as post() does, but returns false if no thread can run it at once. Call it before
-    /// the calling thread blocks until another thread continues its work.
+    /// Runs `r` at once, on an idle thread or on a new one. If there is neither, returns false, and
+    /// does not queue `r`. A thread that is about to block uses it for work that must not wait for
+    /// a busy thread.
     bool try_run(runnable& r) noexcept {
         lock();
         if (wake_idle(r)) {

@@ -37,14 +37,6 @@ template <class F> decltype(auto) call_on_worker(F& f, unsigned worker) {
 
 template <class F> using on_worker_t = decltype(detail::call_on_worker(std::declval<F&>(), 0U));
 
-// The values of all workers; nothing for void.
-template <class T> struct worker_values {
-    using type = std::vector<T>;
-};
-template <> struct worker_values<void> {
-    using type = void;
-};
-
 // The calls on all workers, and the outcomes of the calls. A call counts as ended when its callable
 // is destroyed, even if the call was refused.
 template <class F> class worker_calls {
@@ -54,7 +46,7 @@ template <class F> class worker_calls {
     static_assert(!is_task<value_type>, "bide: a function for each worker returns no task");
 
 public:
-    using result = typename worker_values<value_type>::type;
+    using result = std::conditional_t<std::is_void_v<value_type>, void, std::vector<value_type>>;
 
     // Throws: std::bad_alloc.
     worker_calls(scheduler& on, F& body)

@@ -18,7 +18,7 @@
 #include <bide/core/waiter.hpp>
 #include <bide/core/waiter_queue.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/detail/group.hpp>
+#include <bide/sched/task_group.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/nonvoid.hpp>
@@ -417,7 +417,7 @@ private:
         }
         void on_cancel() const noexcept {
             of.ended.cancel();
-            of.all.cancel_in_turn();
+            of.all.cancel_by_parent();
         }
     };
 

@@ -139,8 +139,8 @@ public:
     /// Calls shutdown() with a time limit. If tasks are left at the deadline, returns false. The
     /// scheduler then continues to shut down, and its destructor waits for these tasks.
     template <class R, class P>
-    bool shutdown_for(const std::chrono::duration<R, P>& rest) noexcept {
-        return shut_down(deadline::after(rest));
+    bool shutdown_for(const std::chrono::duration<R, P>& duration) noexcept {
+        return shut_down(deadline::after(duration));
     }
 
     /// Returns the number of workers.

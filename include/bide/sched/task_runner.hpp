@@ -76,14 +76,14 @@ public:
     executor_ref executor() noexcept { return home_.executor(); }
 
 protected:
-    /// Constructs a runner. `home` is the object to which its tasks belong
-    /// (task/detail/task_control.hpp). It outlives the tasks.
+    /// Constructs a runner. `home` queues its tasks, counts them, and cancels them at its end
+    /// (detail::task_home).
+    /// Requires: `home` outlives the tasks.
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
-    /// Starts a task. `source` is a task, a function, or a function that returns a task. The task
-    /// belongs to `home`, the object of the runner that runs it (task/detail/task_control.hpp).
-    /// `tag` replaces the tag of the task, unless it is empty. Everything else is as in spawn().
+    /// Starts a task as spawn() does, in `home`, which may be a part of the runner, such as its
+    /// queue of low tasks. If `tag` is not empty, it replaces the tag of the task.
     template <class S>
         requires detail::task_source<S> || detail::plain_function<S>
     static auto spawn_in(detail::task_home& home, S source, task_tag tag = {}) {

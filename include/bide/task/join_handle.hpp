@@ -158,31 +158,35 @@ private:
         runnable& awaited_job() const noexcept { return of.to_run(); }
         wait_status enqueue(node& w) const noexcept { return ended().enqueue(w); }
         bool cancel(node& w, wait_status why) const noexcept { return ended().cancel(w, why); }
-        as_result_t<async_value> collect(wait_status what) const {
-            const join_handle mine(of);
-            if (what == wait_status::granted && of.is_stopped()) {
-                of.kept().error() = nullptr; // reported by `what`
-                what = wait_status::stopped;
-            }
-            if (what == wait_status::granted) {
-                if constexpr (std::is_void_v<T>) {
-                    of.take();
-                    return {};
-                } else {
-                    return of.take();
-                }
-            }
-            if constexpr (requires { as_result_t<async_value>(unexpected{errc_of(what)}); }) {
-                return unexpected{errc_of(what)};
-            } else {
-                detail::throw_error(errc_of(what));
-            }
-        }
+        as_result_t<async_value> collect(wait_status what) const;
         void give_back(wait_status) const noexcept { const join_handle dropped(of); }
     };
 
     cell* cell_;
 };
+
+template <class T>
+as_result_t<typename join_handle<T>::async_value>
+join_handle<T>::joining::collect(wait_status what) const {
+    const join_handle mine(of);
+    if (what == wait_status::granted && of.is_stopped()) {
+        of.kept().error() = nullptr; // reported by `what`
+        what = wait_status::stopped;
+    }
+    if (what == wait_status::granted) {
+        if constexpr (std::is_void_v<T>) {
+            of.take();
+            return {};
+        } else {
+            return of.take();
+        }
+    }
+    if constexpr (requires { as_result_t<async_value>(unexpected{errc_of(what)}); }) {
+        return unexpected{errc_of(what)};
+    } else {
+        detail::throw_error(errc_of(what));
+    }
+}
 
 }} // namespace bide::BIDE_ABI
 

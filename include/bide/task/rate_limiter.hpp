@@ -152,11 +152,11 @@ private:
     std::int64_t time_of(count k) const noexcept {
         const count n = static_cast<count>(n_);
         const count periods = k / n;
-        const std::int64_t rest =
+        const std::int64_t last =
             (static_cast<std::int64_t>(k % n) * period_ + n_ - 1) / n_; // below 2 periods
-        const auto room = static_cast<count>((never - start_ - rest) / period_);
+        const auto room = static_cast<count>((never - start_ - last) / period_);
         return periods > room ? never
-                              : start_ + static_cast<std::int64_t>(periods) * period_ + rest;
+                              : start_ + static_cast<std::int64_t>(periods) * period_ + last;
     }
 
     const std::int64_t start_;
@@ -211,13 +211,13 @@ public:
         return is_valid(n) && tokens_.take(at, static_cast<std::uint64_t>(n), at);
     }
 
-    /// Acquires n tokens as acquire() does, if the time of the tokens comes within `rest`.
+    /// Acquires n tokens as acquire() does, if the time of the tokens comes within `duration`.
     /// Otherwise returns at once.
     /// Returns: true if they were acquired.
     template <class R, class P>
-    [[nodiscard]] bool try_acquire_for(const std::chrono::duration<R, P>& rest,
+    [[nodiscard]] bool try_acquire_for(const std::chrono::duration<R, P>& duration,
                                        std::int64_t n = 1) {
-        return acquire_until(deadline::after(rest), n);
+        return acquire_until(deadline::after(duration), n);
     }
     /// Acquires n tokens as acquire() does, if the time of the tokens is not later than `when`.
     template <class C, class D>

@@ -10,9 +10,8 @@
 //
 //   at intervals      timers that are due, the driver, one job from the injector, and if another
 //                     worker has more jobs, half of the difference (global_queue_interval)
-//   high, low, pinned jobs, by the shares of their classes (class_turns); only after the first such
-//   job
-//                     was pushed
+//   high, low, pinned jobs, by the shares of their classes (class_shares); only after the first
+//                     such job was pushed
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
@@ -628,7 +627,7 @@ private:
             push_behind(w, *behind);
         }
         if (r == nullptr && uses_classes()) [[unlikely]] {
-            r = take_in_turn(w);
+            r = take_by_share(w);
         }
         r = r != nullptr ? r : take_local(w);
         r = r != nullptr ? r : take_injected(w);
@@ -804,16 +803,16 @@ private:
         return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
     }
 
-    // Decides which class comes next (class_turns), and takes a high, a low or a pinned job if that
-    // class has one. Returns nullptr if a normal job comes next. Not inlined, because most
-    // schedulers never call it.
-    BIDE_NOINLINE runnable* take_in_turn(worker& w) noexcept {
-        const task_priority turn = w.turns.next();
-        runnable* r = turn == task_priority::low ? low_.pop() : nullptr;
-        if (r == nullptr && turn != task_priority::normal) {
+    // Decides which class comes next (class_shares). If that class is high or low, or pinned jobs
+    // come next, takes such a job, if there is one. Returns nullptr if a normal job comes next. Not
+    // inlined, because most schedulers never call it.
+    BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
+        const task_priority which = w.shares.next();
+        runnable* r = which == task_priority::low ? low_.pop() : nullptr;
+        if (r == nullptr && which != task_priority::normal) {
             r = high_.pop();
         }
-        if (r == nullptr && w.mine != nullptr && w.turns.next_is_pinned()) {
+        if (r == nullptr && w.mine != nullptr && w.shares.next_is_pinned()) {
             r = w.mine->pop();
         }
         return r == nullptr && std::exchange(w.injector_is_due, false) ? take_due(w) : r;

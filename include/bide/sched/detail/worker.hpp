@@ -270,7 +270,8 @@ private:
 };
 
 // Waits for the token of the worker with the given number, in `io` if it is not nullptr. Coroutines
-// without an executor that the driver resumes are posted to `spare`. Returns as basic_sleeper::park().
+// without an executor that the driver resumes are posted to `spare`. Returns what
+// basic_sleeper::park() returns.
 template <class Platform>
 bool park_worker(basic_sleeper<Platform>& sleeper, [[maybe_unused]] const void* its_worker,
                  unsigned number, deadline until, driver* io, trace_sink* trace,
@@ -384,7 +385,7 @@ public:
         polls_ = 0;
     }
 
-    // When a chain (when_state.hpp) has paused many times, its oldest child is queued. Returns the
+    // When a chain (compose.hpp) has paused many times, its oldest child is queued. Returns the
     // number of pauses before that, at most 4,096. If the chain is the only job, this is the number
     // of pauses that take 1 ms. If other jobs are queued, the number is larger: these jobs may be
     // children, too, and if all children were queued soon, a tree of when_all would run breadth
@@ -410,22 +411,22 @@ private:
 };
 
 // Decides from which class a worker takes its next job. Of 16 decisions in a row, 12 are for high
-// jobs, 3 for normal jobs and 1 is for low jobs. A turn is one such decision.
-class class_turns {
+// jobs, 3 for normal jobs and 1 is for low jobs.
+class class_shares {
 public:
     task_priority next() noexcept {
-        const unsigned turn = turn_++ % 16;
-        return turn == 15      ? task_priority::low
-               : turn % 5 == 4 ? task_priority::normal
-                               : task_priority::high;
+        const unsigned at = decisions_++ % 16;
+        return at == 15      ? task_priority::low
+               : at % 5 == 4 ? task_priority::normal
+                             : task_priority::high;
     }
 
     // Of the decisions for normal jobs, every second one is for pinned jobs.
-    bool next_is_pinned() noexcept { return (++normal_turn_ & 1) != 0; }
+    bool next_is_pinned() noexcept { return (++normal_decisions_ & 1) != 0; }
 
 private:
-    unsigned turn_ = 0;
-    unsigned normal_turn_ = 0;
+    unsigned decisions_ = 0;
+    unsigned normal_decisions_ = 0;
 };
 
 // ---- The worker
@@ -436,7 +437,7 @@ void run_job(basic_worker_host<Platform>& host, unsigned number, trace_sink* tra
              runnable& r) noexcept {
     auto& local = worker_local<Platform>::get();
     local.host = &host;
-    const task_budget<Platform> turn(local);
+    const task_budget<Platform> budget(local);
     if (trace == nullptr) {
         r.run.wake();
     } else {
@@ -516,7 +517,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool left_driver = false;        // no worker may be in the driver
     bool ran_arm = false;            // its last job was an arm of a fork-join
     bool injector_is_due = false;    // take_due() is to be tried before its next normal job
-    class_turns turns;
+    class_shares shares;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
     basic_posted_fork<Platform> arm;
 

@@ -229,7 +229,7 @@ protected:
     ~task_home() = default;
 };
 
-// A task with the object that owns its outcome: a join handle, a group (sched/detail/group.hpp) or
+// A task with the object that owns its outcome: a join handle, a group (sched/task_group.hpp) or
 // a join_set.
 template <class E>
 concept task_end = std::derived_from<E, task_header> && requires(E& end) {

@@ -8,7 +8,7 @@
 //                       number of its references
 //   basic_task_control  a chain of coroutines that can be cancelled: its state, the runnable that
 //                       resumes it, and the waker that interrupts its wait. Each child of when_all
-//                       and when_any is one (when_state.hpp).
+//                       and when_any is one (compose.hpp).
 //   basic_task_header   a spawned task: a chain, its home (basic_task_home), the links of a list,
 //                       and a gate that opens when the task ends; joiners wait at the gate. A cell
 //                       (task_cell.hpp) adds the code that the task runs, and the outcome.
@@ -315,7 +315,7 @@ private:
 
 template <class Platform> class basic_group;
 
-// The groups (sched/detail/group.hpp) that a thread cancels, one after the other.
+// The groups (sched/task_group.hpp) that a thread cancels, one after the other.
 template <class Platform> struct BIDE_SHARED cancel_round {
     basic_group<Platform>* first = nullptr;
     basic_group<Platform>* last = nullptr;
@@ -476,7 +476,7 @@ protected:
     virtual void post_home() noexcept = 0;
 
     // Runs the chain on this thread until it waits or ends. If the chain is a child in place
-    // (when_state.hpp), the parent of the child may also continue and end in this call.
+    // (compose.hpp), the parent of the child may also continue and end in this call.
     void run() noexcept {
         if (!ended_) {
             if (fresh_ && state_.is_cancelled() && may_finish_here()) {
@@ -486,7 +486,7 @@ protected:
             local& here = local::get();
             // Gives the task a budget, on any thread. If the task was cancelled before it starts,
             // its budget is spent, so its first operation is stopped.
-            const task_budget<Platform> turn(here, fresh_ && state_.is_cancelled());
+            const task_budget<Platform> budget(here, fresh_ && state_.is_cancelled());
             basic_task_context<Platform>* const outer = here.running;
             here.running = this;
             if (here.traced) {
@@ -584,7 +584,7 @@ template <class Platform, class Node> struct basic_task_links {
     typename Platform::template var<Node*> prev_in_list;
 };
 
-// A list of tasks, for an owner with a lock: a registry, or a group (sched/detail/group.hpp).
+// A list of tasks, for an owner with a lock: a registry, or a group (sched/task_group.hpp).
 // Requires, for all functions: the caller holds the lock.
 template <class Platform, class Node> class basic_task_list {
 public:
