@@ -37,9 +37,9 @@ namespace detail {
 //             nullptr. There is a runner, or the poster of the oldest one starts it.
 //
 // A post puts its runnable in front of the list, by a CAS. If that CAS replaced idle, the poster
-// starts a runner; no other poster does. The runner exchanges the word for the address of `bottom_`,
-// and reverses the list that it got: first in, first out. When the runner has run that list, it
-// changes the word from running to idle by a CAS. If the CAS fails, runnables were posted
+// starts a runner; no other poster does. The runner exchanges the word for the address of
+// `bottom_`, and reverses the list that it got: first in, first out. When the runner has run that
+// list, it changes the word from running to idle by a CAS. If the CAS fails, runnables were posted
 // meanwhile. Their posters have started no runner, so the runner takes the new list, too. So no
 // runnable is left without a runner, and there is at most one runner.
 //

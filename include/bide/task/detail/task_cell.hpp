@@ -316,7 +316,7 @@ using joined_coroutine_cell = coroutine_cell<S, joined_task<task_value_t<S>>>;
 // A task that runs a function on a worker, or on a thread for blocking tasks.
 template <class F, class T> class function_cell final : public joined_task<T>, public recycled {
 public:
-    function_cell(task_home& home, F&& what, bool blocks, bool kept) : joined_task<T>(home, kept) {
+    function_cell(task_home& home, F&& what, bool blocks) : joined_task<T>(home, true) {
         std::construct_at(std::addressof(function_), std::move(what));
         if (blocks) {
             this->to_run().run = waker(&run_apart, this);
