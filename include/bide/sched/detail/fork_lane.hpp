@@ -151,8 +151,8 @@ public:
     using job = basic_fork_job<Platform>;
     using depth_type = std::uint32_t;
 
-    explicit basic_fork_lane(basic_pool<Platform>& of) noexcept
-        : scheduler_id(of.scheduler_id()), pool_(of) {}
+    basic_fork_lane(basic_pool<Platform>& of, const void* id) noexcept
+        : scheduler_id(id), pool_(of) {}
 
     const void* const scheduler_id; // the scheduler's address, which basic_fork_context has
 
@@ -420,7 +420,7 @@ public:
                 return kept;
             }
         }
-        lane* const mine = new (std::nothrow) lane(pool_);
+        lane* const mine = new (std::nothrow) lane(pool_, pool_.scheduler_id());
         if (mine == nullptr) {
             return nullptr;
         }
