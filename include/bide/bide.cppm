@@ -72,6 +72,7 @@ using bide::basic_permit;
 using bide::basic_priority_channel;
 using bide::basic_priority_receiver;
 using bide::basic_priority_sender;
+using bide::basic_readiness_driver;
 using bide::basic_ready_queue;
 using bide::basic_receiver;
 using bide::basic_ring;

@@ -1,6 +1,6 @@
 #include <bide/core/parker.hpp>
 #include <bide/sched/blocking_pool.hpp>
-#include <bide/sched/detail/worker_threads.hpp>
+#include <bide/sched/detail/scheduler_core.hpp>
 #include <model/posted.hpp>
 #include <model/thread_support.hpp>
 #include <support/test.hpp>

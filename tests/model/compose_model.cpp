@@ -3,7 +3,7 @@
 // the losers.
 
 #include <bide/sched/child_deque.hpp>
-#include <bide/task/detail/when_state.hpp>
+#include <bide/task/compose.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
 

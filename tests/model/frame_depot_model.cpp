@@ -1,4 +1,4 @@
-#include <bide/task/detail/frame_memory.hpp>
+#include <bide/task/detail/coroutine_frame.hpp>
 #include <model/check.hpp>
 #include <support/test.hpp>
 

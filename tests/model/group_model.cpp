@@ -3,8 +3,8 @@
 // resumes once, after all members have ended, and blocks no thread meanwhile. Each outcome is
 // returned once.
 
-#include <bide/sched/detail/group.hpp>
 #include <bide/sched/join_set.hpp>
+#include <bide/sched/task_group.hpp>
 #include <model/task_support.hpp>
 #include <support/test.hpp>
 

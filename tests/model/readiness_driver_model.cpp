@@ -152,7 +152,7 @@ private:
     bide::detail::basic_attachment_state<platform> state_;
 };
 
-struct driver final : bide::detail::readiness_driver<platform, one_file, attachable> {
+struct driver final : bide::basic_readiness_driver<platform, one_file, attachable> {
     driver() = default;
     one_file& file() noexcept { return set_; }
 };

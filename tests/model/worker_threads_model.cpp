@@ -1,4 +1,4 @@
-#include <bide/sched/detail/worker_threads.hpp>
+#include <bide/sched/detail/scheduler_core.hpp>
 #include <model/at_random.hpp>
 #include <model/posted.hpp>
 #include <model/thread_support.hpp>

@@ -47,13 +47,6 @@ std::string name_of_this_thread() {
     return name;
 }
 
-int processors_of_this_thread() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    ::sched_getaffinity(0, sizeof set, &set);
-    return CPU_COUNT(&set);
-}
-
 } // namespace
 
 TEST_CASE("scheduler_options: threads are named after the scheduler, also with the longest names") {
@@ -71,27 +64,6 @@ TEST_CASE("scheduler_options: threads are named after the scheduler, also with t
     CHECK(names("") == "-0 -b0");
     scheduler s;
     CHECK(s.spawn(&name_of_this_thread).join().substr(0, 5) == "bide-");
-}
-
-TEST_CASE("scheduler_options: pinned workers have one processor each, other threads have all") {
-    for (const bool pinned : {true, false}) {
-        std::atomic<int> few{0};
-        std::atomic<int> many{0};
-        scheduler_options wanted = with(3, false);
-        wanted.pin_workers = pinned;
-        const int all = processors_of_this_thread();
-        latch started(3);
-        wanted.on_worker_start = [&](unsigned) {
-            const int mine = processors_of_this_thread();
-            few += mine == 1 ? 1 : 0;
-            many += mine == all ? 1 : 0;
-            started.count_down();
-        };
-        scheduler s(std::move(wanted));
-        started.wait();
-        CHECK((pinned ? few : many) == 3);
-    }
-    CHECK(processors_of_this_thread() >= 1);
 }
 
 #endif

@@ -30,7 +30,7 @@
 ///                                        co_await or co_yield expression. 0: it does not.
 /// BIDE_RECYCLE_FRAMES      user or task/ 1: coroutine frames are recycled. 0: each frame is an
 ///                                        allocation of its own, as sanitizers need it
-///                                        (task/detail/frame_memory.hpp). Files of one program may
+///                                        (task/detail/coroutine_frame.hpp). Files of one program may
 ///                                        differ in it.
 /// BIDE_COMPILED            user or CMake Defined: the headers only declare what is rarely called. The
 ///                                        library bide::compiled has the definitions, or the one file

@@ -34,9 +34,9 @@
 #include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
 #include <bide/fwd.hpp>
+#include <bide/task/compose.hpp>
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/detail/task_control.hpp>
-#include <bide/task/detail/when_state.hpp>
 #include <bide/task/task.hpp>
 
 #include <coroutine>

@@ -26,10 +26,6 @@ namespace detail {
 // the end of an attachment concurrently with operations that begin.
 template <class Platform> class basic_attachment_state {
 public:
-    basic_attachment_state() noexcept = default;
-    basic_attachment_state(const basic_attachment_state&) = delete;
-    basic_attachment_state& operator=(const basic_attachment_state&) = delete;
-
     // Returns false if there is an attachment.
     bool begin() noexcept {
         state seen = state::free;

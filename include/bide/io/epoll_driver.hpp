@@ -45,6 +45,7 @@
 #include <bide/core/wait_ops.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
+#include <bide/io/detail/event_fd.hpp>
 #include <bide/io/detail/growing_table.hpp>
 #include <bide/io/driver.hpp>
 
@@ -55,13 +56,11 @@
 #include <cstdint>
 #include <ctime>
 #include <initializer_list>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -69,36 +68,227 @@ namespace detail {
 
 template <class Driver> struct socket_access; // io_socket.hpp
 
-// The common base of epoll_driver and uring_driver. `Set` makes the requests to the kernel. `Base`
-// is driver, or its replacement in a model. The derived drivers document the public functions.
-template <class Platform, class Set, class Base = driver> class readiness_driver : public Base {
+// ---- The set of epoll
+
+template <class Platform> class epoll_set {
+public:
+    // Makes the epoll set and the eventfd. Throws: std::system_error.
+    epoll_set() : set_(::epoll_create1(EPOLL_CLOEXEC)) {
+        if (watch(wake_event_.fd(), wake_key, EPOLLIN | EPOLLET) != 0) {
+            owned_fd::fail();
+        }
+    }
+
+    static constexpr const char* name = "epoll_driver";
+
+    // The events that the kernel found for the request with the key.
+    struct event {
+        std::uint64_t key;
+        std::uint32_t events;
+    };
+
+    // Requests one event of `events` from the kernel. The event will carry `key`. The request
+    // replaces an earlier request for the file. `registered` is true if the caller expects the file
+    // to be in the epoll set. If that is wrong, the function corrects `registered`. Returns 0 or
+    // the system's error number.
+    int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
+        epoll_event requested{};
+        requested.events = events | EPOLLONESHOT;
+        requested.data.u64 = key;
+        for (bool again = true;; again = false) {
+            if (::epoll_ctl(set_.fd(), registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd,
+                            &requested) == 0) {
+                registered = true;
+                return 0;
+            }
+            const int error = errno;
+            if (!again || error != (registered ? ENOENT : EEXIST)) {
+                return error;
+            }
+            registered = !registered;
+        }
+    }
+
+    void remove(int fd, bool& registered) noexcept {
+        if (!std::exchange(registered, false)) {
+            return;
+        }
+        const int saved = errno;
+        epoll_event none{};
+        ::epoll_ctl(set_.fd(), EPOLL_CTL_DEL, fd, &none);
+        errno = saved; // the file may have been closed
+    }
+
+    // Fetches events. If there are none, sleeps until there is one, wake() is called, or the
+    // deadline has passed; it may also return earlier. Returns true if wake() was called since the
+    // last fetch(). One thread at a time calls fetch(), has_next() and next().
+    // Requires: !has_next().
+    bool fetch(deadline until) noexcept {
+        if (!until.is_poll()) {
+            sleeper seen = sleeper::awake;
+            // Order: relaxed; it publishes nothing. Failure: wake() was called.
+            if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
+                                                  std::memory_order_relaxed)) {
+                until = deadline::poll();
+            }
+        }
+        const int n = wait_for_events(until);
+        if (n < 0 && errno != EINTR) {
+            fatal("epoll_driver", this, "cannot wait: its files were closed");
+        }
+        next_ = 0;
+        count_ = n < 0 ? 0 : static_cast<unsigned>(n);
+        // Order: acquire [epoll.wake]; what was done before wake().
+        return sleeper_.exchange(sleeper::awake, std::memory_order_acquire) == sleeper::woken;
+    }
+
+    // Returns whether events were fetched and not taken.
+    bool has_next() const noexcept { return next_ != count_; }
+
+    // Takes an event. Returns false if there is none.
+    bool next(event& found) noexcept {
+        while (next_ != count_) {
+            const epoll_event& one = events_[next_++];
+            if (one.data.u64 != wake_key) {
+                found = {one.data.u64, one.events};
+                return true;
+            }
+        }
+        return false;
+    }
+
+    // Ends the fetch() that is under way. If none is under way, makes the next fetch() return at
+    // once. Any thread may call it.
+    void wake() noexcept {
+        // Order: release [epoll.wake]; the woken thread sees what was done before.
+        if (sleeper_.exchange(sleeper::woken, std::memory_order_release) == sleeper::waiting) {
+            wake_event_.set();
+        }
+    }
+
+protected:
+    // The key of the events of the eventfd.
+    static constexpr std::uint64_t wake_key = ~std::uint64_t{0};
+
+    // Adds a file whose events carry `key`. Returns 0 or the system's error number.
+    int watch(int fd, std::uint64_t key, std::uint32_t events = EPOLLIN) noexcept {
+        epoll_event wanted{};
+        wanted.events = events;
+        wanted.data.u64 = key;
+        return ::epoll_ctl(set_.fd(), EPOLL_CTL_ADD, fd, &wanted) == 0 ? 0 : errno;
+    }
+
+private:
+    enum class sleeper : std::uint32_t { awake, waiting, woken };
+
+    static constexpr unsigned most = driver::max_completions;
+
+    // Makes the system call. On a system without epoll_pwait2() (Linux 5.11, glibc 2.35), the time
+    // is rounded up to a millisecond.
+    int wait_for_events(deadline until) noexcept {
+        const int room = static_cast<int>(most);
+        if (until.is_poll() || until.is_never()) {
+            return ::epoll_wait(set_.fd(), events_, room, until.is_poll() ? 0 : -1);
+        }
+        const std::int64_t left =
+            std::max<std::int64_t>(until.next_check_ns() - Platform::now(), 0);
+#if defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 35)
+        if (has_pwait2_) {
+            timespec precise{};
+            precise.tv_sec = integer_cast<std::time_t>(left / 1'000'000'000);
+            precise.tv_nsec = integer_cast<long>(left % 1'000'000'000);
+            const int n = ::epoll_pwait2(set_.fd(), events_, room, &precise, nullptr);
+            if (n >= 0 || errno == EINTR) {
+                return n;
+            }
+            has_pwait2_ = false; // an older kernel or an emulator
+        }
+#endif
+#endif
+        const std::int64_t ms = left / 1'000'000 + (left % 1'000'000 != 0 ? 1 : 0);
+        return ::epoll_wait(set_.fd(), events_, room,
+                            static_cast<int>(std::min<std::int64_t>(ms, INT_MAX)));
+    }
+
+    const owned_fd set_;
+    event_fd wake_event_;
+    typename Platform::template atomic<sleeper> sleeper_{sleeper::awake};
+    // Only the fetching thread uses these fields.
+    bool has_pwait2_ = true;
+    unsigned next_ = 0;
+    unsigned count_ = 0;
+    epoll_event events_[most];
+};
+
+} // namespace detail
+
+/// What an epoll_driver and a uring_driver have in common: waits until files are ready. `Set` makes
+/// the requests to the kernel. `Base` is driver, or its replacement in a model.
+template <class Platform, class Set, class Base = driver>
+class basic_readiness_driver : public Base {
     using node = basic_waiter<Platform>;
 
 public:
+    /// Makes the epoll set and the eventfd.
+    /// Throws: std::system_error if the system has no more descriptors or memory.
+    basic_readiness_driver() {}
+
+    /// Closes the epoll set and the eventfd.
+    /// Requires: no coroutine waits for a file, no wait() or wake() is under way, and there is no
+    /// attachment.
+    ~basic_readiness_driver() override {
+        unsigned long long waiting = 0;
+        entries_.each([&waiting](entry& e) noexcept {
+            const guard section(e.locked);
+            for (auto& queue : e.queues) {
+                for (; !queue.empty(); ++waiting) {
+                    queue.pop();
+                }
+            }
+        });
+        if (waiting != 0) {
+            detail::fatal_destroyed(Set::name, this, waiting);
+        }
+    }
+
+    /// Waits until a read of the file would not block: there is data, the file is at its end, or it
+    /// has an error or a hang-up. If a read would not block now, as with every regular file, does
+    /// not wait. Several coroutines may wait for the same file: an event resumes all of them. One
+    /// of them may read the data before another one does, so the file should be non-blocking. Call
+    /// forget() before the file is closed.
+    /// Throws: std::system_error with the system's error if `fd` is not an open file or if there is
+    /// no memory for the wait. std::system_error with errc::no_driver if the operation would wait
+    /// and no scheduler or run_loop runs the driver. closed_error after forget() or the scheduler's
+    /// shutdown. Everything else is as in other waits. as_result(), with_timeout() and
+    /// with_stop() return the error as a std::error_code.
     basic_async_op<io_done, Platform> async_wait_readable(int fd) noexcept {
         return async_wait(fd, readable);
     }
+
+    /// Waits until a write to the file would not block; otherwise as async_wait_readable().
     basic_async_op<io_done, Platform> async_wait_writable(int fd) noexcept {
         return async_wait(fd, writable);
     }
 
+    /// Ends all waits for the file with errc::closed. Must be called before the file is closed, if
+    /// a coroutine may wait for it. A coroutine may wait for the descriptor again after that.
     void forget(int fd) noexcept {
         entry* const e = fd < 0 ? nullptr : entries_.find(static_cast<std::uint32_t>(fd));
         if (e == nullptr) {
             return;
         }
         wake_list gone;
-        lock::acquire(e->locked);
-        for (auto& queue : e->queues) {
-            queue.pop_all(gone);
+        {
+            const guard section(e->locked);
+            e->end_waits(gone);
+            set_.remove(fd, e->registered);
         }
-        e->armed = 0;
-        e->forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
-        set_.remove(fd, e->registered);
-        lock::release(e->locked);
         gone.publish(wait_status::closed);
     }
 
+    /// As driver::wait(). With Linux 5.11 or later, the deadline is exact to the nanosecond;
+    /// otherwise it is rounded up to a millisecond. Never returns early.
     unsigned wait(deadline until) noexcept override {
         for (;;) {
             const bool woken = !set_.has_next() && set_.fetch(until);
@@ -109,39 +299,20 @@ public:
         }
     }
 
+    /// See driver. Makes a system call only if a thread sleeps in wait().
     void wake() noexcept override { set_.wake(); }
 
 protected:
-    template <class... Args> explicit readiness_driver(Args... args) : set_(args...) {}
-
-    // Requires: no wait() or wake() is going on, and there is no attachment.
-    ~readiness_driver() override {
-        unsigned long long waiting = 0;
-        entries_.each([&waiting](entry& e) noexcept {
-            lock::acquire(e.locked);
-            for (auto& queue : e.queues) {
-                for (; !queue.empty(); ++waiting) {
-                    queue.pop();
-                }
-            }
-        });
-        if (waiting != 0) {
-            fatal_destroyed(Set::name, this, waiting);
-        }
-    }
+    /// Makes a set with a ring of this size.
+    explicit basic_readiness_driver(unsigned entries) : set_(entries) {}
 
     // each() visits every entry that was made before the end of the attachment. A wait whose entry
     // is made later finds that there is no attachment [growing_table.chunk].
     void detached() noexcept override {
         wake_list gone;
         entries_.each([&gone](entry& e) noexcept {
-            lock::acquire(e.locked);
-            for (auto& queue : e.queues) {
-                queue.pop_all(gone);
-            }
-            e.armed = 0;
-            e.forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
-            lock::release(e.locked);
+            const guard section(e.locked);
+            e.end_waits(gone);
         });
         gone.publish(wait_status::closed);
     }
@@ -149,11 +320,11 @@ protected:
     Set set_;
 
 private:
-    template <class> friend struct socket_access;
+    template <class> friend struct detail::socket_access;
 
     using word = std::uint32_t;
     using event = typename Set::event;
-    using lock = lock_bits<Platform, word>;
+    using guard = typename lock_bits<Platform, word>::guard;
     using wake_list = basic_wake_list<Platform>;
     template <class T> using atomic = typename Platform::template atomic<T>;
 
@@ -183,11 +354,19 @@ private:
             return (queues[readable].empty() ? 0 : events_of[readable]) |
                    (queues[writable].empty() ? 0 : events_of[writable]);
         }
+        // Takes out all waiters. Waits that have begun before, and are not queued yet, end, too.
+        void end_waits(wake_list& gone) noexcept {
+            for (auto& queue : queues) {
+                queue.pop_all(gone);
+            }
+            armed = 0;
+            forgotten.fetch_add(1, std::memory_order_relaxed); // Order: relaxed; see way_of().
+        }
     };
 
     // The operation that waits for a direction of a file (core/wait_ops.hpp).
     struct readiness : io_operation {
-        readiness_driver& of;
+        basic_readiness_driver& of;
         entry* its; // nullptr: it fails with the error of its payload
         int fd;
         word way; // the direction, and the entry's `forgotten` shifted left
@@ -213,7 +392,7 @@ private:
 
         wait_status enqueue(node& w, io_payload& mine) const noexcept {
             entry& e = *its;
-            lock::acquire(e.locked);
+            const guard section(e.locked);
             wait_status what = w.forbidden();
             const bool attached = of.is_attached();
             const bool gone = is_forgotten();
@@ -224,7 +403,6 @@ private:
                                              : io_payload::no_driver;
                 if (error != 0) {
                     if (!w.claim()) { // another wait of its select has won
-                        lock::release(e.locked);
                         return wait_status::waiting;
                     }
                     w.commit();
@@ -237,18 +415,16 @@ private:
             } else {
                 w.settle(what);
             }
-            lock::release(e.locked);
             return what;
         }
 
         bool cancel(node& w, wait_status why) const noexcept {
             entry& e = *its;
-            lock::acquire(e.locked);
+            const guard section(e.locked);
             const bool waits_still = e.queues[which()].withdraw(w, why);
-            if (e.armed != 0 && e.wanted() == 0) {
+            if (e.wanted() == 0) {
                 e.armed = 0;
             }
-            lock::release(e.locked);
             return waits_still;
         }
     };
@@ -290,32 +466,32 @@ private:
         wake_list ready;
         wake_list gone;
         unsigned handed = 0;
-        event told;
-        while (handed < Base::max_completions && set_.next(told)) {
-            if constexpr (requires { told.completed; }) {
-                if (told.completed != nullptr) {
-                    ready.push(*told.completed);
+        event found;
+        while (handed < Base::max_completions && set_.next(found)) {
+            if constexpr (requires { found.completed; }) {
+                if (found.completed != nullptr) {
+                    ready.push(*found.completed);
                     ++handed;
                     continue;
                 }
             }
-            handed += serve(told, Base::max_completions - handed, ready, gone);
+            handed += serve(found, Base::max_completions - handed, ready, gone);
         }
         wake_list::publish(ready, wait_status::granted, gone, wait_status::closed);
         return handed;
     }
 
     // Removes the waiters that the event releases, at most `most`. Returns their number.
-    unsigned serve(const event& told, unsigned most, wake_list& ready, wake_list& gone) noexcept {
-        const auto fd = static_cast<std::uint32_t>(told.key);
+    unsigned serve(const event& found, unsigned most, wake_list& ready, wake_list& gone) noexcept {
+        const auto fd = static_cast<std::uint32_t>(found.key);
         entry& e = *entries_.find(fd);
         unsigned taken = 0;
-        lock::acquire(e.locked);
-        if (told.key >> 32 == e.generation) {
+        const guard section(e.locked);
+        if (found.key >> 32 == e.generation) {
             e.armed = 0;
             e.first_direction ^= 1; // so that neither direction starves the other
             for (const unsigned way : {unsigned{e.first_direction}, e.first_direction ^ 1u}) {
-                if ((told.events & (events_of[way] | always)) != 0) {
+                if ((found.events & (events_of[way] | always)) != 0) {
                     taken += take(e.queues[way], most - taken, ready);
                 }
             }
@@ -326,7 +502,6 @@ private:
                 }
             }
         }
-        lock::release(e.locked);
         return taken;
     }
 
@@ -348,227 +523,13 @@ private:
         return !until.is_never() && Platform::now() >= end && !until.is_early();
     }
 
-    growing_table<entry, Platform> entries_;
+    detail::growing_table<entry, Platform> entries_;
 };
-
-// ---- The set of epoll
-
-template <class Platform> class epoll_set {
-public:
-    // Makes the epoll set and the eventfd. Throws: std::system_error.
-    epoll_set()
-        : set_(::epoll_create1(EPOLL_CLOEXEC)),
-          wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-        if (watch(wake_event_.fd, wake_mark, EPOLLIN | EPOLLET) != 0) {
-            fail();
-        }
-    }
-
-    epoll_set(const epoll_set&) = delete;
-    epoll_set& operator=(const epoll_set&) = delete;
-
-    static constexpr const char* name = "epoll_driver";
-
-    // The events that the kernel found for the request with the key.
-    struct event {
-        std::uint64_t key;
-        std::uint32_t events;
-    };
-
-    // Requests one event of `events` from the kernel. The event will carry `key`. The request
-    // replaces an earlier request for the file. `registered` is true if the caller expects the file
-    // to be in the epoll set. If that is wrong, the function corrects `registered`. Returns 0 or
-    // the system's error number.
-    int request(int fd, bool& registered, std::uint32_t events, std::uint64_t key) noexcept {
-        epoll_event requested{};
-        requested.events = events | EPOLLONESHOT;
-        requested.data.u64 = key;
-        for (bool again = true;; again = false) {
-            if (::epoll_ctl(set_.fd, registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &requested) ==
-                0) {
-                registered = true;
-                return 0;
-            }
-            const int error = errno;
-            if (!again || error != (registered ? ENOENT : EEXIST)) {
-                return error;
-            }
-            registered = !registered;
-        }
-    }
-
-    void remove(int fd, bool& registered) noexcept {
-        if (!std::exchange(registered, false)) {
-            return;
-        }
-        const int saved = errno;
-        epoll_event none{};
-        ::epoll_ctl(set_.fd, EPOLL_CTL_DEL, fd, &none);
-        errno = saved; // the file may have been closed
-    }
-
-    // Fetches events. If there are none, sleeps until there is one, wake() is called, or the
-    // deadline has passed; it may also return earlier. Returns true if wake() was called since the
-    // last fetch(). One thread at a time calls fetch(), has_next() and next().
-    // Requires: !has_next().
-    bool fetch(deadline until) noexcept {
-        if (!until.is_poll()) {
-            sleeper seen = sleeper::awake;
-            // Order: relaxed; it publishes nothing. Failure: wake() was called.
-            if (!sleeper_.compare_exchange_strong(seen, sleeper::waiting, std::memory_order_relaxed,
-                                                  std::memory_order_relaxed)) {
-                until = deadline::poll();
-            }
-        }
-        const int n = wait_for_events(until);
-        if (n < 0 && errno != EINTR) {
-            fatal("epoll_driver", this, "cannot wait: its files were closed");
-        }
-        next_ = 0;
-        count_ = n < 0 ? 0 : static_cast<unsigned>(n);
-        // Order: acquire [epoll.wake]; what was done before wake().
-        return sleeper_.exchange(sleeper::awake, std::memory_order_acquire) == sleeper::woken;
-    }
-
-    // Returns whether events were fetched and not taken.
-    bool has_next() const noexcept { return next_ != count_; }
-
-    // Takes an event. Returns false if there is none.
-    bool next(event& told) noexcept {
-        while (next_ != count_) {
-            const epoll_event& found = events_[next_++];
-            if (found.data.u64 != wake_mark) {
-                told = {found.data.u64, found.events};
-                return true;
-            }
-        }
-        return false;
-    }
-
-    // Ends the fetch() that is under way. If none is under way, makes the next fetch() return at
-    // once. Any thread may call it.
-    void wake() noexcept {
-        // Order: release [epoll.wake]; the woken thread sees what was done before.
-        if (sleeper_.exchange(sleeper::woken, std::memory_order_release) == sleeper::waiting) {
-            ::eventfd_write(wake_event_.fd, 1);
-        }
-    }
-
-protected:
-    // The key of the events of the eventfd.
-    static constexpr std::uint64_t wake_mark = ~std::uint64_t{0};
-
-    // Adds a file whose events carry `key`. Returns 0 or the system's error number.
-    int watch(int fd, std::uint64_t key, std::uint32_t events = EPOLLIN) noexcept {
-        epoll_event wanted{};
-        wanted.events = events;
-        wanted.data.u64 = key;
-        return ::epoll_ctl(set_.fd, EPOLL_CTL_ADD, fd, &wanted) == 0 ? 0 : errno;
-    }
-
-private:
-    enum class sleeper : std::uint32_t { awake, waiting, woken };
-
-    // A file descriptor that the destructor closes.
-    struct owned_fd {
-        explicit owned_fd(int opened) : fd(opened) {
-            if (fd < 0) {
-                fail();
-            }
-        }
-        owned_fd(const owned_fd&) = delete;
-        owned_fd& operator=(const owned_fd&) = delete;
-        ~owned_fd() { ::close(fd); }
-        const int fd;
-    };
-
-    [[noreturn]] static void fail() {
-        BIDE_THROW(std::system_error(errno, std::system_category(), "bide: epoll_driver"));
-    }
-
-    static constexpr unsigned most = driver::max_completions;
-
-    // Makes the system call. On a system without epoll_pwait2() (Linux 5.11, glibc 2.35), the time
-    // is rounded up to a millisecond.
-    int wait_for_events(deadline until) noexcept {
-        const int room = static_cast<int>(most);
-        if (until.is_poll() || until.is_never()) {
-            return ::epoll_wait(set_.fd, events_, room, until.is_poll() ? 0 : -1);
-        }
-        const std::int64_t rest =
-            std::max<std::int64_t>(until.next_check_ns() - Platform::now(), 0);
-#if defined(__GLIBC_PREREQ)
-#if __GLIBC_PREREQ(2, 35)
-        if (has_pwait2_) {
-            timespec precise{};
-            precise.tv_sec = integer_cast<std::time_t>(rest / 1'000'000'000);
-            precise.tv_nsec = integer_cast<long>(rest % 1'000'000'000);
-            const int n = ::epoll_pwait2(set_.fd, events_, room, &precise, nullptr);
-            if (n >= 0 || errno == EINTR) {
-                return n;
-            }
-            has_pwait2_ = false; // an older kernel or an emulator
-        }
-#endif
-#endif
-        const std::int64_t ms = rest / 1'000'000 + (rest % 1'000'000 != 0 ? 1 : 0);
-        return ::epoll_wait(set_.fd, events_, room,
-                            static_cast<int>(std::min<std::int64_t>(ms, INT_MAX)));
-    }
-
-    const owned_fd set_;
-    const owned_fd wake_event_;
-    typename Platform::template atomic<sleeper> sleeper_{sleeper::awake};
-    // Only the fetching thread uses these fields.
-    bool has_pwait2_ = true;
-    unsigned next_ = 0;
-    unsigned count_ = 0;
-    epoll_event events_[most];
-};
-
-} // namespace detail
 
 /// A driver for files, sockets and pipes.
 template <class Platform>
 class basic_epoll_driver final
-    : public detail::readiness_driver<Platform, detail::epoll_set<Platform>> {
-    using base = detail::readiness_driver<Platform, detail::epoll_set<Platform>>;
-
-public:
-    /// Makes the epoll set and the eventfd.
-    /// Throws: std::system_error if the system has no more descriptors or memory.
-    basic_epoll_driver() {}
-    /// Closes the epoll set and the eventfd.
-    /// Requires: no coroutine waits for a file, no wait() or wake() is under way, and there is no
-    /// attachment.
-    ~basic_epoll_driver() override = default;
-
-    /// Waits until a read of the file would not block: there is data, the file is at its end, or it
-    /// has an error or a hang-up. If a read would not block now, as with every regular file, does
-    /// not wait. Several coroutines may wait for the same file: an event resumes all of them. One
-    /// of them may read the data before another one does, so the file should be non-blocking. Call
-    /// forget() before the file is closed.
-    /// Throws: std::system_error with the system's error if `fd` is not an open file or if there is
-    /// no memory for the wait. std::system_error with errc::no_driver if the operation would wait
-    /// and no scheduler or run_loop runs the driver. closed_error after forget() or the scheduler's
-    /// shutdown. Everything else is as in other waits. as_result(), with_timeout() and
-    /// with_stop() return the error as a std::error_code.
-    using base::async_wait_readable;
-
-    /// Waits until a write to the file would not block; otherwise as async_wait_readable().
-    using base::async_wait_writable;
-
-    /// Ends all waits for the file with errc::closed. Must be called before the file is closed, if
-    /// a coroutine may wait for it. A coroutine may wait for the descriptor again after that.
-    using base::forget;
-
-    /// As driver::wait(). With Linux 5.11 or later, the deadline is exact to the nanosecond;
-    /// otherwise it is rounded up to a millisecond. Never returns early.
-    using base::wait;
-
-    /// See driver. Makes a system call only if a thread sleeps in wait().
-    using base::wake;
-};
+    : public basic_readiness_driver<Platform, detail::epoll_set<Platform>> {};
 
 /// The driver of a program.
 using epoll_driver = basic_epoll_driver<>;

@@ -175,8 +175,7 @@ public:
     /// Cancellation: no connection and no descriptor is lost.
     async_op<result<basic_io_socket, std::error_code>> async_accept() noexcept {
         using access = detail::socket_access<Driver>;
-        return access::template start<typename access::accepting,
-                                      result<basic_io_socket, std::error_code>>(
+        return access::template start<typename access::accepting>(
             driver(), fd_, false, detail::connection_payload<Driver>());
     }
 
@@ -215,9 +214,7 @@ async_connect(Driver& on, const sockaddr* to, socklen_t size) noexcept {
         p.end(errno);
     }
     p.made = basic_io_socket<Driver>(on, fd);
-    return access::template start<typename access::connecting,
-                                  result<basic_io_socket<Driver>, std::error_code>>(on, fd, true,
-                                                                                    std::move(p));
+    return access::template start<typename access::connecting>(on, fd, true, std::move(p));
 }
 /// Makes a stream socket that listens at an address. A TCP address may be reused at once
 /// (SO_REUSEADDR).
@@ -280,13 +277,6 @@ template <class Driver> struct socket_access {
     using io_socket = basic_io_socket<Driver>;
     using connection_payload = detail::connection_payload<Driver>;
 
-    // A wait for a file. If the driver cannot wait for the file, its payload has the error.
-    static readiness wait_for(Driver& on, int fd, bool writes, socket_payload& p) noexcept {
-        auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
-        const auto way = writes ? Driver::writable : Driver::readable;
-        return {{}, on, its, fd, readiness::way_of(way, its)};
-    }
-
     template <class T> static result<T, std::error_code> failed(wait_status what, int error) {
         return what == wait_status::granted
                    ? unexpected{io_payload::code_of(error != 0 ? error : EAGAIN)}
@@ -305,16 +295,15 @@ template <class Driver> struct socket_access {
             if (this->its == nullptr) {
                 return wait_status::granted;
             }
-            Driver::lock::acquire(this->its->locked);
-            const wait_status what = this->is_forgotten()
-                                         ? wait_status::closed
-                                         : static_cast<const Self&>(*this).attempt(p);
-            Driver::lock::release(this->its->locked);
-            return what;
+            const typename Driver::guard section(this->its->locked);
+            return this->is_forgotten() ? wait_status::closed
+                                        : static_cast<const Self&>(*this).attempt(p);
         }
     };
 
     struct transferring : operation<transferring, transfer_payload> {
+        using outcome = io_count;
+
         wait_status attempt(transfer_payload& p) const noexcept {
             const bool writes = this->which() == Driver::writable;
             if (p.size == 0 && !writes) {
@@ -346,8 +335,9 @@ template <class Driver> struct socket_access {
     };
 
     template <class Self> struct connection : operation<Self, connection_payload> {
-        result<io_socket, std::error_code> collect(wait_status what,
-                                                   connection_payload& p) const noexcept {
+        using outcome = result<io_socket, std::error_code>;
+
+        outcome collect(wait_status what, connection_payload& p) const noexcept {
             if (what == wait_status::granted && p.is_over && p.error == 0) {
                 return std::move(p.made);
             }
@@ -386,10 +376,13 @@ template <class Driver> struct socket_access {
         }
     };
 
-    template <class Op, class R, class Payload>
-    static async_op<R> start(Driver& on, int fd, bool writes, Payload p) noexcept {
-        const readiness wait = wait_for(on, fd, writes, p);
-        Op op{wait};
+    // If the driver cannot wait for the file, the payload has the error.
+    template <class Op, class Payload>
+    static async_op<typename Op::outcome> start(Driver& on, int fd, bool writes,
+                                                Payload p) noexcept {
+        auto* const its = p.is_over ? nullptr : on.entry_for(fd, p.error);
+        const auto way = readiness::way_of(writes ? Driver::writable : Driver::readable, its);
+        Op op{readiness{{}, on, its, fd, way}};
         return {op, std::move(p)};
     }
 
@@ -399,7 +392,7 @@ template <class Driver> struct socket_access {
         p.data = const_cast<std::byte*>(bytes.data());
         p.size = bytes.size();
         p.is_for_all = all;
-        return start<transferring, io_count>(of.driver(), of.fd(), writes, p);
+        return start<transferring>(of.driver(), of.fd(), writes, p);
     }
 };
 

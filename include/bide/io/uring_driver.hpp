@@ -55,6 +55,7 @@
 #include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/io/epoll_driver.hpp>
+#include <bide/task/detail/task_control.hpp>
 
 #include <atomic>
 #include <cerrno>
@@ -73,7 +74,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-struct uring_request {
+struct uring_request : basic_task_links<native_platform, uring_request> {
     enum class phase : unsigned char { idle, submitted, ends_early, ended, over };
 
     phase at = phase::idle;
@@ -91,8 +92,6 @@ struct uring_request {
     void* data = nullptr; // of a write: only read
     std::uint64_t offset = 0;
     void* waiter = nullptr;
-    uring_request* next = nullptr; // in the list of submitted or of ended requests
-    uring_request* prev = nullptr;
     uring_request* next_taken = nullptr;
 };
 
@@ -120,7 +119,7 @@ public:
         }
         constexpr unsigned needed =
             IORING_FEAT_NODROP | IORING_FEAT_EXT_ARG; // the latter came with 5.11
-        error = (how.features & needed) != needed ? ENOSYS : this->watch(ring_.ring_fd, ring_mark);
+        error = (how.features & needed) != needed ? ENOSYS : this->watch(ring_.ring_fd, ring_key);
         if (error != 0) {
             ::io_uring_queue_exit(&ring_);
             BIDE_THROW(std::system_error(error, std::system_category(),
@@ -130,41 +129,39 @@ public:
 
     ~uring_set() { ::io_uring_queue_exit(&ring_); }
 
-    // ---- For the readiness_driver
+    // ---- For the basic_readiness_driver
 
     bool fetch(deadline until) noexcept {
         return base::fetch(has_news() ? deadline::poll() : until);
     }
     bool has_next() const noexcept { return base::has_next() || has_news(); }
 
-    bool next(event& told) noexcept {
+    bool next(event& found) noexcept {
         for (;;) {
             if (has_news()) {
-                lock();
+                const guard section(locked_);
                 look();
-                uring_request* const r = ended_.first;
+                uring_request* const r = ended_.first();
                 if (r != nullptr) {
                     ended_.remove(*r);
                     r->at = phase::over;
-                    told.completed = static_cast<node*>(r->waiter);
+                    found.completed = static_cast<node*>(r->waiter);
                 }
                 note_news();
-                unlock();
                 if (r != nullptr) {
                     return true;
                 }
             }
-            told.completed = nullptr;
-            if (!base::next(told)) {
+            found.completed = nullptr;
+            if (!base::next(found)) {
                 return false;
             }
-            if (told.key != ring_mark) {
+            if (found.key != ring_key) {
                 return true;
             }
-            lock();
+            const guard section(locked_);
             take();
             note_news();
-            unlock();
         }
     }
 
@@ -174,32 +171,28 @@ public:
     // Otherwise submits the request.
     template <class Refusal>
     wait_status begin(uring_request& r, node& w, Refusal refusal) noexcept {
-        lock();
+        const guard section(locked_);
         const wait_status what = refusal();
         if (what == wait_status::waiting) {
             r.at = phase::submitted;
             r.waiter = &w;
-            running_.push(r);
+            running_.push_back(r);
             submit_transfer(r);
         } else {
             w.settle(what);
         }
-        unlock();
         return what;
     }
 
     // Asks the kernel to end the request. If the kernel has not completed the request before, the
     // outcome of the request is `why`.
     void end_early(uring_request& r, node& w, wait_status why) noexcept {
-        lock();
+        const guard section(locked_);
         if (r.at == phase::idle) {
             w.forbid(why);
         } else if (r.at == phase::submitted) {
-            r.at = phase::ends_early;
-            r.ended_by = why;
-            submit_cancel(r);
+            ask_for_end(r, why);
         }
-        unlock();
     }
 
     // Called when the coroutine is destroyed. Asks the kernel to end the request, and waits until
@@ -207,16 +200,14 @@ public:
     // already returned the waiter. After this call, next() does not return the waiter, because the
     // coroutine must not be woken.
     bool end_now(uring_request& r) noexcept {
-        lock();
+        const guard section(locked_);
         const bool ends = r.at != phase::idle && r.at != phase::over;
         r.is_abandoned = true;
         if (r.at == phase::ended) {
             ended_.remove(r);
             r.at = phase::over;
         } else if (r.at == phase::submitted) {
-            r.at = phase::ends_early;
-            r.ended_by = wait_status::stopped;
-            submit_cancel(r);
+            ask_for_end(r, wait_status::stopped);
         }
         for (basic_backoff<Platform> again; r.at == phase::ends_early;) {
             take();
@@ -228,72 +219,52 @@ public:
         if (note_news()) {
             this->wake();
         }
-        unlock();
         return ends;
     }
 
     // Asks the kernel to end all requests for a file, or all requests if `fd` is negative.
     void end_all(int fd) noexcept {
-        lock();
-        for (uring_request* r = running_.first; r != nullptr;) {
+        const guard section(locked_);
+        for (uring_request* r = running_.first(); r != nullptr;) {
             if (r->at == phase::submitted && (fd < 0 || r->fd == fd)) {
-                r->at = phase::ends_early;
-                r->ended_by = wait_status::closed;
                 const unsigned before = releases_;
-                submit_cancel(*r);
+                ask_for_end(*r, wait_status::closed);
                 if (before != releases_) {
-                    r = running_.first; // this one may be over
+                    r = running_.first(); // this one may be over
                     continue;
                 }
             }
-            r = r->next;
+            r = r->next_in_list;
         }
-        unlock();
     }
 
     // Returns the number of requests that are not over.
     std::size_t size() noexcept {
         std::size_t n = 0;
-        lock();
-        for (const list& all : {running_, ended_}) {
-            for (const uring_request* r = all.first; r != nullptr; r = r->next) {
+        const guard section(locked_);
+        for (const list* all : {&running_, &ended_}) {
+            for (const uring_request* r = all->first(); r != nullptr; r = r->next_in_list) {
                 ++n;
             }
         }
-        unlock();
         return n;
     }
 
 private:
     using word = std::uint32_t;
-    using lock_word = lock_bits<Platform, word>;
+    using lock = lock_bits<Platform, word>;
+    using guard = typename lock::guard;
 
-    static constexpr std::uint64_t ring_mark = base::wake_mark - 1; // no file has this key
+    static constexpr std::uint64_t ring_key = base::wake_key - 1; // no file has this key
     static constexpr std::uint64_t ends_it = 1; // in the data of a request that ends another one
 
-    struct list {
-        uring_request* first = nullptr;
-        uring_request* last = nullptr;
+    using list = basic_task_list<native_platform, uring_request>;
 
-        void push(uring_request& r) noexcept {
-            r.next = nullptr;
-            r.prev = last;
-            (last != nullptr ? last->next : first) = &r;
-            last = &r;
-        }
-        void remove(uring_request& r) noexcept {
-            (r.prev != nullptr ? r.prev->next : first) = r.next;
-            (r.next != nullptr ? r.next->prev : last) = r.prev;
-        }
-    };
-
-    void lock() noexcept { lock_word::acquire(locked_); }
-    void unlock() noexcept { lock_word::release_plain(locked_); }
     void wait_unlocked(basic_backoff<Platform>& again) noexcept {
         ++releases_;
-        unlock();
+        lock::release_plain(locked_);
         again();
-        lock();
+        lock::acquire(locked_);
     }
     // Returns true if next() has a result to return.
     bool has_news() const noexcept {
@@ -302,7 +273,7 @@ private:
     }
     // Called under the lock, after a change. Returns has_news().
     bool note_news() noexcept {
-        const bool some = taken_ != nullptr || ended_.first != nullptr;
+        const bool some = taken_ != nullptr || ended_.first() != nullptr;
         // Order: relaxed; written under the lock.
         has_news_.store(some, std::memory_order_relaxed);
         return some;
@@ -349,6 +320,11 @@ private:
         });
     }
 
+    void ask_for_end(uring_request& r, wait_status why) noexcept {
+        r.at = phase::ends_early;
+        r.ended_by = why;
+        submit_cancel(r);
+    }
     void submit_cancel(uring_request& r) noexcept {
         const auto of = reinterpret_cast<std::uintptr_t>(&r);
         submit(of | ends_it, [of](io_uring_sqe& to) noexcept {
@@ -379,9 +355,9 @@ private:
                 r->has_answer = true;
                 r->answer = answer;
             } else {
-                uring_request* at = answer == -ENOENT ? running_.first : nullptr;
+                uring_request* at = answer == -ENOENT ? running_.first() : nullptr;
                 while (at != nullptr && at != r) {
-                    at = at->next;
+                    at = at->next_in_list;
                 }
                 if (at == nullptr) {
                     continue; // it is over
@@ -410,7 +386,7 @@ private:
                 running_.remove(*r);
                 r->at = r->is_abandoned ? phase::over : phase::ended;
                 if (!r->is_abandoned) {
-                    ended_.push(*r);
+                    ended_.push_back(*r);
                 }
             }
         }
@@ -459,8 +435,8 @@ template <> struct wait_payload<result<uring_count, std::error_code>> {
 /// handle this.
 template <class Platform>
 class basic_uring_driver final
-    : public detail::readiness_driver<Platform, detail::uring_set<Platform>> {
-    using base = detail::readiness_driver<Platform, detail::uring_set<Platform>>;
+    : public basic_readiness_driver<Platform, detail::uring_set<Platform>> {
+    using base = basic_readiness_driver<Platform, detail::uring_set<Platform>>;
     using request = detail::uring_request;
     using operation = basic_async_op<result<uring_count, std::error_code>, Platform>;
 
@@ -476,15 +452,6 @@ public:
     /// Requires: no coroutine waits for a file, no wait() or wake() is under way, and there is no
     /// attachment.
     ~basic_uring_driver() override;
-
-    /// See epoll_driver.
-    using base::async_wait_readable;
-    /// \overload
-    using base::async_wait_writable;
-    /// See epoll_driver.
-    using base::wait;
-    /// See epoll_driver.
-    using base::wake;
 
     /// Ends all waits and operations for the file with errc::closed. Operations that the kernel has
     /// begun end a little later. Must be called before the file is closed, if a coroutine may wait
@@ -589,7 +556,7 @@ private:
     operation transfer(bool writes, int fd, void* data, std::size_t size,
                        std::uint64_t offset) noexcept {
         constexpr std::size_t most = 0x7fff'f000; // as read(2)
-        request r;
+        request r{};
         r.writes = writes;
         r.fd = fd;
         r.data = data;
@@ -604,11 +571,11 @@ private:
         basic_backoff<Platform> again;
         for (; this->set_.size() != 0; again()) {
             this->set_.fetch(deadline::poll());
-            typename detail::uring_set<Platform>::event told{};
+            typename detail::uring_set<Platform>::event found{};
             basic_wake_list<Platform> ended;
-            while (this->set_.next(told)) {
-                if (told.completed != nullptr) {
-                    ended.push(*told.completed);
+            while (this->set_.next(found)) {
+                if (found.completed != nullptr) {
+                    ended.push(*found.completed);
                 }
             }
             ended.publish(wait_status::granted);
@@ -625,13 +592,6 @@ template <class Platform> basic_uring_driver<Platform>::~basic_uring_driver() {
     }
 }
 
-// ---- The ring
-
-namespace detail {
-
-// ---- Requests
-
-} // namespace detail
 }} // namespace bide::BIDE_ABI
 
 #endif

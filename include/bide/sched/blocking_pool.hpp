@@ -112,8 +112,9 @@ public:
         return taken;
     }
 
-    /// Runs `r` as post() does, but returns false if no thread can run it at once. Call it before
-    /// the calling thread blocks until another thread continues its work.
+    /// Runs `r` at once, on an idle thread or on a new one. If there is neither, returns false, and
+    /// does not queue `r`. A thread that is about to block uses it for work that must not wait for
+    /// a busy thread.
     bool try_run(runnable& r) noexcept {
         lock();
         if (wake_idle(r)) {
@@ -136,19 +137,16 @@ public:
 
     /// Ends a raise_limit().
     void lower_limit() noexcept {
-        lock();
+        const typename lock_word::guard section(lock_);
         extra_threads_ = extra_threads_ - 1;
-        unlock();
     }
 
     /// Tries again to start the threads that the system has refused. Returns true if a start is
     /// still owed. Then call it again after a while.
     BIDE_COLD bool tend() noexcept {
-        lock();
+        const typename lock_word::guard section(lock_);
         start_queued();
-        const bool again = owes_start();
-        unlock();
-        return again;
+        return owes_start();
     }
 
     /// Joins the thread that has left, if it has ended. Does not block. Returns true if that thread
@@ -156,14 +154,13 @@ public:
     BIDE_COLD bool reap() noexcept {
         bool again = false;
         if constexpr (requires(Thread& t) { t.try_join(); }) {
-            lock();
+            const typename lock_word::guard section(lock_);
             worker* const w = closed_ ? nullptr : static_cast<worker*>(left_);
             again = w != nullptr && !w->thread.try_join();
             if (w != nullptr && !again) {
                 left_ = nullptr;
                 delete w;
             }
-            unlock();
         }
         return again;
     }
@@ -238,10 +235,8 @@ private:
     void lock() const noexcept { lock_word::acquire(lock_); }
     void unlock() const noexcept { lock_word::release_plain(lock_); }
     template <class T> T under_lock(const var<T>& member) const noexcept {
-        lock();
-        const T copy = member;
-        unlock();
-        return copy;
+        const typename lock_word::guard section(lock_);
+        return member;
     }
 
     // ---- Called with the lock

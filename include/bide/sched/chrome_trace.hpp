@@ -11,11 +11,9 @@
 #include <bide/task/task_tag.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -37,21 +35,49 @@ public:
     /// not empty, the destructor writes to it.
     explicit chrome_trace(std::string path = {},
                           std::size_t max_events = std::size_t{1} << 18) noexcept
-        : path_(std::move(path)), max_events_(max_events), start_(platform::now()) {}
+        : path_(std::move(path)), max_events_(static_cast<std::uint32_t>(
+                                      (std::min)(max_events, std::size_t{~std::uint32_t{0}}))),
+          start_(platform::now()) {}
 
     /// Calls write() with the path, if there is one. An error is not reported.
-    inline ~chrome_trace() override;
+    ~chrome_trace() override {
+        if (!path_.empty()) {
+            write(path_.c_str());
+        }
+    }
 
     /// Writes the events so far. Returns false if not all of them could be written.
     /// Requires: the tasks' names are still valid; string literals always are.
     /// Thread safety: any thread may call it at any time.
-    bool write(std::FILE* to) noexcept;
+    bool write(std::FILE* to) noexcept {
+        output out{to, "\n"};
+        std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", to);
+        logs_.each([this, &out](worker_log& l) noexcept { write_log(out, l); });
+        std::fprintf(to, "\n],\"otherData\":{\"dropped\":%llu}}\n",
+                     detail::integer_cast<unsigned long long>(dropped()));
+        return std::fflush(to) == 0 && std::ferror(to) == 0;
+    }
     /// \overload
-    bool write(const char* path) noexcept;
+    bool write(const char* path) noexcept {
+        std::FILE* const to = std::fopen(path, "w");
+        if (to == nullptr) {
+            return false;
+        }
+        const bool written = write(to);
+        return std::fclose(to) == 0 && written;
+    }
 
     /// Returns the number of events that were not recorded: those after a worker's first
     /// max_events, and those for which there was no memory.
-    std::uint64_t dropped() noexcept;
+    std::uint64_t dropped() noexcept {
+        // Order: relaxed; a count.
+        std::uint64_t all = unrecorded_.load(std::memory_order_relaxed);
+        logs_.each([&all](worker_log& l) noexcept {
+            const lock::guard section(l.word);
+            all += l.dropped;
+        });
+        return all;
+    }
 
     /// Records a run. See trace_sink.
     void ran(unsigned worker, const char* task, task_tag tag, std::int64_t begin,
@@ -82,29 +108,17 @@ private:
         std::uint16_t row;
     };
 
-    static constexpr std::size_t chunk_events = 255;
-    struct chunk {
-        event events[chunk_events];
-        chunk* next;
-    };
-
     static constexpr unsigned max_rows = 14; // the last row takes all further events
 
     struct alignas(cache_line_pair) worker_log {
-        worker_log() noexcept = default;
-        worker_log(const worker_log&) = delete;
-        worker_log& operator=(const worker_log&) = delete;
-        ~worker_log();
-
         platform::atomic<std::uint32_t> word{0}; // the lock
         // Under the lock. Events are only added.
         unsigned worker = 0;
         unsigned rows = 0;
-        chunk* first = nullptr;
-        chunk* last = nullptr;
-        std::size_t kept = 0;
+        std::uint32_t kept = 0;
         std::uint64_t dropped = 0;
-        std::array<std::int64_t, max_rows> row_ends{}; // the end of each row's latest event
+        std::int64_t row_ends[max_rows] = {}; // the end of each row's latest event
+        detail::growing_table<event, platform> events;
     };
 
     struct output {
@@ -119,32 +133,15 @@ private:
             unrecorded_.fetch_add(1, std::memory_order_relaxed);
             return;
         }
-        lock::acquire(l->word);
+        const lock::guard section(l->word);
         l->worker = worker;
-        if (!keep(*l, e, max_events_)) {
+        if (event* const place = l->kept < max_events_ ? l->events.make(l->kept) : nullptr) {
+            e.row = row_of(*l, e);
+            *place = e;
+            l->kept += 1;
+        } else {
             l->dropped += 1;
         }
-        lock::release(l->word);
-    }
-
-    static bool keep(worker_log& l, event e, std::size_t most) noexcept {
-        if (l.kept >= most) {
-            return false;
-        }
-        const std::size_t at = l.kept % chunk_events;
-        if (at == 0) {
-            auto* const more = new (std::nothrow) chunk;
-            if (more == nullptr) {
-                return false;
-            }
-            more->next = nullptr;
-            (l.first == nullptr ? l.first : l.last->next) = more;
-            l.last = more;
-        }
-        e.row = row_of(l, e);
-        l.last->events[at] = e;
-        l.kept += 1;
-        return true;
     }
 
     // Each event is reported when it has ended. If an event began before the last event of the row
@@ -162,19 +159,15 @@ private:
 
     void write_log(output& out, worker_log& l) noexcept {
         lock::acquire(l.word);
-        const chunk* from = l.first; // stored events do not change
-        const std::size_t all = l.kept;
+        const std::uint32_t all = l.kept; // stored events do not change
         const unsigned rows = l.rows;
         const unsigned worker = l.worker;
         lock::release(l.word);
         for (unsigned row = 0; row < rows; ++row) {
             write_row_name(out, worker, row);
         }
-        for (std::size_t i = 0; i < all; ++i) {
-            if (i != 0 && i % chunk_events == 0) {
-                from = from->next;
-            }
-            write_event(out, from->events[i % chunk_events], worker);
+        for (std::uint32_t i = 0; i < all; ++i) {
+            write_event(out, *l.events.find(i), worker);
         }
     }
 
@@ -226,56 +219,11 @@ private:
     static unsigned tid(unsigned worker, unsigned row) noexcept { return worker + (row << 20); }
 
     const std::string path_;
-    const std::size_t max_events_;
+    const std::uint32_t max_events_;
     const std::int64_t start_;
     detail::growing_table<worker_log, platform> logs_; // by worker
     platform::atomic<std::uint64_t> unrecorded_{0};    // events for which no log could be made
 };
-
-// ---- Recording
-
-inline chrome_trace::worker_log::~worker_log() {
-    while (first != nullptr) {
-        delete std::exchange(first, first->next);
-    }
-}
-
-inline std::uint64_t chrome_trace::dropped() noexcept {
-    // Order: relaxed; a count.
-    std::uint64_t all = unrecorded_.load(std::memory_order_relaxed);
-    logs_.each([&all](worker_log& l) noexcept {
-        lock::acquire(l.word);
-        all += l.dropped;
-        lock::release(l.word);
-    });
-    return all;
-}
-
-// ---- Writing
-
-inline chrome_trace::~chrome_trace() {
-    if (!path_.empty()) {
-        write(path_.c_str());
-    }
-}
-
-inline bool chrome_trace::write(const char* path) noexcept {
-    std::FILE* const to = std::fopen(path, "w");
-    if (to == nullptr) {
-        return false;
-    }
-    const bool written = write(to);
-    return std::fclose(to) == 0 && written;
-}
-
-inline bool chrome_trace::write(std::FILE* to) noexcept {
-    output out{to, "\n"};
-    std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", to);
-    logs_.each([this, &out](worker_log& l) noexcept { write_log(out, l); });
-    std::fprintf(to, "\n],\"otherData\":{\"dropped\":%llu}}\n",
-                 detail::integer_cast<unsigned long long>(dropped()));
-    return std::fflush(to) == 0 && std::ferror(to) == 0;
-}
 
 }} // namespace bide::BIDE_ABI
 

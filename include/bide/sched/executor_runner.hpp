@@ -139,8 +139,7 @@ class executor_home final : public task_home {
 
 public:
     executor_home(executor_ref where, std::function<void(std::exception_ptr)> on_unhandled)
-        : where_(where),
-          unhandled_(on_unhandled ? unhandled(std::move(on_unhandled)) : unhandled()) {}
+        : where_(where), unhandled_(std::move(on_unhandled)) {}
 
     // Refuses later tasks and cancels the present ones. Called once.
     void close() noexcept {
@@ -192,8 +191,6 @@ private:
         drop();
     }
     const unhandled& handler() const noexcept override { return unhandled_; }
-    void enter() noexcept override {}
-    void leave() noexcept override {}
 
     const executor_ref where_;
     const unhandled unhandled_;

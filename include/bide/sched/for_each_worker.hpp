@@ -37,14 +37,6 @@ template <class F> decltype(auto) call_on_worker(F& f, unsigned worker) {
 
 template <class F> using on_worker_t = decltype(detail::call_on_worker(std::declval<F&>(), 0U));
 
-// The values of all workers; nothing for void.
-template <class T> struct worker_values {
-    using type = std::vector<T>;
-};
-template <> struct worker_values<void> {
-    using type = void;
-};
-
 // The calls on all workers, and the outcomes of the calls. A call counts as ended when its callable
 // is destroyed, even if the call was refused.
 template <class F> class worker_calls {
@@ -54,31 +46,26 @@ template <class F> class worker_calls {
     static_assert(!is_task<value_type>, "bide: a function for each worker returns no task");
 
 public:
-    using result = typename worker_values<value_type>::type;
+    using result = std::conditional_t<std::is_void_v<value_type>, void, std::vector<value_type>>;
 
     // Throws: std::bad_alloc.
     worker_calls(scheduler& on, F& body)
         : scheduler_(on), function_(body), workers_(on.concurrency()),
-          outcomes_(std::make_unique<outcome[]>(workers_)), ended_(std::ptrdiff_t{workers_}) {}
-    worker_calls(const worker_calls&) = delete;
-    worker_calls& operator=(const worker_calls&) = delete;
-    ~worker_calls() { ended_.wait(); }
+          outcomes_(std::make_unique<outcome[]>(workers_)), ended_(std::ptrdiff_t{workers_}) {
+        calls_.reserve(workers_);
+        for (unsigned w = 0; w < workers_; ++w) {
+            calls_.emplace_back(*this, w);
+        }
+    }
+    ~worker_calls() {
+        calls_.clear(); // those that were not spawned
+        ended_.wait();
+    }
 
     // Throws: std::bad_alloc. The destructor waits for the calls that were spawned.
     void spawn() {
-        struct rest {
-            ~rest() {
-                if (left != 0) {
-                    ended.arrive(left);
-                }
-            }
-            basic_gate<native_platform>& ended;
-            unsigned left;
-        } unspawned{ended_, workers_};
         for (unsigned w = 0; w < workers_; ++w) {
-            call one(*this, w);
-            --unspawned.left;
-            scheduler_.spawn(std::move(one), {.worker = w}).detach();
+            scheduler_.spawn(std::move(calls_[w]), {.worker = w}).detach();
         }
     }
 
@@ -141,6 +128,7 @@ private:
     const unsigned workers_;
     const std::unique_ptr<outcome[]> outcomes_; // of the workers
     basic_gate<native_platform> ended_;
+    std::vector<call> calls_;
 };
 
 } // namespace detail

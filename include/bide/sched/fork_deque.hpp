@@ -132,7 +132,8 @@ public:
     /// public. A number below min_public counts as min_public. Returns true if jobs were published;
     /// the caller then wakes a worker.
     /// Throws: std::bad_alloc, with nothing changed.
-    template <class Wanted> bool push(Job& job, Wanted wanted) {
+    template <class Wanted = depth_type (*)() noexcept>
+    bool push(Job& job, Wanted wanted = &least) {
         const depth_type at = depth();
         // Order: relaxed; the owner has written this limit itself, or a thief has written
         // `requested`. The owner may see a request late.
@@ -145,14 +146,12 @@ public:
         return false;
     }
 
-    /// The same, with min_public.
-    bool push(Job& job) { return push(job, &least); }
-
     /// Takes back the youngest job, at depth `at`, unless it was stolen. A stolen job stays in its
     /// slot; jobs that are pushed while the stolen job runs go on top of it. wanted() is as in
     /// push().
     /// Requires: at + 1 == depth().
-    template <class Wanted> fork_pop pop(depth_type at, Wanted wanted) noexcept {
+    template <class Wanted = depth_type (*)() noexcept>
+    fork_pop pop(depth_type at, Wanted wanted = &least) noexcept {
         // Order: release [fork_deque.bottom]; publishes the older jobs, as in push().
         bottom_.store(at, std::memory_order_release);
         // Order: seq_cst [fork_deque.busy]; before the look at the limit.
@@ -163,9 +162,6 @@ public:
         }
         return fork_pop::popped;
     }
-
-    /// The same, with min_public.
-    fork_pop pop(depth_type at) noexcept { return pop(at, &least); }
 
     /// Removes the youngest job, which is at depth `at` and was stolen.
     /// Requires: the end of the job happens before this call. at + 1 == depth().

@@ -272,10 +272,10 @@ private:
                    (more || (seen & deferred) != 0);
         }
         word next(word seen, bool woken) const noexcept {
-            const word rest = seen - searcher;
-            return !woken && (seen & sleeping_) == 0 ? rest & ~deferred
-                   : more                            ? rest | deferred
-                                                     : rest;
+            const word remaining = seen - searcher;
+            return !woken && (seen & sleeping_) == 0 ? remaining & ~deferred
+                   : more                            ? remaining | deferred
+                                                     : remaining;
         }
     };
 

@@ -16,7 +16,7 @@
 #include <bide/core/wait_status.hpp>
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
-#include <bide/sched/detail/group.hpp>
+#include <bide/sched/task_group.hpp>
 #include <bide/sched/task_runner.hpp>
 #include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/nonvoid.hpp>
@@ -49,6 +49,7 @@ namespace detail {
 template <class Platform> class basic_ended_children {
     using node = basic_waiter<Platform>;
     using lock = lock_bits<Platform, std::uint32_t>;
+    using guard = typename lock::guard;
     using wake_list = basic_wake_list<Platform>;
     template <class T> using var = typename Platform::template var<T>;
 
@@ -60,15 +61,10 @@ public:
         typename Platform::template var<child*> next_{nullptr};
     };
 
-    basic_ended_children() noexcept = default;
-    basic_ended_children(const basic_ended_children&) = delete;
-    basic_ended_children& operator=(const basic_ended_children&) = delete;
-
     // Counts a child. Requires: the child is not posted yet.
     void begin() noexcept {
-        lock::acquire(lock_);
+        const guard section(lock_);
         running_ = running_ + 1;
-        lock::release_plain(lock_);
     }
 
     // Counts the end of a child. If `c` is nullptr, the child has no outcome.
@@ -82,33 +78,26 @@ public:
     }
 
     void cancel() noexcept {
-        lock::acquire(lock_);
+        const guard section(lock_);
         cancelled_ = true;
-        lock::release_plain(lock_);
     }
 
     bool was_cancelled() noexcept {
-        lock::acquire(lock_);
-        const bool was = cancelled_;
-        lock::release_plain(lock_);
-        return was;
+        const guard section(lock_);
+        return cancelled_;
     }
 
     // Returns the number of children, running or ended, that are not reserved.
     std::size_t size() noexcept {
-        lock::acquire(lock_);
-        const std::size_t n = running_ + ended_ - reserved_;
-        lock::release_plain(lock_);
-        return n;
+        const guard section(lock_);
+        return running_ + ended_ - reserved_;
     }
 
     // Returns `granted` if a child was reserved for the caller, `waiting` if the caller must wait,
     // and `closed` if no child is left.
     wait_status try_reserve() noexcept {
-        lock::acquire(lock_);
-        const wait_status what = reserve();
-        lock::release_plain(lock_);
-        return what;
+        const guard section(lock_);
+        return reserve();
     }
 
     child& take_reserved() noexcept {
@@ -127,10 +116,8 @@ public:
 
     // Takes a child that is not reserved. Returns nullptr if there is none.
     child* take() noexcept {
-        lock::acquire(lock_);
-        child* const c = ended_ != reserved_ ? &pop() : nullptr;
-        lock::release_plain(lock_);
-        return c;
+        const guard section(lock_);
+        return ended_ != reserved_ ? &pop() : nullptr;
     }
 
     // For thread_wait.
@@ -152,10 +139,8 @@ public:
         return what;
     }
     bool cancel(node& w, wait_status why) noexcept {
-        lock::acquire(lock_);
-        const bool waits_still = queue_.withdraw(w, why);
-        lock::release_plain(lock_);
-        return waits_still;
+        const guard section(lock_);
+        return queue_.withdraw(w, why);
     }
 
 private:
@@ -430,7 +415,7 @@ private:
         }
         void on_cancel() const noexcept {
             of.ended.cancel();
-            of.all.cancel_in_turn();
+            of.all.cancel_by_parent();
         }
     };
 

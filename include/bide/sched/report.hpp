@@ -60,6 +60,7 @@ void dump(const run_loop& of, std::FILE* to);
 
 #include <atomic>
 #include <cstddef>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -77,21 +78,15 @@ BIDE_COMPILED_INLINE scheduler_stats stats_of(const scheduler& of, unsigned work
 
 BIDE_COMPILED_INLINE scheduler_stats stats_of(const scheduler& of) noexcept {
     const auto external = detail::scheduler_access::core(of).count_external();
-    scheduler_stats sum;
-    sum.spawned = external.spawned;
-    sum.completed = external.ended;
+    scheduler_stats sum{.spawned = external.spawned, .completed = external.ended};
     for (unsigned i = 0; i < of.concurrency(); ++i) {
         const scheduler_stats one = bide::stats_of(of, i);
-        sum.spawned += one.spawned;
-        sum.completed += one.completed;
-        sum.polled += one.polled;
-        sum.stolen += one.stolen;
-        sum.steal_batches += one.steal_batches;
-        sum.overflowed += one.overflowed;
-        sum.parked += one.parked;
-        sum.woken += one.woken;
-        sum.injected += one.injected;
-        sum.timers_fired += one.timers_fired;
+        using all = scheduler_stats;
+        for (const auto field :
+             {&all::spawned, &all::completed, &all::polled, &all::stolen, &all::steal_batches,
+              &all::overflowed, &all::parked, &all::woken, &all::injected, &all::timers_fired}) {
+            sum.*field += one.*field;
+        }
     }
     return sum;
 }
@@ -103,9 +98,9 @@ namespace detail {
 // Throws: std::bad_alloc.
 template <class Workers> void dump_tasks(Workers& workers, std::int64_t timer, std::FILE* to) {
     if (timer != (std::numeric_limits<std::int64_t>::max)()) {
-        const std::int64_t rest = timer - native_platform::now();
+        const std::int64_t left = timer - native_platform::now();
         std::fprintf(to, "next timer: in %.3f ms or later\n",
-                     static_cast<double>(rest > 0 ? rest : 0) / 1e6);
+                     static_cast<double>(left > 0 ? left : 0) / 1e6);
     }
     struct references {
         ~references() {

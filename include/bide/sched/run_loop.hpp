@@ -84,16 +84,16 @@ public:
     std::size_t run() noexcept { return run_by(deadline::never()); }
 
     /// Runs as run() does, at most for a time. A task that does not wait may delay the return.
-    template <class R, class P> std::size_t run_for(const std::chrono::duration<R, P>& rest) {
-        return run_by(deadline::after(rest));
+    template <class R, class P> std::size_t run_for(const std::chrono::duration<R, P>& duration) {
+        return run_by(deadline::after(duration));
     }
     /// Runs as run() does, at most until a time.
     template <class C, class D> std::size_t run_until(const std::chrono::time_point<C, D>& when) {
         return run_by(deadline::at(when));
     }
 
-    /// Runs the loop with the task `t` until `t` has ended. stop() does not end this call; it ends
-    /// a later call.
+    /// Spawns the task `t`, and runs the loop until `t` has ended. Other tasks run meanwhile. If
+    /// stop() is called meanwhile, this call goes on, and the next run() returns.
     /// Returns: its value.
     /// Blocks: while all tasks wait.
     /// Throws: what the task throws; std::bad_alloc.
@@ -181,8 +181,6 @@ public:
             attached_.emplace(*wanted.io);
         }
     }
-    run_loop_core(const run_loop_core&) = delete;
-    run_loop_core& operator=(const run_loop_core&) = delete;
     ~run_loop_core() {
         const auto end = [this]() noexcept {
             while (has_users() && poll(false) != 0) { // tasks of others, which are queued here
@@ -235,8 +233,6 @@ public:
 private:
     bool is_here() const noexcept override { return loop_.runs_here(); }
     const unhandled& handler() const noexcept override { return unhandled_; }
-    void enter() noexcept override {}
-    void leave() noexcept override {}
 
     const unhandled unhandled_;
     std::optional<driver::attachment> attached_;

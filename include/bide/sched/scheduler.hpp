@@ -11,6 +11,7 @@
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
+#include <bide/task/task_tag.hpp>
 
 #include <concepts>
 #include <cstdio>
@@ -98,7 +99,7 @@ public:
     /// not begun.
     /// Thread safety: any thread may call it.
     template <class S> auto spawn(S source, const spawn_options& how) {
-        return spawn_in(home_of(how), std::move(source), how.tag);
+        return spawn_in(home_of(how), std::move(source), detail::tag_access::number_of(how.tag));
     }
 
     /// Returns the number of the worker for which the calling thread was started, even if the
@@ -118,7 +119,7 @@ public:
         static_assert(!detail::is_task<result_of<F>>,
                       "bide: the task would outlive its function: use spawn()");
         using cell = detail::function_cell<F, result_of<F>>;
-        auto& made = *new cell(detail::runner_access::home(*this), std::move(function), true, true);
+        auto& made = *new cell(detail::runner_access::home(*this), std::move(function), true);
         join_handle<result_of<F>> handle(made);
         start_blocking(made);
         return handle;
@@ -139,8 +140,8 @@ public:
     /// Calls shutdown() with a time limit. If tasks are left at the deadline, returns false. The
     /// scheduler then continues to shut down, and its destructor waits for these tasks.
     template <class R, class P>
-    bool shutdown_for(const std::chrono::duration<R, P>& rest) noexcept {
-        return shut_down(deadline::after(rest));
+    bool shutdown_for(const std::chrono::duration<R, P>& duration) noexcept {
+        return shut_down(deadline::after(duration));
     }
 
     /// Returns the number of workers.
@@ -195,7 +196,6 @@ template <class T> T sync_wait(scheduler& where, task<T> t) {
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/sched/detail/worker_threads.hpp>
 
 #include <new>
 

@@ -39,9 +39,6 @@ struct scheduler_options {
     /// How long a thread for blocking tasks stays when it has nothing to do.
     std::chrono::milliseconds blocking_keep_alive{10'000};
 
-    /// Whether each worker is bound to one of the processors that the process may use, in turn.
-    bool pin_workers = false;
-
     /// The name of the threads: "<name>-<index>" for workers, "<name>-b<index>" for blocking tasks.
     std::string_view name = "bide";
 

@@ -9,8 +9,8 @@
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
-#include <bide/task/task_tag.hpp>
 
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -75,17 +75,18 @@ public:
     executor_ref executor() noexcept { return home_.executor(); }
 
 protected:
-    /// Constructs a runner. `home` is the object to which its tasks belong
-    /// (task/detail/task_control.hpp). It outlives the tasks.
+    /// Constructs a runner. `home` queues its tasks, counts them, and cancels them at its end
+    /// (detail::task_home).
+    /// Requires: `home` outlives the tasks.
     explicit task_runner(detail::task_home& home) noexcept : home_(home) {}
     ~task_runner() = default;
 
-    /// Starts a task. `source` is a task, a function, or a function that returns a task. The task
-    /// belongs to `home`, the object of the runner that runs it (task/detail/task_control.hpp).
-    /// `tag` replaces the tag of the task, unless it is empty. Everything else is as in spawn().
+    /// Starts a task as spawn() does, in `home`, which may be a part of the runner, such as its
+    /// queue of low tasks. If `tag` is not 0, it is the number of a task_tag, which replaces the tag
+    /// of the task.
     template <class S>
         requires detail::task_source<S> || detail::plain_function<S>
-    static auto spawn_in(detail::task_home& home, S source, task_tag tag = {}) {
+    static auto spawn_in(detail::task_home& home, S source, std::uint8_t tag = 0) {
         if constexpr (detail::task_source<S>) {
             using value = detail::task_value_t<S>;
             using cell = detail::joined_coroutine_cell<S>;
@@ -93,7 +94,7 @@ protected:
         } else {
             using value = std::invoke_result_t<S&&>;
             using cell = detail::function_cell<S, value>;
-            return launch<value>(home, *new cell(home, std::move(source), false, true), tag);
+            return launch<value>(home, *new cell(home, std::move(source), false), tag);
         }
     }
 
@@ -102,10 +103,10 @@ private:
 
     template <class T>
     static join_handle<T> launch(detail::task_home& home, detail::joined_task<T>& of,
-                                 task_tag tag) noexcept {
+                                 std::uint8_t tag) noexcept {
         join_handle<T> handle(of);
-        if (tag) {
-            of.set_tag(detail::tag_access::number_of(tag));
+        if (tag != 0) {
+            of.set_tag(tag);
         }
         home.start(of);
         return handle;

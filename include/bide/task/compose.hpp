@@ -37,20 +37,27 @@
 /// (BIDE_BRACED_AWAIT_BUG in core/config.hpp). Give the lambda, the argument or the task a name in
 /// an earlier statement.
 
+#include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/resume.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/nonvoid.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/when_state.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <bide/task/task.hpp>
 
 #include <coroutine>
 #include <cstddef>
 #include <iterator>
 #include <stdexcept>
+#include <stop_token>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -61,8 +68,460 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// The children of when_all and when_any, with their bodies and outcomes (task_cell.hpp), and the
-// state that they share (when_state.hpp).
+// ---- The state of the children
+//
+// The state of one when_all or when_any: its children, and the parent's wait for them. Each child
+// is a separate chain of coroutines. The state lies in the parent's frame.
+//
+// `left_` counts the children that have not ended. The parent counts as one while it starts them.
+// The thread that counts down to zero resumes the parent [when.ended], and does not access the
+// state afterwards. Only two threads access children that they do not run, and each does so before
+// its own count-down: the thread of the parent, which starts the children, and the thread of the
+// winner, which cancels the other children. A canceller of the parent is not counted. It claims the
+// parent instead (task_control.hpp), so the parent stays in its wait until the canceller has
+// finished.
+//
+// The parent's wait does not end before the children have ended. If the parent is cancelled during
+// the wait, the children are cancelled, and the wait continues. If the parent is cancelled and not
+// shielded before the wait, its context refuses the wait. The parent then starts the children as
+// cancelled, waits without its context, and is resumed by resumption().
+//
+// The children of a cancelled parent start, and their first wait is stopped. A single task that a
+// cancelled task awaits behaves in the same way. If a child of when_any() has won before another
+// child starts, that other child never starts. A cancelled parent may await children in a loop, and
+// none of them may wait. After a number of such awaits, the parent is stopped (has_begun_enough()).
+//
+// Children in place. If a task awaits when_all() on a worker of its executor, it posts no child. It
+// forks all children but the first on that worker: other workers may steal them, the last child
+// first. Then it runs the first child in place: it transfers control to the child, as if it awaited
+// a single task. When a child ends, it takes the next child back from the worker and transfers
+// control to that child. The last child transfers control back to the parent. If a child cannot be
+// taken back, it and all children after it were stolen or posted, or the task has moved to another
+// worker. The parent and the children that have ended in place are then counted down, and the
+// parent waits for the other children. So a child that is not stolen needs no count, no wake, and
+// no queue.
+//
+// The parent has begun its wait before the first child starts. So a cancellation reaches all
+// children while one of them runs in place. The child in place is a separate chain, with its own
+// shields and its own stop token. If it waits, its worker posts the forked children and runs other
+// jobs. When the child resumes and ends, on any worker, the next child or the parent continues on
+// that worker. If the child ends on a thread that is no worker, or if code outside of bide has
+// resumed it, it ends like a stolen child. Then it also counts down for the parent, and no further
+// child is started in place.
+//
+// If the budget is spent before a child starts, that child pauses, and other jobs may run first. In
+// that case, the worker moves the forked children of this chain to `run_`. Otherwise these children
+// would lie below the children that the other jobs fork. When the paused child starts, on any
+// worker, the children in `run_` are forked again there. A chain that never waits may need one of
+// its forked children. So the worker counts consecutive pauses, and after a number of them queues
+// the oldest forked child.
+
+// An executor that resumes coroutines on the calling thread, in the way in which a releaser resumes
+// a waiter without an executor (core/wake_scope.hpp).
+template <class Platform> class BIDE_SHARED on_this_thread {
+public:
+    void post(runnable& r) noexcept { wake_scope<Platform>::run(r, &spare_executor<Platform>); }
+
+    static executor_ref ref() noexcept {
+        static constinit on_this_thread one;
+        return one;
+    }
+};
+
+template <class Platform> class basic_when_state;
+
+template <class Platform> class basic_when_child : public basic_task_control<Platform> {
+    using control = basic_task_control<Platform>;
+    using control::state_;
+
+protected:
+    basic_when_child() noexcept : control(1, true) {}
+    virtual ~basic_when_child() {
+        if (!this->is_complete()) { // the parent is destroyed before its end
+            wake_scope<Platform>::forget(this->to_run());
+        }
+    }
+
+    // Returns the first coroutine of the child, with `where` as its executor. `where` may be empty.
+    virtual std::coroutine_handle<> begin(executor_ref where) noexcept = 0;
+    // Called at the end of the child. Takes over its outcome.
+    virtual void settle() noexcept = 0;
+
+    bool has_begun() const noexcept { return begun_; }
+
+    // The deadline, the values, the name and the tag are those of the parent.
+    deadline limit() const noexcept override { return limit_of(when_->context_); }
+    const task_binding<Platform>* values() const noexcept override {
+        return values_of(when_->context_);
+    }
+    const char* name() const noexcept final {
+        return when_->context_ != nullptr ? when_->context_->name() : nullptr;
+    }
+    void set_name(const char* name) noexcept final {
+        if (when_->context_ != nullptr) {
+            when_->context_->set_name(name);
+        }
+    }
+    std::uint8_t tag() const noexcept final { return tag_of(when_->context_); }
+    void set_tag(std::uint8_t tag) noexcept final {
+        if (when_->context_ != nullptr) {
+            when_->context_->set_tag(tag);
+        }
+    }
+
+private:
+    friend class basic_when_state<Platform>;
+    using local = worker_local<Platform>;
+
+    bool begin_wait(std::coroutine_handle<> leaf, suspension& at) noexcept final {
+        if (!*at.where) {
+            *at.where = on_this_thread<Platform>::ref();
+        }
+        stays_home_ = *at.where == when_->where_;
+        return control::begin_wait(leaf, at);
+    }
+    runnable& resumption(std::coroutine_handle<> leaf, suspension& at) noexcept final {
+        stays_home_ = *at.where == when_->where_;
+        return control::resumption(leaf, at);
+    }
+    // A cancelled child starts, except if another child has won.
+    bool may_finish_here() const noexcept final { return begun_ || when_->is_decided(); }
+    std::coroutine_handle<> start() noexcept final {
+        begun_ = true;
+        return begin(when_->where_);
+    }
+    std::coroutine_handle<> ended() noexcept final {
+        local& here = local::get();
+        if (in_place_ && stays_home_ && here.running == this && when_->is_home()) {
+            return when_->ended_in_place(*this, here);
+        }
+        return control::ended();
+    }
+    void never_start() noexcept final {}
+    void post_home() noexcept final { when_->home().post(this->to_run()); }
+    void finish() noexcept final {
+        settle();
+        state_.finish();
+        when_->ended(*this);
+    }
+
+    // The parent calls this when the child has ended in place. After this call, a cancellation must
+    // not request a stop through the token of the child.
+    void settle_in_place() noexcept {
+        settle();
+        if (this->has_stop_token()) {
+            state_.finish();
+        }
+    }
+
+    basic_when_state<Platform>* when_ = nullptr;
+    basic_when_child* next_child_ = nullptr;
+    basic_when_child* prev_child_ = nullptr;
+    std::size_t index_ = 0;
+    bool begun_ = false;
+    bool in_place_ = false;  // the parent awaits this child alone
+    bool stays_home_ = true; // its last resumption was on the parent's executor
+};
+
+template <class Platform> class basic_when_state {
+    using child = basic_when_child<Platform>;
+    template <class T> using atomic = typename Platform::template atomic<T>;
+
+public:
+    enum class until { all, first }; // with `all` there is no winner
+
+    explicit basic_when_state(until what) noexcept : first_wins_(what == until::first) {
+        run_.run = waker(
+            [](void* self) noexcept {
+                resume_apart<Platform>(static_cast<basic_when_state*>(self)->parent_);
+            },
+            this);
+    }
+    ~basic_when_state() {
+        if (waits_) { // the parent is destroyed before its end
+            wake_scope<Platform>::forget(run_);
+        }
+    }
+
+    // Adds a child. `frame` is the frame of the child. The frame may be destroyed before the child
+    // object.
+    // Requires: this object is not awaited yet.
+    void add(child& c, awaited_frame* frame = nullptr) noexcept {
+        c.when_ = this;
+        c.index_ = size_++;
+        c.prev_child_ = last_;
+        (last_ == nullptr ? first_ : last_->next_child_) = &c;
+        last_ = &c;
+        if (frame != nullptr) {
+            first_frame_ = first_frame_ == nullptr ? frame : first_frame_;
+            if (last_frame_ != nullptr) {
+                last_frame_->next = frame;
+            }
+            last_frame_ = frame;
+        }
+    }
+
+    // Starts the children, and waits until they have ended.
+    // Requires: all children were added.
+    class wait_for_children {
+    public:
+        explicit wait_for_children(basic_when_state& whose) noexcept : state_(whose) {}
+        wait_for_children(const wait_for_children&) = delete;
+        wait_for_children& operator=(const wait_for_children&) = delete;
+
+        bool await_ready() const noexcept { return state_.first_ == nullptr; }
+        // Not inlined, because the parent's frame may be destroyed when the last child has ended.
+        template <class Promise>
+        BIDE_NOINLINE std::coroutine_handle<>
+        await_suspend(std::coroutine_handle<Promise> h) noexcept {
+            state_.awaiting_.begin(h, state_.first_frame_);
+            return state_.start(h, bide::task_context_of<Platform>(h.promise()),
+                                bide::executor_of(h.promise()));
+        }
+        // Throws: stopped_error, if the parent is cancelled and has_begun_enough().
+        void await_resume() {
+            state_.awaiting_.end();
+            state_.waits_ = false;
+            if (state_.stopped_) {
+                throw_error(errc::stopped);
+            }
+        }
+
+    private:
+        basic_when_state& state_;
+    };
+    wait_for_children wait() noexcept { return wait_for_children(*this); }
+
+    // Returns the index of the child that ended first. Requires: the await is over.
+    // Order: relaxed; the children have ended, by [when.ended].
+    std::size_t winner() const noexcept { return winner_.load(std::memory_order_relaxed); }
+
+private:
+    friend child;
+    using local = worker_local<Platform>;
+
+    static constexpr std::size_t no_winner = static_cast<std::size_t>(-1);
+
+    // Returns the coroutine that continues on this thread, or a no-op.
+    std::coroutine_handle<> start(std::coroutine_handle<> h, basic_task_context<Platform>* context,
+                                  executor_ref where) noexcept {
+        context_ = context;
+        where_ = where ? where : current_worker<Platform>();
+        parent_ = h;
+        resumed_on_ = home();
+        at_ = {&resumed_on_,
+               waker([](void* me) noexcept { static_cast<basic_when_state*>(me)->cancel_all(); },
+                     this)};
+        waits_ = true;
+        // Order: relaxed; the post publishes it to the children.
+        left_.store(size_ + 1, std::memory_order_relaxed);
+        if (context_ != nullptr) {
+            interruptible_ = context_->begin_wait(parent_, at_);
+            if (interruptible_) {
+                local& here = local::get();
+                if (runs_in_place(here)) {
+                    return begin_in_place(here);
+                }
+            } else {
+                stopped_ = context_->has_begun_enough();
+                if (stopped_) {
+                    return to_parent(); // no child has started
+                }
+                cancel_all();
+            }
+        }
+        {
+            // On this thread, the children start when all of them are queued.
+            const wake_scope<Platform> together;
+            const executor_ref queue = home();
+            auto* const host = local::get().host;
+            const bool in_order = host != nullptr && host->executor() == queue;
+            for (child* c = first_; c != nullptr; c = c->next_child_) {
+                in_order ? host->post_in_order(c->to_run()) : queue.post(c->to_run());
+            }
+        }
+        return count_parent_down(1);
+    }
+
+    // The parent waits for the children that have not ended. If all have ended, it continues here.
+    std::coroutine_handle<> count_parent_down(std::size_t n) noexcept {
+        if (!count_down(n)) {
+            return std::noop_coroutine();
+        }
+        if (interruptible_) {
+            context_->end_wait();
+        }
+        return to_parent();
+    }
+
+    // This is the last access to the child.
+    void ended(child& c) noexcept {
+        std::size_t none = no_winner;
+        // Order: relaxed; the children that the winner cancels see the winner by [task.claim], and
+        // the parent sees it by [when.ended]. Failure: another child has won.
+        if (first_wins_ &&
+            winner_.compare_exchange_strong(none, c.index_, std::memory_order_relaxed,
+                                            std::memory_order_relaxed)) {
+            // The children that resume on this thread do so when all of them are cancelled.
+            wake_scope<Platform> later;
+            for (child* other = first_; other != nullptr; other = other->next_child_) {
+                if (other != &c) {
+                    other->cancel(cancel_reason::sibling);
+                }
+            }
+        }
+        std::size_t counts = 1;
+        if (c.in_place_) {
+            // The chain of the child has ended where the parent must not continue: on a thread that
+            // is no worker, or inside of another executor. No thread runs the parent, so the parent
+            // starts no further child.
+            counts += 1 + ended_in_place_;
+        }
+        if (count_down(counts)) {
+            resume_parent();
+        }
+    }
+
+    void resume_parent() noexcept {
+        if (context_ == nullptr) {
+            home().post(run_);
+        } else if (interruptible_) {
+            context_->wake();
+        } else {
+            home().post(context_->resumption(parent_, at_));
+        }
+    }
+
+    // ---- Children in place
+
+    // Each child is forked on this worker, or is run by the parent.
+    bool runs_in_place(const local& here) const noexcept {
+        return !first_wins_ && here.running == context_ && here.host != nullptr && is_home();
+    }
+
+    // Forks all children but the first, the last one first: the parent takes back the newest.
+    std::coroutine_handle<> begin_in_place(local& here) noexcept {
+        run_list others;
+        for (child* c = last_; c != first_; c = c->prev_child_) {
+            others.push(c->to_run());
+        }
+        fork(others, here);
+        return start_in_place(*first_, here);
+    }
+
+    // Forks the children. Posts those for which the worker has no room.
+    void fork(run_list& children, local& here) noexcept {
+        if (here.host != nullptr && children.first() != nullptr) {
+            here.host->fork(children);
+        }
+        while (runnable* const r = children.pop()) {
+            home().post(*r);
+        }
+    }
+
+    // If the budget is spent, other tasks of this worker run first.
+    std::coroutine_handle<> start_in_place(child& c, local& here) noexcept {
+        c.in_place_ = true;
+        if (here.spend()) {
+            return transfer<Platform>(c.start_in_place(here), node_);
+        }
+        next_ = &c;
+        run_.pauses = here.pauses;
+        run_.run =
+            waker([](void* self) noexcept { static_cast<basic_when_state*>(self)->go_on(); }, this);
+        here.host->pause(run_);
+        return std::noop_coroutine();
+    }
+
+    // Called when the other jobs of the worker have run.
+    void go_on() noexcept {
+        child& c = *next_;
+        local& here = local::get();
+        fork(run_.forked, here);
+        here.pauses = run_.pauses + 1;
+        c.to_run().run.wake();
+        here.pauses = 0; // of the next job
+    }
+
+    // Called when the child has ended in place. Its frame is suspended at its end, and is destroyed
+    // here.
+    std::coroutine_handle<> ended_in_place(child& c, local& here) noexcept {
+        here.running = context_;
+        if (here.traced) {
+            here.name = context_->name();
+            here.tag = context_->tag();
+        }
+        c.settle_in_place();
+        ++ended_in_place_;
+        child* const next = c.next_child_;
+        if (next == nullptr) { // so all have ended in place
+            context_->end_wait();
+            return to_parent();
+        }
+        // A cancelled child starts without a budget: see run().
+        if (here.host == nullptr || next->state_.is_cancelled() ||
+            !here.host->take_back(next->to_run())) {
+            return count_parent_down(1 + ended_in_place_);
+        }
+        return start_in_place(*next, here);
+    }
+
+    // ---- Both
+
+    // Returns true if the calling thread is a worker of the executor on which the parent resumes.
+    bool is_home() const noexcept { return where_ && current_worker<Platform>() == where_; }
+    std::coroutine_handle<> to_parent() noexcept { return transfer<Platform>(parent_, node_); }
+
+    void cancel_all() noexcept {
+        for (child* c = first_; c != nullptr; c = c->next_child_) {
+            c->cancel(cancel_reason::parent);
+        }
+    }
+
+    // Subtracts n from the count. Returns true if the count is now zero.
+    bool count_down(std::size_t n = 1) noexcept {
+        // Order: acq_rel [when.ended]; all accesses by and to each child happen before the steps of
+        // the thread that counts down last, and of the parent.
+        return left_.fetch_sub(n, std::memory_order_acq_rel) == n;
+    }
+
+    // Order: relaxed; a child that the winner cancelled sees the winner by [task.claim].
+    bool is_decided() const noexcept {
+        return winner_.load(std::memory_order_relaxed) != no_winner;
+    }
+
+    executor_ref home() const noexcept { return where_ ? where_ : on_this_thread<Platform>::ref(); }
+
+    const bool first_wins_;
+    child* first_ = nullptr;
+    child* last_ = nullptr;
+    std::size_t size_ = 0;
+    awaited_frame* first_frame_ = nullptr;
+    awaited_frame* last_frame_ = nullptr;
+    awaiting awaiting_;
+
+    // The parent, and the executor on which it resumes. Set before the first child starts.
+    std::coroutine_handle<> parent_;
+    suspension at_{};
+    basic_task_context<Platform>* context_ = nullptr;
+    executor_ref where_;
+    executor_ref resumed_on_;    // home(), for the context
+    paused_chain run_;           // resumes the parent if it has no context, or starts `next_`
+    bool interruptible_ = false; // the parent has begun a wait of its context
+    bool waits_ = false, stopped_ = false;
+
+    // Only the thread that runs the parent, or its child in place, uses these.
+    child* next_ = nullptr; // a child in place that has paused before its start
+    std::size_t ended_in_place_ = 0;
+    transfer_node node_;
+
+    atomic<std::size_t> left_{0};
+    atomic<std::size_t> winner_{no_winner}; // an index
+};
+
+BIDE_COMPILED_TEMPLATE(class basic_when_state<native_platform>)
+
+// ---- The children, with their bodies and outcomes (task_cell.hpp)
 
 using task_when_state = basic_when_state<native_platform>;
 

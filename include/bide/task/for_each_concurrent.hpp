@@ -55,8 +55,6 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-inline constexpr std::size_t unknown_size = (std::numeric_limits<std::size_t>::max)();
-
 template <class R>
 concept pulled_range = requires(R& r) {
     static_cast<bool>(r.next());
@@ -70,17 +68,39 @@ template <class R>
 concept iterated_range =
     !pulled_range<R> && !awaited_range<R> && requires(R& r) { std::begin(r) != std::end(r); };
 
-template <class R> using range_iterator = decltype(std::begin(std::declval<R&>()));
+// Gives the items of a range with iterators one by one, as a range with next() does.
+template <class R> class iterator_items {
+    using iterator = decltype(std::begin(std::declval<R&>()));
+    static_assert(std::is_base_of_v<std::forward_iterator_tag,
+                                    typename std::iterator_traits<iterator>::iterator_category>,
+                  "a range needs forward iterators, or next()");
 
-template <class R>
-concept indexed_range =
-    iterated_range<R> &&
-    std::is_same_v<range_iterator<R>, decltype(std::end(std::declval<R&>()))> &&
-    std::is_base_of_v<std::random_access_iterator_tag,
-                      typename std::iterator_traits<range_iterator<R>>::iterator_category>;
+public:
+    struct item {
+        iterator at;
+        bool exists;
 
-// An item that one runner has taken, and its index. `held` can be dereferenced to get the item: it
-// is an iterator, or the object that next() has returned.
+        explicit operator bool() const noexcept { return exists; }
+        decltype(auto) operator*() const { return *at; }
+    };
+
+    explicit iterator_items(R& range) : next_(std::begin(range)), end_(std::end(range)) {}
+
+    bool has_next() const { return next_ != end_; }
+    item next() {
+        const item one{next_, has_next()};
+        if (one) {
+            ++next_;
+        }
+        return one;
+    }
+
+private:
+    iterator next_;
+    const decltype(std::end(std::declval<R&>())) end_;
+};
+
+// An item that one runner has taken, and its index. `held` is the object that next() has returned.
 template <class Held> struct item_claim {
     std::size_t index;
     Held held;
@@ -89,99 +109,16 @@ template <class Held> struct item_claim {
 };
 
 // Hands out the items of a range to the runners of one for_each_concurrent(), each item once and in
-// order. There are four kinds of ranges:
-//
-//   indexed   random-access iterators: a runner counts an index up, without a lock
-//   walked    forward iterators: a runner copies and increments one iterator, under a lock
-//   pulled    next() returns an optional item: a runner calls it under a lock
-//   awaited   next() returns an awaitable of an optional item: a runner awaits it with a lock, for
-//             which other runners wait without a thread
-//
-// The locks of walked and pulled ranges block a thread while another thread takes one item. If no
-// item is left, next() returns no claim, and is_exhausted() returns true.
-template <class R> class item_source;
-
-template <indexed_range R> class item_source<R> {
-    using iterator = range_iterator<R>;
-    using distance = typename std::iterator_traits<iterator>::difference_type;
-
-public:
-    using claim = item_claim<iterator>;
-
-    explicit item_source(R& range)
-        : first_(std::begin(range)), size_(static_cast<std::size_t>(std::end(range) - first_)) {}
-
-    std::size_t size() const noexcept { return size_; }
-
-    std::optional<claim> next() {
-        // Order: relaxed; the await of the runners has published the range to them.
-        const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
-        if (index >= size_) {
-            return std::nullopt;
-        }
-        return claim{index, first_ + static_cast<distance>(index)};
-    }
-
-    bool is_exhausted() const noexcept {
-        // Order: relaxed; as above.
-        return next_.load(std::memory_order_relaxed) >= size_;
-    }
-
-private:
-    const iterator first_;
-    const std::size_t size_;
-    // The count exceeds the size by at most one for each runner.
-    native_platform::atomic<std::size_t> next_{0};
-};
-
-template <iterated_range R>
-    requires(!indexed_range<R>)
-class item_source<R> {
-    using iterator = range_iterator<R>;
-    static_assert(std::is_base_of_v<std::forward_iterator_tag,
-                                    typename std::iterator_traits<iterator>::iterator_category>,
-                  "a range needs forward iterators, or next()");
-
-public:
-    using claim = item_claim<iterator>;
-
-    explicit item_source(R& range) : next_(std::begin(range)), end_(std::end(range)) {
-        if constexpr (requires { static_cast<std::size_t>(range.size()); }) {
-            size_ = static_cast<std::size_t>(range.size());
-        }
-    }
-
-    std::size_t size() const noexcept { return size_; }
-
-    std::optional<claim> next() {
-        const std::lock_guard mine(lock_);
-        if (!(next_ != end_)) {
-            return std::nullopt;
-        }
-        claim one{index_++, next_};
-        ++next_;
-        return one;
-    }
-
-    bool is_exhausted() {
-        const std::lock_guard mine(lock_);
-        return !(next_ != end_);
-    }
-
-private:
-    adaptive_mutex lock_;
-    iterator next_;
-    const decltype(std::end(std::declval<R&>())) end_;
-    std::size_t index_ = 0;
-    std::size_t size_ = unknown_size;
-};
-
-// A range with next(), which is not called again after it has returned no item or has thrown.
-template <class R>
-    requires(pulled_range<R> || awaited_range<R>)
-class item_source<R> {
-    using returned = decltype(std::declval<R&>().next());
+// order. A runner takes an item under a lock. If next() returns an awaitable, the runner awaits it
+// with the lock, for which other runners wait without a thread. Otherwise the lock blocks a thread
+// while another thread takes one item. If no item is left, next() returns no claim, and
+// is_exhausted() returns true. The next() of a range is not called again after it has returned no
+// item or has thrown.
+template <class R> class item_source {
+    static constexpr bool iterates = iterated_range<R>;
     static constexpr bool awaits = awaited_range<R>;
+    using range_type = std::conditional_t<iterates, iterator_items<R>, R&>;
+    using returned = decltype(std::declval<range_type&>().next());
     template <class A> struct awaited {
         using type = decltype(detail::awaiter_of(std::declval<A>()).await_resume());
     };
@@ -191,9 +128,17 @@ class item_source<R> {
 public:
     using claim = item_claim<found>;
 
-    explicit item_source(R& range) noexcept : range_(range) {}
+    explicit item_source(R& range) : range_(range) {
+        if constexpr (iterates) {
+            exhausted_.store(!range_.has_next(), std::memory_order_relaxed); // Order: as below.
+            if constexpr (requires { static_cast<std::size_t>(std::size(range)); }) {
+                size_ = static_cast<std::size_t>(std::size(range));
+            }
+        }
+    }
 
-    std::size_t size() const noexcept { return unknown_size; }
+    // Returns the number of items; the largest number if it is not known.
+    std::size_t size() const noexcept { return size_; }
 
     // Order: relaxed; it is set under the lock. Without the lock, it is a hint.
     bool is_exhausted() const noexcept { return exhausted_.load(std::memory_order_relaxed); }
@@ -227,23 +172,30 @@ private:
         call(const call&) = delete;
         call& operator=(const call&) = delete;
         ~call() {
-            if (!has_item) {
+            if (!has_more) {
                 of.exhausted_.store(true, std::memory_order_relaxed); // Order: relaxed; as above.
             }
         }
 
         std::optional<claim> claim_of(found&& item) {
-            has_item = static_cast<bool>(item);
-            return has_item ? std::optional(claim{of.index_++, std::move(item)}) : std::nullopt;
+            has_more = static_cast<bool>(item);
+            if (!has_more) {
+                return std::nullopt;
+            }
+            if constexpr (iterates) {
+                has_more = of.range_.has_next();
+            }
+            return claim{of.index_++, std::move(item)};
         }
 
         item_source& of;
-        bool has_item = false;
+        bool has_more = false;
     };
 
-    R& range_;
+    range_type range_;
     std::conditional_t<awaits, mutex, adaptive_mutex> lock_;
     std::size_t index_ = 0;
+    std::size_t size_ = (std::numeric_limits<std::size_t>::max)();
     native_platform::atomic<bool> exhausted_{false};
 };
 
@@ -260,8 +212,6 @@ public:
 
     concurrent_run(Range&& range, F&& body)
         : range_(std::forward<Range>(range)), f_(std::move(body)), source_(range_) {}
-    concurrent_run(const concurrent_run&) = delete;
-    concurrent_run& operator=(const concurrent_run&) = delete;
 
     std::size_t runners(std::size_t limit) const noexcept {
         return limit < source_.size() ? limit : source_.size();

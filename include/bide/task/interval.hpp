@@ -76,8 +76,8 @@ public:
 private:
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
 
-    static constexpr std::int64_t sum(std::int64_t time, std::int64_t rest) noexcept {
-        return rest < never - (time > 0 ? time : 0) ? time + rest : never;
+    static constexpr std::int64_t sum(std::int64_t time, std::int64_t duration) noexcept {
+        return duration < never - (time > 0 ? time : 0) ? time + duration : never;
     }
 
     // The operation of async_tick() (core/wait_ops.hpp).

@@ -35,14 +35,14 @@ template <class F> using initialised_by = typename result_of_task<std::invoke_re
 /// Throws: when it is awaited: what f throws. After an exception or a cancellation, the next caller
 /// calls its function.
 template <class F> task<void> async_call_once(once_flag& flag, F f) {
-    auto turn = co_await flag.async_begin();
-    if (turn) {
+    auto mine = co_await flag.async_begin();
+    if (mine) {
         if constexpr (detail::is_task<std::invoke_result_t<F&>>) {
             co_await f();
         } else {
             f();
         }
-        turn.set();
+        mine.set();
     }
 }
 
@@ -51,15 +51,15 @@ template <class F> task<void> async_call_once(once_flag& flag, F f) {
 /// Returns: a task; its value is the value of the cell.
 /// Throws: as async_call_once().
 template <class T, class F> task<T&> async_get_or_init(once_cell<T>& cell, F f) {
-    auto turn = co_await cell.async_begin();
-    if (!turn) {
+    auto mine = co_await cell.async_begin();
+    if (!mine) {
         co_return *cell.get();
     }
     if constexpr (detail::is_task<std::invoke_result_t<F&>>) {
         T made = co_await f();
-        co_return turn.set(std::move(made));
+        co_return mine.set(std::move(made));
     } else {
-        co_return turn.set_by(f);
+        co_return mine.set_by(f);
     }
 }
 

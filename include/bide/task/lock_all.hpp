@@ -72,12 +72,8 @@ task<result<scoped_lock<M...>>> lock_all(deadline until, std::stop_token stop, M
 /// cancelled, it ends with stopped_error, and no mutex is locked.
 /// Throws: when it is awaited: std::invalid_argument if a mutex is in the list twice.
 template <detail::lockable... M> task<scoped_lock<M...>> async_lock_all(M&... mutexes) {
-    detail::lock_set<M...> held(mutexes...);
-    while (!held.all_locked()) {
-        auto locked = co_await detail::next_lock(held);
-        locked.value().hand_to(held); // throws if the task is cancelled
-    }
-    co_return scoped_lock<M...>(std::move(held));
+    auto locked = co_await detail::lock_all(deadline::never(), std::stop_token(), mutexes...);
+    co_return std::move(locked).value(); // throws if the task is cancelled
 }
 
 /// Locks the mutexes as async_lock_all(mutexes...) does, or none of them if a stop is requested
@@ -89,12 +85,12 @@ task<result<scoped_lock<M...>>> async_lock_all(std::stop_token stop, M&... mutex
 }
 
 /// Locks the mutexes as async_lock_all(mutexes...) does, or none of them if it cannot lock all
-/// within `rest` after this call.
+/// within `duration` after this call.
 /// Returns: a task; its value is the lock, or errc::timeout.
 template <class R, class P, detail::lockable... M>
-task<result<scoped_lock<M...>>> async_lock_all(const std::chrono::duration<R, P>& rest,
+task<result<scoped_lock<M...>>> async_lock_all(const std::chrono::duration<R, P>& duration,
                                                M&... mutexes) {
-    return detail::lock_all(deadline::after(rest), std::stop_token(), mutexes...);
+    return detail::lock_all(deadline::after(duration), std::stop_token(), mutexes...);
 }
 
 }} // namespace bide::BIDE_ABI

@@ -70,7 +70,9 @@ public:
     // Requires: is_valid(tokens, period).
     basic_token_count(std::int64_t start, std::int64_t tokens, std::int64_t period,
                       std::int64_t burst) noexcept
-        : basic_token_count(start, tokens, period, common_divisor(tokens, period), burst) {}
+        : start_(start), parts_(parts_of(reduced(tokens, period), reduced(period, tokens), burst)),
+          n_(reduced(tokens, period) * static_cast<std::int64_t>(parts_)),
+          period_(reduced(period, tokens)), burst_(static_cast<count>(burst) * parts_) {}
 
     // True if at most one token comes in a nanosecond, and the product of both numbers does not
     // overflow.
@@ -124,21 +126,17 @@ private:
     static constexpr std::int64_t never = (std::numeric_limits<std::int64_t>::max)();
     static constexpr count most = (std::numeric_limits<count>::max)();
 
-    static std::int64_t common_divisor(std::int64_t a, std::int64_t b) noexcept {
-        while (b != 0) {
-            a = std::exchange(b, a % b);
-        }
-        return a;
-    }
     static constexpr std::int64_t lesser(std::int64_t a, std::int64_t b) noexcept {
         return a < b ? a : b;
     }
-
-    basic_token_count(std::int64_t start, std::int64_t tokens, std::int64_t period,
-                      std::int64_t common, std::int64_t burst) noexcept
-        : start_(start), parts_(parts_of(tokens / common, period / common, burst)),
-          n_(tokens / common * static_cast<std::int64_t>(parts_)), period_(period / common),
-          burst_(static_cast<count>(burst) * parts_) {}
+    // Returns n divided by the greatest common divisor of both numbers.
+    static std::int64_t reduced(std::int64_t n, std::int64_t other) noexcept {
+        std::int64_t common = n;
+        while (other != 0) {
+            common = std::exchange(other, common % other);
+        }
+        return n / common;
+    }
 
     // Returns the number of parts in a token: the greatest number for which at most one part comes
     // in a nanosecond, and no product overflows.
@@ -154,11 +152,11 @@ private:
     std::int64_t time_of(count k) const noexcept {
         const count n = static_cast<count>(n_);
         const count periods = k / n;
-        const std::int64_t rest =
+        const std::int64_t last =
             (static_cast<std::int64_t>(k % n) * period_ + n_ - 1) / n_; // below 2 periods
-        const auto room = static_cast<count>((never - start_ - rest) / period_);
+        const auto room = static_cast<count>((never - start_ - last) / period_);
         return periods > room ? never
-                              : start_ + static_cast<std::int64_t>(periods) * period_ + rest;
+                              : start_ + static_cast<std::int64_t>(periods) * period_ + last;
     }
 
     const std::int64_t start_;
@@ -213,13 +211,13 @@ public:
         return is_valid(n) && tokens_.take(at, static_cast<std::uint64_t>(n), at);
     }
 
-    /// Acquires n tokens as acquire() does, if the time of the tokens comes within `rest`.
+    /// Acquires n tokens as acquire() does, if the time of the tokens comes within `duration`.
     /// Otherwise returns at once.
     /// Returns: true if they were acquired.
     template <class R, class P>
-    [[nodiscard]] bool try_acquire_for(const std::chrono::duration<R, P>& rest,
+    [[nodiscard]] bool try_acquire_for(const std::chrono::duration<R, P>& duration,
                                        std::int64_t n = 1) {
-        return acquire_until(deadline::after(rest), n);
+        return acquire_until(deadline::after(duration), n);
     }
     /// Acquires n tokens as acquire() does, if the time of the tokens is not later than `when`.
     template <class C, class D>
@@ -271,7 +269,7 @@ public:
             return mine && of_->tokens_.give_back(mine);
         }
 
-    private:
+    protected:
         friend rate_limiter;
         reservation(rate_limiter& of, tokens::taken some) noexcept : of_(&of), some_(some) {}
 
@@ -340,38 +338,29 @@ private:
         return static_cast<bool>(some);
     }
 
-    // If the time of a coroutine's tokens has not come, gives them back.
-    struct claim {
-        claim(tokens& of, tokens::taken some) noexcept : all(of), mine(some) {}
-        claim(const claim&) = delete;
-        claim& operator=(const claim&) = delete;
-        ~claim() {
-            if (mine) {
-                all.give_back(mine);
-            }
-        }
-
-        tokens& all;
-        tokens::taken mine;
+    // Gives the tokens of a coroutine back, unless they were taken over when their time came.
+    struct claim : reservation {
+        using reservation::reservation;
+        ~claim() { cancel(); }
     };
 
     template <class = void> task<> wait(std::uint64_t n) {
         const deadline limit = this_task::deadline();
-        claim one(tokens_, tokens_.take(now(), n, limit.steady_ns()));
-        if (!one.mine) { // cancelled here, unless it is shielded
+        claim one(*this, tokens_.take(now(), n, limit.steady_ns()));
+        if (!one.some_) { // cancelled here, unless it is shielded
             co_await detail::sleep_until(limit);
-            one.mine = tokens_.take(now(), n, never);
+            one.some_ = tokens_.take(now(), n, never);
         }
-        co_await detail::sleep_until(deadline::at_ns(one.mine.ready));
-        one.mine = {};
+        co_await detail::sleep_until(deadline::at_ns(one.some_.ready));
+        one.some_ = {};
     }
 
     template <class Token> task<result<void>> wait_unless(Token token, std::uint64_t n) {
-        claim one(tokens_, tokens_.take(now(), n, never));
-        auto over = co_await detail::sleep_until(deadline::at_ns(one.mine.ready))
+        claim one(*this, tokens_.take(now(), n, never));
+        auto over = co_await detail::sleep_until(deadline::at_ns(one.some_.ready))
                         .with_stop(std::move(token));
         if (over) {
-            one.mine = {};
+            one.some_ = {};
         }
         co_return over;
     }

@@ -106,17 +106,17 @@ template <class Again> bool is_worth_retry(const std::exception_ptr& error, Agai
 }
 
 // Returns true if the running task is not cancelled and its deadline comes after this wait.
-inline bool can_wait(std::chrono::nanoseconds rest) noexcept {
+inline bool can_wait(std::chrono::nanoseconds duration) noexcept {
     const bide::deadline limit = this_task::deadline();
     return !this_task::is_cancelled() &&
-           (limit.is_never() || bide::deadline::after(rest).steady_ns() < limit.steady_ns());
+           (limit.is_never() || bide::deadline::after(duration).steady_ns() < limit.steady_ns());
 }
 
 template <class Make, class Again>
 task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, Again again) {
     using value = task_value_t<Make>;
     for (;; --attempts) {
-        const std::chrono::nanoseconds rest = waits.next();
+        const std::chrono::nanoseconds duration = waits.next();
 #if BIDE_EXCEPTIONS
         try {
 #endif
@@ -125,19 +125,19 @@ task<task_value_t<Make>> retry(retry_waits waits, unsigned attempts, Make make, 
                 co_return;
             } else {
                 value got = co_await make();
-                if (attempts == 1 || !can_wait(rest) || !detail::is_worth_retry(got, again)) {
+                if (attempts == 1 || !can_wait(duration) || !detail::is_worth_retry(got, again)) {
                     co_return got;
                 }
             }
 #if BIDE_EXCEPTIONS
         } catch (...) {
-            if (attempts == 1 || !can_wait(rest) ||
+            if (attempts == 1 || !can_wait(duration) ||
                 !detail::is_worth_retry(std::current_exception(), again)) {
                 throw;
             }
         }
 #endif
-        co_await this_task::sleep_for(rest);
+        co_await this_task::sleep_for(duration);
     }
 }
 

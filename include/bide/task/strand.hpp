@@ -31,14 +31,14 @@ namespace detail {
 // runner. One word contains the queue, and shows whether there is a runner:
 //
 //   idle      nullptr: nothing is queued, and there is no runner
-//   running   the address of `mark_`: nothing was posted since the runner looked last
-//   posted    the newest posted runnable; the older ones follow by `next`, down to `mark_` or to
+//   running   the address of `bottom_`: nothing was posted since the runner looked last
+//   posted    the newest posted runnable; the older ones follow by `next`, down to `bottom_` or to
 //             nullptr. There is a runner, or the poster of the oldest one starts it.
 //
 // A post puts its runnable in front of the list, by a CAS. If that CAS replaced idle, the poster
-// starts a runner; no other poster does. The runner exchanges the word for the address of `mark_`,
-// and reverses the list that it got: first in, first out. When the runner has run that list, it
-// changes the word from running to idle by a CAS. If the CAS fails, runnables were posted
+// starts a runner; no other poster does. The runner exchanges the word for the address of
+// `bottom_`, and reverses the list that it got: first in, first out. When the runner has run that
+// list, it changes the word from running to idle by a CAS. If the CAS fails, runnables were posted
 // meanwhile. Their posters have started no runner, so the runner takes the new list, too. So no
 // runnable is left without a runner, and there is at most one runner.
 //
@@ -46,10 +46,6 @@ namespace detail {
 // runner, so the next runner sees everything that the previous runner did [strand.hand_over].
 template <class Platform> class basic_serial_queue {
 public:
-    constexpr basic_serial_queue() noexcept = default;
-    basic_serial_queue(const basic_serial_queue&) = delete;
-    basic_serial_queue& operator=(const basic_serial_queue&) = delete;
-
     // Posts a runnable. Returns true if the caller must start the runner. If it returns false, this
     // was the last access of the caller.
     bool push(runnable& r) noexcept {
@@ -86,7 +82,7 @@ private:
     template <class T> using var = typename Platform::template var<T>;
 
     bool take() noexcept {
-        runnable* none = &mark_;
+        runnable* none = &bottom_;
         // Order: release [strand.hand_over]; the poster that starts the next runner, and the
         // destructor of the strand, see what this runner has done. Failure: relaxed, the exchange
         // acquires.
@@ -96,12 +92,12 @@ private:
         }
         // Order: acquire [strand.hand_over]; sees the posted runnables. Each post is a
         // read-modify-write, so the acquire reaches all of them.
-        oldest_ = oldest_first(newest_.exchange(&mark_, std::memory_order_acquire), &mark_);
+        oldest_ = oldest_first(newest_.exchange(&bottom_, std::memory_order_acquire), &bottom_);
         return true;
     }
 
     typename Platform::template atomic<runnable*> newest_{nullptr};
-    runnable mark_;
+    runnable bottom_;
     var<runnable*> oldest_{nullptr}; // only the runner uses it
 };
 

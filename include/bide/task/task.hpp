@@ -258,7 +258,6 @@ public:
 // meanwhile.
 class sync_loop final : basic_task_context<native_platform> {
     using local = worker_local<native_platform>;
-    using turn = task_budget<native_platform>;
 
 public:
     sync_loop() noexcept {
@@ -270,13 +269,11 @@ public:
             },
             this);
     }
-    sync_loop(const sync_loop&) = delete;
-    sync_loop& operator=(const sync_loop&) = delete;
 
     // Runs the coroutine of a task on this thread until its end.
     template <class Promise> void run(std::coroutine_handle<Promise> frame) noexcept {
         frame.promise().begin(*this, queue_);
-        take_turn([frame]() noexcept { resume<native_platform>(frame); });
+        run_with_budget([frame]() noexcept { resume<native_platform>(frame); });
         drive();
     }
 
@@ -319,13 +316,13 @@ private:
                 basic_spin<native_platform>::until([this]() noexcept { return !queue_.empty(); });
             }
             runnable* const next = queue_.pop(deadline::never());
-            take_turn([next]() noexcept { next->run.wake(); });
+            run_with_budget([next]() noexcept { next->run.wake(); });
         }
     }
 
-    template <class Run> void take_turn(Run run) noexcept {
+    template <class Run> void run_with_budget(Run run) noexcept {
         local& here = local::get();
-        const turn now(here);
+        const task_budget<native_platform> budget(here);
         const auto* const was_alone = std::exchange(here.alone, &queue_);
         run();
         here.alone = was_alone;
@@ -401,9 +398,10 @@ public:
 
     /// Deleted: only operations have this function, and it limits one wait. To limit a task with
     /// all its waits, use bide::with_timeout() or bide::with_deadline() (task/with_deadline.hpp).
-    template <class... Time> task with_timeout(const Time&... /*rest*/) && {
-        static_assert((std::is_void_v<Time> && ...),
-                      "bide: a task has no with_timeout(): write bide::with_timeout(task, rest)");
+    template <class... Time> task with_timeout(const Time&... /*duration*/) && {
+        static_assert(
+            (std::is_void_v<Time> && ...),
+            "bide: a task has no with_timeout(): write bide::with_timeout(task, duration)");
         return std::move(*this);
     }
     /// \overload

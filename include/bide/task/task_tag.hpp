@@ -67,10 +67,6 @@ namespace detail {
 // first free place. So a caller that reaches a free place has seen all texts before it.
 template <class Platform, std::size_t Size = 255> class BIDE_SHARED basic_tag_table {
 public:
-    constexpr basic_tag_table() noexcept = default;
-    basic_tag_table(const basic_tag_table&) = delete;
-    basic_tag_table& operator=(const basic_tag_table&) = delete;
-
     // Returns the number of a text, from 1 on. Returns 0 if the table is full of other texts.
     std::uint8_t find_or_add(const char* text) noexcept {
         for (std::size_t i = 0; i < Size; ++i) {

@@ -93,8 +93,8 @@ inline async_op<void> yield() noexcept { return {detail::yielding()}; }
 /// the range of the clock never ends.
 /// Cancellation: the wait is stopped.
 template <class R, class P>
-async_op<void> sleep_for(const std::chrono::duration<R, P>& rest) noexcept {
-    return detail::sleep_until(deadline::after(rest));
+async_op<void> sleep_for(const std::chrono::duration<R, P>& duration) noexcept {
+    return detail::sleep_until(deadline::after(duration));
 }
 
 /// Waits until the clock of `when` shows the given time.

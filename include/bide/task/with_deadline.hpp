@@ -142,9 +142,9 @@ with_deadline(S work, const std::chrono::time_point<C, D>& when) {
 }
 /// Runs a task as with_deadline() does. The time begins with this call.
 template <detail::task_source S, class R, class P>
-task<as_result_t<detail::task_value_t<S>>> with_timeout(S work,
-                                                        const std::chrono::duration<R, P>& rest) {
-    return bide::with_deadline(std::move(work), deadline::after(rest));
+task<as_result_t<detail::task_value_t<S>>>
+with_timeout(S work, const std::chrono::duration<R, P>& duration) {
+    return bide::with_deadline(std::move(work), deadline::after(duration));
 }
 
 }} // namespace bide::BIDE_ABI

@@ -2,7 +2,7 @@
 #ifndef BIDE_IO_DETAIL_EVENT_FD_HPP
 #define BIDE_IO_DETAIL_EVENT_FD_HPP
 
-// A file descriptor of Linux, eventfd(2). One side makes it readable, and the other side clears it.
+// File descriptors of Linux that are owned.
 
 #if defined(__linux__)
 
@@ -17,25 +17,41 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-class event_fd {
+// A file descriptor that the destructor closes.
+class owned_fd {
 public:
-    // Throws: std::system_error if the system has no more descriptors or memory.
-    event_fd() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    // Throws: std::system_error with the system's error if `opened` is negative.
+    explicit owned_fd(int opened) : fd_(opened) {
         if (fd_ < 0) {
-            BIDE_THROW(std::system_error(errno, std::system_category(), "bide: eventfd"));
+            fail();
         }
     }
-    event_fd(const event_fd&) = delete;
-    event_fd& operator=(const event_fd&) = delete;
-    ~event_fd() { ::close(fd_); }
+    owned_fd(const owned_fd&) = delete;
+    owned_fd& operator=(const owned_fd&) = delete;
+    ~owned_fd() { ::close(fd_); }
 
     int fd() const noexcept { return fd_; }
+
+    // Throws: std::system_error with the system's error.
+    [[noreturn]] static void fail() {
+        BIDE_THROW(std::system_error(errno, std::system_category(), "bide: no file descriptor"));
+    }
+
+private:
+    const int fd_;
+};
+
+// A descriptor of eventfd(2). One side makes it readable, and the other side clears it.
+class event_fd : public owned_fd {
+public:
+    // Throws: std::system_error if the system has no more descriptors or memory.
+    event_fd() : owned_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
     // Makes the descriptor readable. Any thread may call it. The call ends the caller's use of
     // *this.
     void set() noexcept {
         const int saved = errno;
-        ::eventfd_write(fd_, 1); // fails only if it is readable: its counter is full
+        ::eventfd_write(fd(), 1); // fails only if it is readable: its counter is full
         errno = saved;
     }
 
@@ -43,13 +59,10 @@ public:
     bool clear() noexcept {
         const int saved = errno;
         eventfd_t count = 0;
-        const bool was_set = ::eventfd_read(fd_, &count) == 0;
+        const bool was_set = ::eventfd_read(fd(), &count) == 0;
         errno = saved;
         return was_set;
     }
-
-private:
-    const int fd_;
 };
 
 }}} // namespace bide::BIDE_ABI::detail

@@ -27,9 +27,6 @@ template <class T, class Platform> class growing_table {
 public:
     using number = std::uint32_t;
 
-    growing_table() noexcept = default;
-    growing_table(const growing_table&) = delete;
-    growing_table& operator=(const growing_table&) = delete;
     ~growing_table() {
         for (auto& chunk : chunks_) {
             // Order: relaxed; no other thread uses the table.

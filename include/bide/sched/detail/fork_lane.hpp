@@ -93,8 +93,6 @@ public:
     using function = bool (*)(basic_fork_job&) noexcept;
 
     explicit basic_fork_job(function call) noexcept : run_(call) {}
-    basic_fork_job(const basic_fork_job&) = delete;
-    basic_fork_job& operator=(const basic_fork_job&) = delete;
 
     enum class end : std::uint8_t { none, done, failed, returned };
 
@@ -155,8 +153,6 @@ public:
 
     basic_fork_lane(basic_pool<Platform>& of, const void* id) noexcept
         : scheduler_id(id), pool_(of) {}
-    basic_fork_lane(const basic_fork_lane&) = delete;
-    basic_fork_lane& operator=(const basic_fork_lane&) = delete;
 
     const void* const scheduler_id; // the scheduler's address, which basic_fork_context has
 
@@ -195,49 +191,7 @@ public:
     // Waits until the stolen job has ended or was given back, and returns which of these it was. If
     // `helps` is false, runs no other job meanwhile.
     BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept {
-        auto how = job::end::none;
-        if (!helps) {
-            how = wait_idle(mine, *this);
-            deque_.reset(at);
-            return how;
-        }
-        const std::int64_t before =
-            overhead_.ns; // the jobs that it runs meanwhile count as waiting
-        const std::int64_t begin = Platform::now();
-        for (;;) {
-            basic_fork_lane* thief = nullptr;
-            job* other = nullptr;
-            basic_spin<Platform>::until(
-                [&]() noexcept {
-                    how = mine.look(thief);
-                    if (how == job::end::none && thief != nullptr) {
-                        other = thief->steal();
-                    }
-                    return how != job::end::none || other != nullptr;
-                },
-                pool_.least_spin_ns());
-            if (other != nullptr) {
-                basic_fork_lane* now = nullptr;
-                how = mine.look(now);
-                if (how == job::end::none) {
-                    run(*other, *thief);
-                    continue;
-                }
-                thief->give_back(*other);
-            }
-            if (how != job::end::none) {
-                break;
-            }
-            if (thief != nullptr && thief->publish_hidden()) {
-                pool_.fork_published(false);
-                continue;
-            }
-            if (mine.sleep()) {
-                sleep(*this);
-            }
-        }
-        overhead_.ns = before + (Platform::now() - begin);
-        ++overhead_.waits;
+        const auto how = helps ? wait_for<true>(mine, *this) : wait_for<false>(mine, *this);
         deque_.reset(at);
         return how;
     }
@@ -246,24 +200,7 @@ public:
     // lane `from`, which may be a lane of another thread. Runs no other job meanwhile: this lane
     // may have older jobs, and a thief that stole from another lane must not find them.
     BIDE_NOINLINE typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
-        auto how = job::end::none;
-        basic_fork_lane* thief = nullptr;
-        const std::int64_t begin = Platform::now();
-        for (;;) {
-            basic_spin<Platform>::until([&]() noexcept {
-                how = mine.look(thief);
-                return how != job::end::none;
-            });
-            if (how != job::end::none) {
-                break;
-            }
-            if (mine.sleep()) {
-                sleep(from);
-            }
-        }
-        overhead_.ns += Platform::now() - begin;
-        ++overhead_.waits;
-        return how;
+        return wait_for<false>(mine, from);
     }
 
     // Removes all jobs, which were stolen and have ended.
@@ -368,6 +305,48 @@ private:
     static constexpr depth_type most_public = depth_type{1} << 30;
     static constexpr std::int64_t worth_a_wake_ns = 20'000;
 
+    template <bool Helps> typename job::end wait_for(job& mine, basic_fork_lane& from) noexcept {
+        auto how = job::end::none;
+        // The jobs that it runs meanwhile count as waiting.
+        const std::int64_t before = overhead_.ns;
+        const std::int64_t begin = Platform::now();
+        for (;;) {
+            basic_fork_lane* thief = nullptr;
+            job* other = nullptr;
+            basic_spin<Platform>::until(
+                [&]() noexcept {
+                    how = mine.look(thief);
+                    if (Helps && how == job::end::none && thief != nullptr) {
+                        other = thief->steal();
+                    }
+                    return how != job::end::none || other != nullptr;
+                },
+                Helps ? pool_.least_spin_ns() : 0);
+            if (other != nullptr) {
+                basic_fork_lane* now = nullptr;
+                how = mine.look(now);
+                if (how == job::end::none) {
+                    run(*other, *thief);
+                    continue;
+                }
+                thief->give_back(*other);
+            }
+            if (how != job::end::none) {
+                break;
+            }
+            if (Helps && thief != nullptr && thief->publish_hidden()) {
+                pool_.fork_published(false);
+                continue;
+            }
+            if (mine.sleep()) {
+                sleep(from);
+            }
+        }
+        overhead_.ns = before + (Platform::now() - begin);
+        ++overhead_.waits;
+        return how;
+    }
+
     BIDE_COLD void wake(bool is_brief) noexcept {
         overhead_.ns += pool_.fork_published(is_brief || !is_worth_a_wake());
     }
@@ -418,14 +397,11 @@ public:
     static basic_fork_lanes* of(basic_pool<Platform>& pool) noexcept {
         basic_arm_source<Platform>* all = pool.arms();
         if (all == nullptr) {
-            all = pool.set_arms(new (std::nothrow) basic_fork_lanes(pool, pool.scheduler_id()));
+            all = pool.set_arms(new (std::nothrow) basic_fork_lanes(pool));
         }
         return static_cast<basic_fork_lanes*>(all);
     }
-    basic_fork_lanes(basic_pool<Platform>& of, const void* scheduler_id) noexcept
-        : pool_(of), scheduler_id_(scheduler_id) {}
-    basic_fork_lanes(const basic_fork_lanes&) = delete;
-    basic_fork_lanes& operator=(const basic_fork_lanes&) = delete;
+    explicit basic_fork_lanes(basic_pool<Platform>& of) noexcept : pool_(of) {}
     ~basic_fork_lanes() override {
         // Order: relaxed; no thread forks any more.
         for (lane* at = newest_.load(std::memory_order_relaxed); at != nullptr;) {
@@ -437,20 +413,18 @@ public:
 
     // Returns a free lane or a new one. Returns nullptr if there is no memory.
     lane* take() noexcept {
-        lock::acquire(lock_);
-        lane* mine = free_;
-        if (mine != nullptr) {
-            free_ = static_cast<lane*>(mine->next_free_);
+        {
+            const guard section(lock_);
+            if (lane* const kept = free_) {
+                free_ = static_cast<lane*>(kept->next_free_);
+                return kept;
+            }
         }
-        lock::release_plain(lock_);
-        if (mine != nullptr) {
-            return mine;
-        }
-        mine = new (std::nothrow) lane(pool_, scheduler_id_);
+        lane* const mine = new (std::nothrow) lane(pool_, pool_.scheduler_id());
         if (mine == nullptr) {
             return nullptr;
         }
-        lock::acquire(lock_);
+        const guard section(lock_);
         // Order: relaxed; it changes only under the lock.
         mine->older_ = newest_.load(std::memory_order_relaxed);
         // Order: seq_cst [idle.announce]; the lane is in the list before a job is published on it.
@@ -458,17 +432,15 @@ public:
         newest_.store(mine, std::memory_order_seq_cst);
         // Order: relaxed; nothing depends on it.
         count_.fetch_add(1, std::memory_order_relaxed);
-        lock::release_plain(lock_);
         return mine;
     }
 
     // Puts a lane into the free list.
     // Requires: the lane holds no job.
     void put(lane& mine) noexcept {
-        lock::acquire(lock_);
+        const guard section(lock_);
         mine.next_free_ = static_cast<lane*>(free_);
         free_ = &mine;
-        lock::release_plain(lock_);
     }
 
     // Returns the lane of the calling thread, which is a thread of the pool. The thread keeps this
@@ -550,7 +522,7 @@ public:
     }
 
 private:
-    using lock = lock_bits<Platform, std::uint32_t>;
+    using guard = typename lock_bits<Platform, std::uint32_t>::guard;
 
     // Copies the fields of the posted arm before the arm runs. While it runs, another thread may
     // take over the worker and overwrite `arm` of that worker.
@@ -574,7 +546,6 @@ private:
     }
 
     basic_pool<Platform>& pool_;
-    const void* const scheduler_id_;
     typename Platform::template atomic<std::uint32_t> lock_{0};
     typename Platform::template atomic<lane*> newest_{nullptr};
     // Under the lock:

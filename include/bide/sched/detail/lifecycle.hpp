@@ -54,8 +54,6 @@ public:
 
     basic_lifecycle(Pool& its_pool, get_executor fallback) noexcept
         : pool_(its_pool), fallback_executor_(fallback) {}
-    basic_lifecycle(const basic_lifecycle&) = delete;
-    basic_lifecycle& operator=(const basic_lifecycle&) = delete;
 
     // A call by an external thread. The scheduler exists until the call is over.
     class external_call {

@@ -31,7 +31,6 @@
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
@@ -66,8 +65,6 @@ public:
                trace_sink* trace = nullptr) noexcept
         : executor_(executor), driver_(io), trace_(trace), owner_(thread_mark<Platform>()),
           timers_(waker(&on_earlier_timer, this), timer_slack_ns) {}
-    basic_loop(const basic_loop&) = delete;
-    basic_loop& operator=(const basic_loop&) = delete;
 
     // Runs jobs on the calling thread. Sleeps while there is nothing to run. Returns the number of
     // jobs when is_over(idle) returns true, stop_run() was called, or the deadline has passed.
@@ -77,7 +74,7 @@ public:
     template <class IsOver>
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept {
         enter();
-        turn mine(*this, true);
+        run_scope mine(*this, true);
         const auto ends = [&](bool idle) noexcept {
             return (!idle && may_stop && take_stop()) || is_over(idle);
         };
@@ -93,7 +90,7 @@ public:
         if (joins && !join()) {
             return;
         }
-        turn mine(*this, joins);
+        run_scope mine(*this, joins);
         enqueue_forked(); // the job does not take them back while it waits
         begin_outer_waits();
         const auto ends = [&](bool) { return is_over() || (joins && is_wanted()); };
@@ -147,7 +144,41 @@ private:
 
     // The calling thread runs the loop while this object lives. The thread may be in a task of
     // another scheduler. So the object saves and restores the thread-local state.
-    class turn;
+    class run_scope {
+    public:
+        // If `begins` is false, the thread runs the loop already, and one of its jobs waits.
+        explicit run_scope(basic_loop& of, bool begins) noexcept
+            : loop_(of), begins_(begins), local_(worker_local<Platform>::get()),
+              resumed_(Platform::template local<resume_state>()) {
+            wake_scope<Platform>::hand_over_pending(); // this thread resumes them too late
+            outer_local_ = std::exchange(local_, {});
+            outer_resumed_ = std::exchange(resumed_, {});
+            outer_loop_ = std::exchange(running_here(), &of);
+            resumed_.worker = of.executor_;
+        }
+        run_scope(const run_scope&) = delete;
+        run_scope& operator=(const run_scope&) = delete;
+        ~run_scope() {
+            running_here() = outer_loop_;
+            resumed_ = outer_resumed_;
+            local_ = outer_local_;
+            if (begins_) {
+                loop_.leave();
+            }
+        }
+
+        // The previous host of the thread: a worker, if a task of another scheduler runs the loop.
+        basic_worker_host<Platform>*& outer_host() noexcept { return outer_local_.host; }
+
+    private:
+        basic_loop& loop_;
+        const bool begins_;
+        worker_local<Platform>& local_;
+        resume_state& resumed_;
+        worker_local<Platform> outer_local_;
+        resume_state outer_resumed_;
+        basic_loop* outer_loop_;
+    };
 
     // Begins a run. Waits until a joining thread has left the loop.
     void enter() noexcept {
@@ -360,16 +391,8 @@ private:
             at = (std::min)(at, Platform::now() + outer->retry_ns);
         }
         auto* const kept = std::exchange(local.host, nullptr); // blocks() has changed it
-        const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
-        {
-            const wake_scope<Platform> later(&bide::current_worker<Platform>);
-            BIDE_PROBE(worker_park, &workers_[0], 0);
-            [[maybe_unused]] const bool woken = sleeper_.park(deadline::at_ns(at), driver_);
-            BIDE_PROBE(worker_unpark, &workers_[0], 0, static_cast<int>(woken));
-        }
-        if (trace_ != nullptr) {
-            trace_->parked(worker::index, begin, Platform::now());
-        }
+        park_worker(sleeper_, &workers_[0], worker::index, deadline::at_ns(at), driver_, trace_,
+                    &bide::current_worker<Platform>);
         local.host = kept;
         if (outer != nullptr) {
             outer->unblocks();
@@ -407,42 +430,6 @@ private:
     basic_timer_queue<Platform> timers_;
     alignas(cache_line_pair) basic_injector<Platform> posted_;
     alignas(cache_line_pair) basic_sleeper<Platform> sleeper_;
-};
-
-template <class Platform> class basic_loop<Platform>::turn {
-public:
-    // If `begins` is false, the thread runs the loop already, and one of its jobs waits.
-    explicit turn(basic_loop& of, bool begins) noexcept
-        : loop_(of), begins_(begins), local_(worker_local<Platform>::get()),
-          resumed_(Platform::template local<resume_state>()) {
-        wake_scope<Platform>::hand_over_pending(); // this thread resumes them too late
-        outer_local_ = std::exchange(local_, {});
-        outer_resumed_ = std::exchange(resumed_, {});
-        outer_loop_ = std::exchange(running_here(), &of);
-        resumed_.worker = of.executor_;
-    }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
-    ~turn() {
-        running_here() = outer_loop_;
-        resumed_ = outer_resumed_;
-        local_ = outer_local_;
-        if (begins_) {
-            loop_.leave();
-        }
-    }
-
-    // The previous host of the thread: a worker, if a task of another scheduler runs the loop.
-    basic_worker_host<Platform>*& outer_host() noexcept { return outer_local_.host; }
-
-private:
-    basic_loop& loop_;
-    const bool begins_;
-    worker_local<Platform>& local_;
-    resume_state& resumed_;
-    worker_local<Platform> outer_local_;
-    resume_state outer_resumed_;
-    basic_loop* outer_loop_;
 };
 
 }}} // namespace bide::BIDE_ABI::detail

@@ -10,9 +10,8 @@
 //
 //   at intervals      timers that are due, the driver, one job from the injector, and if another
 //                     worker has more jobs, half of the difference (global_queue_interval)
-//   high, low, pinned jobs, by the shares of their classes (class_turns); only after the first such
-//   job
-//                     was pushed
+//   high, low, pinned jobs, by the shares of their classes (class_shares); only after the first
+//                     such job was pushed
 //   its LIFO slot     the job that became runnable last, at most three times in a row
 //   its ring          in order; the ring grows and shrinks with the number of jobs
 //   the injector      a fair share, into its ring
@@ -80,7 +79,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
@@ -112,7 +110,7 @@ public:
     // Looks for an idle thread: a thread that has lost its own worker and waits for a worker. Makes
     // the idle thread run `w`. Returns false if there is no idle thread.
     virtual bool hand_to_idle_thread(worker&) noexcept { return false; }
-    // Returns true if hand_to_idle_thread() would succeed. A substitute (worker_threads.hpp) calls
+    // Returns true if hand_to_idle_thread() would succeed. A substitute (scheduler_core.hpp) calls
     // it after it has announced that its worker sleeps.
     virtual bool has_idle_thread() noexcept { return false; }
     // Unparks the thread that was started for the worker with the given number. That thread owns no
@@ -136,8 +134,6 @@ protected:
 template <class Platform> class basic_driver_lock {
 public:
     explicit basic_driver_lock(driver* io) noexcept : driver_(io) {}
-    basic_driver_lock(const basic_driver_lock&) = delete;
-    basic_driver_lock& operator=(const basic_driver_lock&) = delete;
 
     // Acquires the driver until leave(). Returns nullptr if there is none, or if a thread is in it.
     driver* try_enter() noexcept {
@@ -244,8 +240,6 @@ public:
         }
     }
 
-    basic_pool(const basic_pool&) = delete;
-    basic_pool& operator=(const basic_pool&) = delete;
     ~basic_pool() {
         // Order: relaxed; no thread forks any more.
         delete arms_.load(std::memory_order_relaxed);
@@ -632,7 +626,7 @@ private:
             push_behind(w, *behind);
         }
         if (r == nullptr && uses_classes()) [[unlikely]] {
-            r = take_in_turn(w);
+            r = take_by_share(w);
         }
         r = r != nullptr ? r : take_local(w);
         r = r != nullptr ? r : take_injected(w);
@@ -808,16 +802,16 @@ private:
         return w.lifo.load(std::memory_order_relaxed) == nullptr ? nullptr : swap_lifo(w, nullptr);
     }
 
-    // Decides which class comes next (class_turns), and takes a high, a low or a pinned job if that
-    // class has one. Returns nullptr if a normal job comes next. Not inlined, because most
-    // schedulers never call it.
-    BIDE_NOINLINE runnable* take_in_turn(worker& w) noexcept {
-        const task_priority turn = w.turns.next();
-        runnable* r = turn == task_priority::low ? low_.pop() : nullptr;
-        if (r == nullptr && turn != task_priority::normal) {
+    // Decides which class comes next (class_shares). If that class is high or low, or pinned jobs
+    // come next, takes such a job, if there is one. Returns nullptr if a normal job comes next. Not
+    // inlined, because most schedulers never call it.
+    BIDE_NOINLINE runnable* take_by_share(worker& w) noexcept {
+        const task_priority which = w.shares.next();
+        runnable* r = which == task_priority::low ? low_.pop() : nullptr;
+        if (r == nullptr && which != task_priority::normal) {
             r = high_.pop();
         }
-        if (r == nullptr && w.mine != nullptr && w.turns.next_is_pinned()) {
+        if (r == nullptr && w.mine != nullptr && w.shares.next_is_pinned()) {
             r = w.mine->pop();
         }
         return r == nullptr && std::exchange(w.injector_is_due, false) ? take_due(w) : r;
@@ -1046,18 +1040,8 @@ private:
         until = (std::min)(until, w.lead_until);
         driver* const io = driver_lock_.try_enter();
         w.parked.add(1);
-        const std::int64_t begin = trace_ == nullptr ? 0 : Platform::now();
-        std::optional<wake_scope<Platform>> later; // what the driver brings is queued
-        if (io != nullptr) {
-            later.emplace(&service_executor<Platform>);
-        }
-        BIDE_PROBE(worker_park, &w, w.index);
-        const bool woken = w.sleeper.park(deadline::at_ns(until), io);
-        BIDE_PROBE(worker_unpark, &w, w.index, static_cast<int>(woken));
-        later.reset();
-        if (trace_ != nullptr) {
-            trace_->parked(w.index, begin, Platform::now());
-        }
+        const bool woken = park_worker(w.sleeper, &w, w.index, deadline::at_ns(until), io, trace_,
+                                       &service_executor<Platform>);
         if (io != nullptr) {
             leave_driver(w);
         }

@@ -36,8 +36,6 @@ public:
         run =
             waker([](void* self) noexcept { static_cast<posted_call*>(self)->run_posted(); }, this);
     }
-    posted_call(const posted_call&) = delete;
-    posted_call& operator=(const posted_call&) = delete;
 
     // The wait operation (core/wait_ops.hpp). It posts the call when it is enqueued. The wait lasts
     // until the call has ended, and its outcome is the outcome of the call.

@@ -47,6 +47,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/futex.hpp>
@@ -69,6 +70,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
@@ -138,10 +140,6 @@ private:
 
 template <class Platform> class basic_worker_ownership {
 public:
-    constexpr basic_worker_ownership() noexcept = default;
-    basic_worker_ownership(const basic_worker_ownership&) = delete;
-    basic_worker_ownership& operator=(const basic_worker_ownership&) = delete;
-
     // Makes the calling thread the owner. `me` is an even address that belongs to the calling
     // thread and does not change.
     void begin(const void* me) noexcept {
@@ -214,10 +212,6 @@ private:
 
 template <class Platform> class basic_sleeper {
 public:
-    constexpr basic_sleeper() noexcept = default;
-    basic_sleeper(const basic_sleeper&) = delete;
-    basic_sleeper& operator=(const basic_sleeper&) = delete;
-
     // Waits for the token and takes it. If `io` is not nullptr, waits in that driver. Returns false
     // if there was no token by the deadline, or if the driver returned without a token.
     bool park(deadline until, driver* io = nullptr) noexcept {
@@ -274,6 +268,28 @@ private:
     typename Platform::template atomic<futex_word> state_{empty};
 };
 
+// Waits for the token of the worker with the given number, in `io` if it is not nullptr. Coroutines
+// without an executor that the driver resumes are posted to `spare`. Returns what
+// basic_sleeper::park() returns.
+template <class Platform>
+bool park_worker(basic_sleeper<Platform>& sleeper, [[maybe_unused]] const void* its_worker,
+                 unsigned number, deadline until, driver* io, trace_sink* trace,
+                 executor_ref (*spare)() noexcept) noexcept {
+    const std::int64_t begin = trace == nullptr ? 0 : Platform::now();
+    std::optional<wake_scope<Platform>> later; // what the driver brings is queued
+    if (io != nullptr) {
+        later.emplace(spare);
+    }
+    BIDE_PROBE(worker_park, its_worker, number);
+    const bool woken = sleeper.park(until, io);
+    BIDE_PROBE(worker_unpark, its_worker, number, static_cast<int>(woken));
+    later.reset();
+    if (trace != nullptr) {
+        trace->parked(number, begin, Platform::now());
+    }
+    return woken;
+}
+
 // ---- Pinned jobs
 
 // The jobs that only one thread may run: a list under a lock.
@@ -284,8 +300,6 @@ public:
     // `number` is the number of the worker for which the thread is started. The thread owns that
     // worker first.
     explicit basic_thread_queue(unsigned number) noexcept : index(number), owned_(number) {}
-    basic_thread_queue(const basic_thread_queue&) = delete;
-    basic_thread_queue& operator=(const basic_thread_queue&) = delete;
 
     // Appends `r`. Returns the worker that the thread owns, or `none`. The caller then wakes that
     // worker or that thread. Any thread may call it.
@@ -370,7 +384,7 @@ public:
         polls_ = 0;
     }
 
-    // When a chain (when_state.hpp) has paused many times, its oldest child is queued. Returns the
+    // When a chain (compose.hpp) has paused many times, its oldest child is queued. Returns the
     // number of pauses before that, at most 4,096. If the chain is the only job, this is the number
     // of pauses that take 1 ms. If other jobs are queued, the number is larger: these jobs may be
     // children, too, and if all children were queued soon, a tree of when_all would run breadth
@@ -396,22 +410,22 @@ private:
 };
 
 // Decides from which class a worker takes its next job. Of 16 decisions in a row, 12 are for high
-// jobs, 3 for normal jobs and 1 is for low jobs. A turn is one such decision.
-class class_turns {
+// jobs, 3 for normal jobs and 1 is for low jobs.
+class class_shares {
 public:
     task_priority next() noexcept {
-        const unsigned turn = turn_++ % 16;
-        return turn == 15      ? task_priority::low
-               : turn % 5 == 4 ? task_priority::normal
-                               : task_priority::high;
+        const unsigned at = decisions_++ % 16;
+        return at == 15      ? task_priority::low
+               : at % 5 == 4 ? task_priority::normal
+                             : task_priority::high;
     }
 
     // Of the decisions for normal jobs, every second one is for pinned jobs.
-    bool next_is_pinned() noexcept { return (++normal_turn_ & 1) != 0; }
+    bool next_is_pinned() noexcept { return (++normal_decisions_ & 1) != 0; }
 
 private:
-    unsigned turn_ = 0;
-    unsigned normal_turn_ = 0;
+    unsigned decisions_ = 0;
+    unsigned normal_decisions_ = 0;
 };
 
 // ---- The worker
@@ -422,7 +436,7 @@ void run_job(basic_worker_host<Platform>& host, unsigned number, trace_sink* tra
              runnable& r) noexcept {
     auto& local = worker_local<Platform>::get();
     local.host = &host;
-    const task_budget<Platform> turn(local);
+    const task_budget<Platform> budget(local);
     if (trace == nullptr) {
         r.run.wake();
     } else {
@@ -450,8 +464,6 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     basic_worker(basic_pool<Platform>& of, unsigned number) noexcept
         : pool(of), index(number), random(number * 0x9e3779b97f4a7c15U + 1), pinned(number),
           timers(waker(&on_earlier_timer, this), of.timer_slack_ns()) {}
-    basic_worker(const basic_worker&) = delete;
-    basic_worker& operator=(const basic_worker&) = delete;
 
     // The functions of the host of the task that the owner runs.
     void yield(runnable& r) noexcept override { pool.yield(*this, r, nullptr); }
@@ -504,7 +516,7 @@ struct alignas(cache_line_pair) basic_worker final : basic_worker_host<Platform>
     bool left_driver = false;        // no worker may be in the driver
     bool ran_arm = false;            // its last job was an arm of a fork-join
     bool injector_is_due = false;    // take_due() is to be tried before its next normal job
-    class_turns turns;
+    class_shares shares;
     basic_thread_queue<Platform>* mine = nullptr; // jobs that only the thread of the owner may run
     basic_posted_fork<Platform> arm;
 

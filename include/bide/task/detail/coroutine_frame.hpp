@@ -2,6 +2,334 @@
 #ifndef BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
 #define BIDE_TASK_DETAIL_COROUTINE_FRAME_HPP
 
+// The memory of coroutine frames, and the frames of coroutines that await each other.
+
+#include <bide/core/config.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/executor.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/resume.hpp>
+
+#include <atomic>
+#include <concepts>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
+
+// Sanitizers find a use after free only where memory is not recycled.
+#if !defined(BIDE_RECYCLE_FRAMES)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BIDE_RECYCLE_FRAMES 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
+    __has_feature(memory_sanitizer)
+#define BIDE_RECYCLE_FRAMES 0
+#endif
+#endif
+#endif
+#if !defined(BIDE_RECYCLE_FRAMES)
+#define BIDE_RECYCLE_FRAMES 1
+#endif
+
+namespace bide { inline namespace BIDE_ABI { namespace detail {
+
+// ---- Memory
+//
+// Recycles the memory of objects that a scheduler allocates and frees often: coroutine frames and
+// task cells.
+//
+// Blocks have size classes of 8 bytes, because many allocators place objects of 16 n + 8 bytes
+// without a gap, and half of the frames have such a size. For each class, a thread has a stack of
+// free blocks and a reserve stack. The reserve stack is full or empty. A full stack is called a
+// batch. Threads exchange batches through the depot of the process. So if one thread frees a block
+// and another thread allocates it, the cost is a small share of one exchange. (Bonwick and Adams,
+// "Magazines and Vmem", 2001, section 3.)
+//
+// The memory that is kept is bounded: two batches of each class per thread, and `most_kept` bytes
+// in the depot. A batch that does not fit goes back to operator delete. A thread that ends keeps no
+// block. Each block is allocated by its own call of operator new. So a translation unit that does
+// not recycle may free a block that a recycling one has allocated, and the reverse.
+//
+// A lock guards the depot. No thread sleeps on this lock: a thread that finds the lock taken tries
+// again a few times, and then uses operator new or delete instead of the depot. So if a process is
+// forked while another thread holds the lock, the child continues with operator new.
+
+// A free block. A batch is a list of batch() blocks that ends with nullptr.
+struct frame_block {
+    frame_block* next;
+    frame_block* next_batch; // set in the first block of a batch, while the depot has it
+};
+
+template <class Platform> class alignas(cache_line_pair) basic_frame_depot {
+public:
+    static constexpr std::size_t grain = 8;
+    static constexpr std::size_t largest = 1024;
+    static constexpr std::size_t kinds = largest / grain - 1;
+
+    // The size of the blocks of a class. The smallest has room for a frame_block.
+    static constexpr std::size_t size_of(std::size_t kind) noexcept { return (kind + 2) * grain; }
+    // The class for objects of a size, if can_keep(size). No frame or cell is as small as 8 bytes.
+    static constexpr std::size_t kind_of(std::size_t size) noexcept {
+        return (size - 1) / grain - 1;
+    }
+    static constexpr bool can_keep(std::size_t size) noexcept {
+        return size > grain && size <= largest;
+    }
+
+    // The number of blocks in a batch of that class.
+    static constexpr std::uint32_t batch(std::size_t kind) noexcept {
+        constexpr std::size_t most = 64;
+        constexpr std::size_t bytes = 16 << 10;
+        const std::size_t n = bytes / size_of(kind);
+        return static_cast<std::uint32_t>(n < most ? n : most);
+    }
+    static constexpr std::size_t batch_bytes(std::size_t kind) noexcept {
+        return batch(kind) * size_of(kind);
+    }
+
+    // Makes an empty depot for at most that many bytes.
+    constexpr explicit basic_frame_depot(std::size_t most) noexcept : most_(most) {}
+
+    // Returns a batch of that class; nullptr if there is none, or if the lock is taken.
+    frame_block* take(std::size_t kind) noexcept {
+        if (!enter()) {
+            return nullptr;
+        }
+        frame_block* const first = batches_[kind];
+        if (first != nullptr) {
+            batches_[kind] = first->next_batch;
+            bytes_ = bytes_ - batch_bytes(kind);
+        }
+        leave();
+        return first;
+    }
+
+    // Stores a batch. Returns false if there is no room for it, or if the lock is taken.
+    bool give(std::size_t kind, frame_block* first) noexcept {
+        if (!enter()) {
+            return false;
+        }
+        const bool fits = bytes_ + batch_bytes(kind) <= most_;
+        if (fits) {
+            first->next_batch = batches_[kind];
+            batches_[kind] = first;
+            bytes_ = bytes_ + batch_bytes(kind);
+        }
+        leave();
+        return fits;
+    }
+
+    // Returns the bytes in the depot, possibly outdated. If the lock is taken, returns the limit.
+    std::size_t bytes() noexcept {
+        if (!enter()) {
+            return most_;
+        }
+        const std::size_t now = bytes_;
+        leave();
+        return now;
+    }
+
+private:
+    template <class T> using var = typename Platform::template var<T>;
+
+    static constexpr int max_looks = Platform::model ? Platform::lock_looks : 64;
+
+    bool enter() noexcept {
+        for (int looked = 0;; ++looked) {
+            // Order: relaxed; the CAS decides.
+            std::uint32_t seen = taken_.load(std::memory_order_relaxed);
+            // Order: acquire [frame_depot.lock]; sees the writes of the last holder to the depot
+            // and to its blocks. Failure relaxed: look again.
+            if (seen == 0 && taken_.compare_exchange_strong(seen, 1, std::memory_order_acquire,
+                                                            std::memory_order_relaxed)) {
+                return true;
+            }
+            if (looked == max_looks) {
+                return false;
+            }
+            Platform::pause();
+        }
+    }
+    void leave() noexcept {
+        // Order: release [frame_depot.lock]; this holder's writes are visible to the next.
+        taken_.store(0, std::memory_order_release);
+    }
+
+    typename Platform::template atomic<std::uint32_t> taken_{0};
+    const std::size_t most_;
+
+    // Accessed only by the holder of `taken_`:
+    var<std::size_t> bytes_{0};
+    var<frame_block*> batches_[kinds] = {};
+};
+
+template <class Platform, bool Recycles = BIDE_RECYCLE_FRAMES != 0 && !Platform::model>
+class BIDE_SHARED basic_frame_memory {
+public:
+    static constexpr std::size_t most_kept = std::size_t{8} << 20;
+
+    // Returns memory with the alignment of operator new.
+    // Throws: what operator new throws.
+    static void* allocate(std::size_t size) {
+        if constexpr (Recycles) {
+            if (depot::can_keep(size)) {
+                const std::size_t kind = depot::kind_of(size);
+                cache& mine = Platform::template local<cache>();
+                bin& b = mine.bins[kind];
+                if (block* const top = b.top) {
+                    b.top = top->next;
+                    ++b.room;
+                    return top;
+                }
+                return refill(mine, kind);
+            }
+        }
+        return ::operator new(size);
+    }
+
+    // Requires: `size` is the argument of the allocate() that returned `memory`.
+    static void release(void* memory, std::size_t size) noexcept {
+        if constexpr (Recycles) {
+            if (depot::can_keep(size)) {
+                const std::size_t kind = depot::kind_of(size);
+                cache& mine = Platform::template local<cache>();
+                bin& b = mine.bins[kind];
+                if (b.room == 0 && !make_room(mine, kind)) {
+                    ::operator delete(memory);
+                    return;
+                }
+                b.top = ::new (memory) block{b.top, nullptr};
+                --b.room;
+                return;
+            }
+        }
+        ::operator delete(memory);
+    }
+
+    // Returns all blocks of the depot to operator delete.
+    static void trim() noexcept {
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            while (block* const first = shared.take(kind)) {
+                free_list(first);
+            }
+        }
+    }
+
+    static std::size_t kept() noexcept { return shared.bytes(); }
+
+private:
+    using block = frame_block;
+    using depot = basic_frame_depot<Platform>;
+
+    static constexpr std::size_t kinds = depot::kinds;
+
+    struct bin {
+        block* top = nullptr;
+        block* reserve = nullptr; // a full batch, or nullptr
+        std::uint32_t room = 0;   // how many more blocks fit on `top`
+    };
+
+    // The free blocks of one thread. All fields are zero until the cache is opened, and again after
+    // it is closed. So the first use of each size class calls refill() or make_room().
+    enum class stage : unsigned char { fresh, open, closed };
+    struct cache {
+        bin bins[kinds];
+        stage now = stage::fresh;
+    };
+
+    // Closes the cache when the thread ends. The destructor of the cache itself does not do this,
+    // because destructors that run later on this thread may still free frames.
+    struct closer {
+        ~closer() { close(Platform::template local<cache>()); }
+    };
+
+    inline static constinit depot shared{most_kept};
+
+    static void free_list(block* first) noexcept {
+        while (first != nullptr) {
+            ::operator delete(std::exchange(first, first->next));
+        }
+    }
+
+    static void open(cache& mine) noexcept {
+        mine.now = stage::open;
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            mine.bins[kind].room = depot::batch(kind);
+        }
+        static_cast<void>(Platform::template local<closer>()); // registers its destructor
+    }
+
+    static void close(cache& mine) noexcept {
+        mine.now = stage::closed;
+        for (std::size_t kind = 0; kind < kinds; ++kind) {
+            const bin last = std::exchange(mine.bins[kind], bin());
+            free_list(last.top);
+            if (last.reserve != nullptr && !shared.give(kind, last.reserve)) {
+                free_list(last.reserve);
+            }
+        }
+    }
+
+    // Returns a block. Called when the thread's stack is empty.
+    BIDE_NOINLINE static void* refill(cache& mine, std::size_t kind) {
+        if (mine.now == stage::fresh) {
+            open(mine);
+        }
+        bin& b = mine.bins[kind];
+        if (mine.now == stage::open) {
+            block* top = std::exchange(b.reserve, nullptr);
+            if (top == nullptr) {
+                top = shared.take(kind);
+            }
+            if (top != nullptr) {
+                b.top = top->next;
+                b.room = 1;
+                return top;
+            }
+        }
+        return ::operator new(depot::size_of(kind));
+    }
+
+    // Makes room for one more block on a full stack. Returns false if this thread's cache is
+    // closed.
+    BIDE_NOINLINE static bool make_room(cache& mine, std::size_t kind) noexcept {
+        if (mine.now == stage::fresh) {
+            open(mine);
+            return true;
+        }
+        if (mine.now == stage::closed) {
+            return false;
+        }
+        bin& b = mine.bins[kind];
+        block* const over = std::exchange(b.reserve, std::exchange(b.top, nullptr));
+        b.room = depot::batch(kind);
+        if (over != nullptr && !shared.give(kind, over)) {
+            free_list(over);
+        }
+        return true;
+    }
+};
+
+using frame_memory = basic_frame_memory<native_platform>;
+
+// A base class that allocates objects from frame_memory. An over-aligned object is not recycled.
+struct recycled {
+    static void* operator new(std::size_t size) { return frame_memory::allocate(size); }
+    static void operator delete(void* p, std::size_t size) noexcept {
+        frame_memory::release(p, size);
+    }
+    static void* operator new(std::size_t size, std::align_val_t align) {
+        return ::operator new(size, align);
+    }
+    static void operator delete(void* p, std::size_t, std::align_val_t align) noexcept {
+        ::operator delete(p, align);
+    }
+};
+
+// ---- Frames that await each other
+//
 // The frames of coroutines that await each other: the ownership of the frames, the order of their
 // destruction, and the common part of their promises.
 //
@@ -17,20 +345,6 @@
 //
 // A promise without awaited_frames() is a leaf of this tree. An owner in the frame of such a
 // promise is the root of another tree.
-
-#include <bide/core/config.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/task/detail/frame_memory.hpp>
-
-#include <concepts>
-#include <coroutine>
-#include <cstdint>
-#include <utility>
-
-namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // The node has the links `to` and `next`. `to` is the coroutine; it is empty after the frame was
 // destroyed. `next` is the next sibling; during the destruction, it is the next node in destruction

@@ -18,7 +18,6 @@
 #include <bide/core/waiter.hpp>
 #include <bide/fwd.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
-#include <bide/task/detail/frame_memory.hpp>
 #include <bide/task/detail/task_control.hpp>
 #include <bide/task/task.hpp>
 
@@ -162,7 +161,7 @@ public:
     using function = std::function<void(std::exception_ptr)>;
 
     unhandled() noexcept = default;
-    explicit unhandled(function tell) : shared_(new shared{std::move(tell)}) {}
+    explicit unhandled(function tell) : shared_(tell ? new shared{std::move(tell)} : nullptr) {}
     unhandled(const unhandled& other) noexcept : shared_(other.shared_) {
         if (shared_ != nullptr) {
             // Order: relaxed; `other` keeps it alive during the call.
@@ -183,7 +182,7 @@ public:
     // Calls the function with the exception. Without a function, prints the exception and
     // terminates.
     void tell(std::exception_ptr error) const noexcept {
-        if (shared_ != nullptr && shared_->tell) {
+        if (shared_ != nullptr) {
             call_noexcept("on_unhandled", [&] { shared_->tell(std::move(error)); });
             return;
         }
@@ -222,14 +221,14 @@ public:
 
     // A thread calls enter() before it runs a blocking function of this home, and leave()
     // afterwards.
-    virtual void enter() noexcept = 0;
-    virtual void leave() noexcept = 0;
+    virtual void enter() noexcept {}
+    virtual void leave() noexcept {}
 
 protected:
     ~task_home() = default;
 };
 
-// A task with the object that owns its outcome: a join handle, a group (sched/detail/group.hpp) or
+// A task with the object that owns its outcome: a join handle, a group (sched/task_group.hpp) or
 // a join_set.
 template <class E>
 concept task_end = std::derived_from<E, task_header> && requires(E& end) {
@@ -316,7 +315,7 @@ using joined_coroutine_cell = coroutine_cell<S, joined_task<task_value_t<S>>>;
 // A task that runs a function on a worker, or on a thread for blocking tasks.
 template <class F, class T> class function_cell final : public joined_task<T>, public recycled {
 public:
-    function_cell(task_home& home, F&& what, bool blocks, bool kept) : joined_task<T>(home, kept) {
+    function_cell(task_home& home, F&& what, bool blocks) : joined_task<T>(home, true) {
         std::construct_at(std::addressof(function_), std::move(what));
         if (blocks) {
             this->to_run().run = waker(&run_apart, this);

@@ -8,7 +8,7 @@
 //                       number of its references
 //   basic_task_control  a chain of coroutines that can be cancelled: its state, the runnable that
 //                       resumes it, and the waker that interrupts its wait. Each child of when_all
-//                       and when_any is one (when_state.hpp).
+//                       and when_any is one (compose.hpp).
 //   basic_task_header   a spawned task: a chain, its home (basic_task_home), the links of a list,
 //                       and a gate that opens when the task ends; joiners wait at the gate. A cell
 //                       (task_cell.hpp) adds the code that the task runs, and the outcome.
@@ -86,8 +86,6 @@ public:
 
     constexpr basic_task_state(word references, bool keep) noexcept
         : word_(references * reference | active | (keep ? kept : 0)) {}
-    basic_task_state(const basic_task_state&) = delete;
-    basic_task_state& operator=(const basic_task_state&) = delete;
 
     // --- Called by the task
 
@@ -317,7 +315,7 @@ private:
 
 template <class Platform> class basic_group;
 
-// The groups (sched/detail/group.hpp) that a thread cancels, one after the other.
+// The groups (sched/task_group.hpp) that a thread cancels, one after the other.
 template <class Platform> struct BIDE_SHARED cancel_round {
     basic_group<Platform>* first = nullptr;
     basic_group<Platform>* last = nullptr;
@@ -325,18 +323,6 @@ template <class Platform> struct BIDE_SHARED cancel_round {
     // Returns the cancel_round of the calling thread, or nullptr. While a cancellation calls user
     // code, it is nullptr, because that code may cancel a group and wait for it.
     static cancel_round*& here() noexcept { return Platform::template local<current>().now; }
-
-    // Sets the round of the calling thread. The destructor restores the previous round.
-    class scope {
-    public:
-        explicit scope(cancel_round* round) noexcept : outer_(std::exchange(here(), round)) {}
-        scope(const scope&) = delete;
-        scope& operator=(const scope&) = delete;
-        ~scope() { here() = outer_; }
-
-    private:
-        cancel_round* const outer_;
-    };
 
 private:
     struct current {
@@ -349,9 +335,6 @@ template <class Platform> class basic_task_control : public basic_task_context<P
 
 public:
     using state = basic_task_state<Platform>;
-
-    basic_task_control(const basic_task_control&) = delete;
-    basic_task_control& operator=(const basic_task_control&) = delete;
 
     // The runnable that starts the task or resumes it.
     runnable& to_run() noexcept { return run_; }
@@ -493,7 +476,7 @@ protected:
     virtual void post_home() noexcept = 0;
 
     // Runs the chain on this thread until it waits or ends. If the chain is a child in place
-    // (when_state.hpp), the parent of the child may also continue and end in this call.
+    // (compose.hpp), the parent of the child may also continue and end in this call.
     void run() noexcept {
         if (!ended_) {
             if (fresh_ && state_.is_cancelled() && may_finish_here()) {
@@ -503,7 +486,7 @@ protected:
             local& here = local::get();
             // Gives the task a budget, on any thread. If the task was cancelled before it starts,
             // its budget is spent, so its first operation is stopped.
-            const task_budget<Platform> turn(here, fresh_ && state_.is_cancelled());
+            const task_budget<Platform> budget(here, fresh_ && state_.is_cancelled());
             basic_task_context<Platform>* const outer = here.running;
             here.running = this;
             if (here.traced) {
@@ -564,8 +547,9 @@ private:
     void request_stop() noexcept {
         // Order: seq_cst [task.stop_token]; see get_stop_token().
         if (typename Platform::stop_source* const source = stop_.load(std::memory_order_seq_cst)) {
-            const typename cancel_round<Platform>::scope none(nullptr);
+            auto* const outer = std::exchange(cancel_round<Platform>::here(), nullptr);
             source->request_stop();
+            cancel_round<Platform>::here() = outer;
         }
     }
 
@@ -600,7 +584,7 @@ template <class Platform, class Node> struct basic_task_links {
     typename Platform::template var<Node*> prev_in_list;
 };
 
-// A list of tasks, for an owner with a lock: a registry, or a group (sched/detail/group.hpp).
+// A list of tasks, for an owner with a lock: a registry, or a group (sched/task_group.hpp).
 // Requires, for all functions: the caller holds the lock.
 template <class Platform, class Node> class basic_task_list {
 public:
@@ -650,47 +634,38 @@ template <class Platform> class basic_task_registry {
     using list = basic_task_list<Platform, header>;
 
 public:
-    constexpr basic_task_registry() noexcept = default;
-    basic_task_registry(const basic_task_registry&) = delete;
-    basic_task_registry& operator=(const basic_task_registry&) = delete;
-
     // Adds a task. Returns false if close() was called before. Then for_each() may miss the task,
     // so the caller must cancel it.
     bool add(header& t) noexcept {
-        lock::acquire(lock_);
+        const guard section(lock_);
         tasks_.push_back(t);
         size_ = size_ + 1;
-        const bool open = !closed_;
-        lock::release_plain(lock_);
-        return open;
+        return !closed_;
     }
 
     void remove(header& t) noexcept {
-        lock::acquire(lock_);
+        const guard section(lock_);
         tasks_.remove(t);
         size_ = size_ - 1;
-        lock::release_plain(lock_);
     }
 
     // Makes each later add() return false.
     void close() noexcept {
-        lock::acquire(lock_);
+        const guard section(lock_);
         closed_ = true;
-        lock::release_plain(lock_);
     }
 
     // Calls visit(header&) for each task that is listed during the whole call. During visit(), the
     // caller holds a reference to the task and does not hold the lock.
     // Requires: one caller at a time.
     template <class Visit> void for_each(Visit&& visit) {
-        lock::acquire(lock_);
+        const guard section(lock_);
         for (std::size_t left = size_; left != 0 && tasks_.first() != nullptr; --left) {
             header& t = *tasks_.first();
             tasks_.remove(t);
             tasks_.push_back(t); // so that the next iteration visits another task
             list::template visit_unlocked<lock>(lock_, t, visit);
         }
-        lock::release_plain(lock_);
     }
 
     // Appends all listed tasks to `out`, each with a reference.
@@ -699,25 +674,22 @@ public:
         std::size_t expected = 0;
         for (;;) {
             out.reserve(out.size() + expected);
-            lock::acquire(lock_);
-            const std::size_t there = size_;
-            if (there <= expected) {
+            const guard section(lock_);
+            if (size_ <= expected) {
                 for (header* t = tasks_.first(); t != nullptr; t = t->next_in_list) {
                     t->add_reference();
                     out.push_back(t);
                 }
-            }
-            lock::release_plain(lock_);
-            if (there <= expected) {
                 return;
             }
-            expected = there + there / 8;
+            expected = size_ + size_ / 8;
         }
     }
 
 private:
     using word = std::uint32_t;
     using lock = lock_bits<Platform, word>;
+    using guard = typename lock::guard;
     template <class T> using var = typename Platform::template var<T>;
 
     typename Platform::template atomic<word> lock_{0};

@@ -310,8 +310,6 @@ private:
         }
     }
     const bide::detail::unhandled& handler() const noexcept override { return unhandled_; }
-    void enter() noexcept override {}
-    void leave() noexcept override {}
 
     // ---- The host of the tasks' operations
 
