@@ -1,4 +1,3 @@
-#include <bide/parallel/detail/pipeline.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <model/at_random.hpp>
 #include <support/test.hpp>

@@ -31,7 +31,6 @@
 #include <exception>
 #include <memory>
 #include <new>
-#include <span> // the concepts of ranges
 #include <tuple>
 #include <type_traits>
 #include <utility>

@@ -15,8 +15,8 @@
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <array>
@@ -26,7 +26,6 @@
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 

@@ -11,9 +11,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
@@ -289,10 +288,7 @@ Out parallel_copy(const fork_policy& on, Range&& range, Out out) {
 }
 
 /// Copies [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_copy(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_copy(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_copy);
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
 /// `out` on, in their order. Returns the iterator behind the last of these places. The places and
@@ -313,11 +309,7 @@ Out parallel_copy_if(const fork_policy& on, Range&& range, Out out, Predicate pr
 }
 
 /// Copies elements of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_copy_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_copy_if(on, detail::elements_of(first, last),
-                                  std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_copy_if);
 
 /// Copies the first of each group of neighbours that are equal by equal(projection(a),
 /// projection(b)). Everything else is as in parallel_copy_if().
@@ -343,11 +335,7 @@ Out parallel_unique_copy(const fork_policy& on, Range&& range, Out out, Equal eq
 }
 
 /// Copies elements of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_unique_copy(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_unique_copy(on, detail::elements_of(first, last),
-                                      std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_unique_copy);
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
 /// `matches` on, and the unmatched elements to places from `others` on, both in their order.
@@ -373,11 +361,7 @@ std::pair<Out, Other> parallel_partition_copy(const fork_policy& on, Range&& ran
 }
 
 /// Copies the elements of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_partition_copy(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_partition_copy(on, detail::elements_of(first, last),
-                                         std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_partition_copy);
 
 }} // namespace bide::BIDE_ABI
 

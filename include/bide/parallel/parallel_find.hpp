@@ -11,9 +11,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
@@ -163,11 +162,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_find_if(const fork_policy& on, 
 }
 
 /// Searches [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_find_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_find_if(on, detail::elements_of(first, last),
-                                  std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_find_if);
 
 /// Returns an iterator to the first element whose projection equals `value`, or the end. Everything
 /// else is as in parallel_find_if().
@@ -181,10 +176,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Ran
 }
 
 /// Searches [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_find(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_find(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_find);
 
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
 /// If there are several such elements, returns any of them. When one of them is known, no thread

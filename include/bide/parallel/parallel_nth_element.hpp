@@ -8,11 +8,10 @@
 /// input.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/detail/quick_sort.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_partition.hpp>
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 

@@ -14,14 +14,13 @@
 // std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
-// (detail/parallel_loop.hpp): one thread computes the tree from the left. If the thread has not
+// (parallel_for.hpp): one thread computes the tree from the left. If the thread has not
 // finished after 4 us, the remaining part of the same tree becomes a fork-join.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <concepts>
@@ -31,7 +30,6 @@
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -285,11 +283,7 @@ T parallel_reduce(const fork_policy& on, Range&& range, T identity, Combine&& co
 
 /// Reduces the elements of [first, last), or the results of a map. The callables are in another
 /// order than those of std::transform_reduce(): the map comes before the combination.
-template <class It, detail::parallel_end<It> End, class T, class... Callables>
-T parallel_reduce(const fork_policy& on, It first, End last, T identity, Callables&&... callables) {
-    return bide::parallel_reduce(on, detail::elements_of(first, last), std::move(identity),
-                                 std::forward<Callables>(callables)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_reduce);
 
 }} // namespace bide::BIDE_ABI
 

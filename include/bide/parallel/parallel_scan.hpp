@@ -21,7 +21,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
@@ -33,7 +32,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -296,11 +294,7 @@ Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op
 }
 
 /// Scans [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_inclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_inclusive_scan(on, detail::elements_of(first, last),
-                                         std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_inclusive_scan);
 
 /// Writes for each element the combination of `init` and all elements before it. Everything else is
 /// as in parallel_inclusive_scan() with `init`.
@@ -313,11 +307,7 @@ Out parallel_exclusive_scan(const fork_policy& on, Range&& range, Out out, T ini
 }
 
 /// Scans [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_exclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_exclusive_scan(on, detail::elements_of(first, last),
-                                         std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_exclusive_scan);
 
 /// Scans map(element) for each element of the range. Everything else is as in
 /// parallel_inclusive_scan(), whose rules also hold for the calls of map. If the output does not
@@ -342,11 +332,7 @@ Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out 
 }
 
 /// Scans [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_transform_inclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_transform_inclusive_scan(on, detail::elements_of(first, last),
-                                                   std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_transform_inclusive_scan);
 
 /// Writes for each element the combination of `init` and map(element) of all elements before it.
 /// Everything else is as in parallel_transform_inclusive_scan().
@@ -360,11 +346,7 @@ Out parallel_transform_exclusive_scan(const fork_policy& on, Range&& range, Out 
 }
 
 /// Scans [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_transform_exclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_transform_exclusive_scan(on, detail::elements_of(first, last),
-                                                   std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_transform_exclusive_scan);
 
 }} // namespace bide::BIDE_ABI
 

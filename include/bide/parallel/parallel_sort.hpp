@@ -10,11 +10,11 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/merge_sort.hpp>
-#include <bide/parallel/detail/quick_sort.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_merge.hpp>
+#include <bide/parallel/parallel_partition.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
@@ -106,11 +106,7 @@ void parallel_sort(const fork_policy& on, Range&& range, Compare less = {},
 }
 
 /// Sorts [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-    requires detail::sortable_by<It, std::decay_t<Args>...>
-void parallel_sort(const fork_policy& on, It first, End last, Args&&... args) {
-    bide::parallel_sort(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_sort);
 
 /// Sorts as parallel_sort() does, but equal elements keep their order. So the result is the same on
 /// any number of workers. Before it changes anything, it allocates a buffer for as many elements.
@@ -126,11 +122,7 @@ void parallel_stable_sort(const fork_policy& on, Range&& range, Compare less = {
 }
 
 /// Sorts [first, last) stably, in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-    requires detail::sortable_by<It, std::decay_t<Args>...>
-void parallel_stable_sort(const fork_policy& on, It first, End last, Args&&... args) {
-    bide::parallel_stable_sort(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_stable_sort);
 
 }} // namespace bide::BIDE_ABI
 

@@ -8,9 +8,8 @@
 /// function of the index instead: `parallel_transform(s, iota(0, n), out, f)`.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <concepts>
@@ -18,7 +17,6 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
-#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -83,11 +81,7 @@ Out parallel_transform(const fork_policy& on, Range&& range, Second second, Out 
 }
 
 /// Transforms [first, last), alone or with a second range, in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_transform(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_transform(on, detail::elements_of(first, last),
-                                    std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_transform);
 
 }} // namespace bide::BIDE_ABI
 

@@ -28,8 +28,8 @@
 // elements.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <cstdint>

@@ -10,8 +10,8 @@
 // same names.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
