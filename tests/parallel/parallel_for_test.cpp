@@ -47,6 +47,11 @@ struct lone_forks {
     script* s;
 
     template <class F> void enter(F&& f) const { f(); }
+    template <std::int64_t, class Brief, class F>
+    void enter_loop(std::uint64_t, const Brief&, F&& f) const {
+        f();
+    }
+    template <class F, class G> void both_briefly(F&& f, G&& g) const { both(f, g); }
     template <class F, class G> void both(F&& f, G&& g) const {
         ++s->forks;
         const bool had_work = std::exchange(s->has_work, true);

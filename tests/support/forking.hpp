@@ -29,7 +29,12 @@ public:
     explicit chance_forks(script& s) noexcept : script_(&s) {}
 
     template <class F> void enter(F&& f) const { f(); }
+    template <std::int64_t, class Brief, class F>
+    void enter_loop(std::uint64_t, const Brief&, F&& f) const {
+        f();
+    }
 
+    template <class F, class G> void both_briefly(F&& f, G&& g) const { both(f, g); }
     template <class F, class G> void both(F&& f, G&& g) const {
         if (++script_->forks > script_->last_fork) {
             throw std::bad_alloc();

@@ -69,8 +69,7 @@ std::uint64_t find_serially(const It& begin, const It& end, Matches matches) {
 template <wanted_match Wanted, class On, class It, class Predicate, class Projection>
 std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predicate,
                          Projection& projection) {
-    using forker_type = decltype(on.forks());
-    using platform = typename forker_type::platform;
+    using platform = typename decltype(on.forks())::platform;
     using projected = std::invoke_result_t<Projection&, std::iter_reference_t<It>>;
     constexpr std::uint64_t none = (std::numeric_limits<std::uint64_t>::max)();
     if (all.size == 0) {
@@ -103,8 +102,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
         detail::lower(found, match);
         return Wanted == wanted_match::any ? 0 : match;
     };
-    parallel_loop<forker_type, std::uint64_t, decltype(leaf)> loop(on.forks(), all.numbers(),
-                                                                   on.options(), leaf);
+    parallel_loop loop(on.forks(), all.numbers(), on.options(), leaf);
     const auto result = [&] {
         // Order: relaxed; the loop's joins order it after the leaves.
         const std::uint64_t match = found.load(std::memory_order_relaxed);
@@ -112,7 +110,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
     };
 #if BIDE_EXCEPTIONS
     try {
-        loop.run_leaves(all.numbers());
+        loop.run();
     } catch (...) {
         // If a call behind the match threw, a serial search would not have made that call.
         const std::uint64_t failed_at = loop.state().failed_at();
@@ -122,7 +120,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
         }
     }
 #else
-    loop.run_leaves(all.numbers());
+    loop.run();
 #endif
     if (result() == all.size || Wanted == wanted_match::first) {
         loop.state().finish();

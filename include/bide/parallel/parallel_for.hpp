@@ -116,6 +116,22 @@ public:
         count(iterations);
     }
 
+    // Records that what begins at `at` has thrown, unless `succeeded` is set.
+    struct attempt {
+        attempt(basic_loop_state& in, std::uint64_t where) noexcept : state(in), at(where) {}
+        attempt(const attempt&) = delete;
+        attempt& operator=(const attempt&) = delete;
+        ~attempt() {
+            if (!succeeded) {
+                detail::lower(state.failed_at_, at);
+                state.end_at(at);
+            }
+        }
+        basic_loop_state& state;
+        const std::uint64_t at;
+        bool succeeded = false;
+    };
+
     void count(std::uint64_t iterations) noexcept {
         if (progress_ != nullptr && iterations != 0) {
             progress_->count(iterations);
@@ -124,12 +140,6 @@ public:
 
     // From now on, leaves that begin after iteration `at` are left out.
     void end_at(std::uint64_t at) noexcept { detail::lower(last_, at); }
-
-    // Records that the leaf or part that begins at `at` has thrown.
-    void fail_at(std::uint64_t at) noexcept {
-        detail::lower(failed_at_, at);
-        end_at(at);
-    }
 
     // Called after the loop. Returns the first iteration of the first leaf or part that has thrown.
     // If none has thrown, returns the largest number.
@@ -153,20 +163,6 @@ public:
     }
 
 private:
-    struct attempt {
-        attempt(basic_loop_state& in, std::uint64_t where) noexcept : state(in), at(where) {}
-        attempt(const attempt&) = delete;
-        attempt& operator=(const attempt&) = delete;
-        ~attempt() {
-            if (!succeeded) {
-                state.fail_at(at);
-            }
-        }
-        basic_loop_state& state;
-        const std::uint64_t at;
-        bool succeeded = false;
-    };
-
     using number = typename Platform::template atomic<std::uint64_t>;
 
     number last_{(std::numeric_limits<std::uint64_t>::max)()};
@@ -208,29 +204,6 @@ public:
         }
     }
 
-    // Runs a loop of `size` iterations without a fork-join. The loop began at the time `begin`.
-    // run(n) runs about n iterations, and returns how many iterations are left. If the loop takes
-    // longer than chunk_time, returns 0; the remaining iterations then need a fork-join. Otherwise
-    // returns the time at the end of the loop. n grows as the size of chunks does, so the time of
-    // an iteration is known before many iterations have run.
-    template <std::invocable<std::uint64_t> Run>
-    static std::int64_t run_briefly(std::uint64_t size, const std::int64_t begin, Run run) {
-        std::uint64_t chunk = 1;
-        for (std::int64_t before = begin;;) {
-            const std::uint64_t left = run(lesser_of(chunk, size));
-            const std::int64_t after = Platform::now();
-            if (left == 0) {
-                return after;
-            }
-            if (after - begin >= chunk_time) {
-                return 0;
-            }
-            chunk = next(size - left, after - before);
-            before = after;
-            size = left;
-        }
-    }
-
 private:
     // The largest factor by which a chunk grows; its largest size.
     static constexpr std::uint64_t growth = 64;
@@ -239,27 +212,33 @@ private:
     typename Platform::template atomic<std::uint64_t> learned_{0};
 };
 
-// True if the loops of Forker can be brief. It is false for most forkers of tests.
-template <class Forker>
-concept forks_brief_loops =
-    requires(const Forker& f, void (*call)(), std::int64_t (*brief)(std::int64_t)) {
-        f.enter_loop(std::uint64_t{}, *brief, *call);
-    };
-
-// Calls run_rest() in a fork-join. If the loop of `size` iterations is expected to be brief, first
-// runs it outside of the fork-join, as basic_chunk_sizes::run_briefly() describes. run(n) runs
-// about n iterations, and returns how many iterations are left. If none is left, run_rest() is not
-// called.
+// Calls run_rest() in a fork-join. If the loop of `size` iterations is expected to take at most
+// LongestNs nanoseconds, first runs it outside of the fork-join, until the loop has taken as long as
+// a chunk. run(n) runs about n iterations, and returns how many iterations are left. n grows as the
+// size of chunks does, so the time of an iteration is known before many iterations have run. If no
+// iteration is left, run_rest() is not called.
 template <std::int64_t LongestNs, class Forker, class Run, class RunRest>
 void enter_loop(const Forker& forks, std::uint64_t size, const Run& run, const RunRest& run_rest) {
-    if constexpr (forks_brief_loops<Forker>) {
-        const auto run_briefly = [size, &run](std::int64_t now) {
-            return basic_chunk_sizes<typename Forker::platform>::run_briefly(size, now, run);
-        };
-        forks.template enter_loop<LongestNs>(size, run_briefly, run_rest);
-    } else {
-        forks.enter(run_rest);
-    }
+    using platform = typename Forker::platform;
+    using chunks = basic_chunk_sizes<platform>;
+    const auto run_briefly = [size, &run](const std::int64_t begin) -> std::int64_t {
+        std::uint64_t left = size;
+        std::uint64_t chunk = 1;
+        for (std::int64_t before = begin;;) {
+            const std::uint64_t rest = run(lesser_of(chunk, left));
+            const std::int64_t after = platform::now();
+            if (rest == 0) {
+                return after;
+            }
+            if (after - begin >= chunks::chunk_time) {
+                return 0;
+            }
+            chunk = chunks::next(left - rest, after - before);
+            before = after;
+            left = rest;
+        }
+    };
+    forks.template enter_loop<LongestNs>(size, run_briefly, run_rest);
 }
 
 // In nanoseconds. A loop that is expected to take at most this time first runs without a fork-join.
@@ -275,24 +254,19 @@ template <class Forker, class Index, class Leaf> class parallel_loop {
     using chunks = basic_chunk_sizes<platform>;
 
 public:
-    parallel_loop(Forker forks, range all, const fork_options& chosen, Leaf& leaf) noexcept
-        : forks_(forks), first_(all.first), grain_(chosen.grain), leaf_(leaf),
-          state_(chosen, all.size()) {}
+    parallel_loop(Forker forks, loop_range<Index> all, const fork_options& chosen,
+                  Leaf& leaf) noexcept
+        : forks_(forks), all_(all), grain_(chosen.grain), leaf_(leaf), state_(chosen, all.size()) {}
 
-    void run(range all) {
-        run_leaves(all);
-        state_.finish();
-    }
-
-    // The two steps of run(), for a search, which looks at the leaves that threw in between.
-    void run_leaves(range all) {
-        range rest = all; // a brief loop has run the iterations before it
+    // Calls the leaves. A search then looks at the leaves that threw, and calls finish() of state().
+    void run() {
+        range rest = all_; // a brief loop has run the iterations before it
         const auto run_rest = [this, &rest] { run_part(rest, first_chunk()); };
-        const auto run_leaves = [this, &rest](std::uint64_t leaves) {
-            return run_leaf(rest, leaves) ? rest.size() : 0;
+        const auto run_some = [this, &rest](std::uint64_t n) {
+            return run_leaf(rest, n) ? rest.size() : 0;
         };
         if (grain_ == 0) {
-            detail::enter_loop<longest_brief_ns>(forks_, all.size(), run_leaves, run_rest);
+            detail::enter_loop<longest_brief_ns>(forks_, all_.size(), run_some, run_rest);
         } else {
             forks_.enter(run_rest);
         }
@@ -351,7 +325,7 @@ private:
     // Forks the second half of `part`. When that half starts, it takes the chunk size that all
     // parts share at that time. If the part is skipped, does not divide it.
     void fork(range part, std::uint64_t chunk) {
-        if (state_.leaves_out(range{first_, part.first}.size())) {
+        if (state_.leaves_out(number_of(part.first))) {
             return;
         }
         std::uint64_t half = part.size() / 2;
@@ -368,26 +342,16 @@ private:
     // fork, runs the others. If there is no memory to fork, throws, calls neither f nor g, and
     // records the part as one that has thrown.
     template <class F, class G> void both(range part, Index middle, F&& f, G&& g) {
-        struct recorded {
-            ~recorded() {
-                if (!began) {
-                    state.fail_at(at);
-                }
-            }
-            basic_loop_state<platform>& state;
-            const std::uint64_t at;
-            bool began = false;
-        } fork{state_, range{first_, part.first}.size()};
+        typename basic_loop_state<platform>::attempt fork(state_, number_of(part.first));
         const auto first = [&] {
-            fork.began = true;
+            fork.succeeded = true;
             f();
         };
-        if constexpr (forks_brief_loops<Forker>) {
-            if (is_brief(range{middle, part.last}.size())) {
-                return forks_.both_briefly(first, std::forward<G>(g));
-            }
+        if (is_brief(range{middle, part.last}.size())) {
+            forks_.both_briefly(first, std::forward<G>(g));
+        } else {
+            forks_.both(first, std::forward<G>(g));
         }
-        forks_.both(first, std::forward<G>(g));
     }
 
     // Returns true if this number of iterations is not worth a wake.
@@ -414,7 +378,7 @@ private:
     // Rounds n iterations down. Afterwards, the distance from the first index of the loop to the
     // end of the n iterations is a multiple of `vector`.
     std::uint64_t rounded(Index from, std::uint64_t n) const noexcept {
-        const std::uint64_t at = range{first_, from}.size();
+        const std::uint64_t at = number_of(from);
         return n < vector ? n : n - (at + n) % vector;
     }
 
@@ -470,7 +434,7 @@ private:
     }
 
     BIDE_NOINLINE bool run_leaf(range& part, std::uint64_t n) {
-        const std::uint64_t at = range{first_, part.first}.size();
+        const std::uint64_t at = number_of(part.first);
         if (state_.leaves_out(at)) {
             return false;
         }
@@ -486,8 +450,11 @@ private:
         return true;
     }
 
+    // Returns the number of the iteration at this index.
+    std::uint64_t number_of(Index at) const noexcept { return range{all_.first, at}.size(); }
+
     const Forker forks_;
-    const Index first_;
+    const range all_;
     const std::uint64_t grain_;
     Leaf& leaf_;
     basic_loop_state<platform> state_;
@@ -509,14 +476,19 @@ template <class... Args, class Body, class Run> void run_with_callee(Body& body,
     }
 }
 
-// Runs a parallel_loop over the range with this leaf, on the scheduler and with the options of the
-// policy.
+// Runs a parallel_loop over the range with this leaf.
+template <class Forker, class Index, class Leaf>
+void run_loop_over(const Forker& forks, loop_range<Index> all, const fork_options& options,
+                   Leaf leaf) {
+    if (!all.empty()) {
+        parallel_loop loop(forks, all, options, leaf);
+        loop.run();
+        loop.state().finish();
+    }
+}
 template <class On, class Index, class Leaf>
 void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
-    if (!all.empty()) {
-        parallel_loop<decltype(on.forks()), Index, Leaf>(on.forks(), all, on.options(), leaf)
-            .run(all);
-    }
+    detail::run_loop_over(on.forks(), all, on.options(), std::move(leaf));
 }
 
 // Calls body(element) for all elements.

@@ -148,23 +148,17 @@ private:
     bool is_last_sorted_ = true;
 };
 
-// Reverses [begin, end), in parallel if it is large: each job swaps some elements with their mirror
-// images.
+// Reverses [begin, end), in parallel if it is large.
 template <class Forker, class It> void reverse_in_parallel(const Forker& forks, It begin, It end) {
     using difference = std::iter_difference_t<It>;
-    constexpr difference least = 16'384;
-    constexpr difference most_jobs = 256;
     const difference pairs = (end - begin) / 2;
-    const difference each = (std::max)(least, (pairs - 1) / most_jobs + 1);
-    if (pairs <= least) {
+    if (pairs <= 16'384) {
         return static_cast<void>(std::ranges::reverse(begin, end));
     }
-    const auto jobs = static_cast<std::size_t>((pairs - 1) / each + 1);
-    detail::fork_each(forks, 0, jobs, [=](std::size_t job) {
-        const difference first = static_cast<difference>(job) * each;
-        const difference last = (std::min)(first + each, pairs);
-        It right = end - first;
-        for (It left = begin + first; left != begin + last; ++left) {
+    detail::for_all_parts(forks, static_cast<std::size_t>(pairs), [=](auto first, auto last) {
+        It right = end - static_cast<difference>(first);
+        for (It left = begin + static_cast<difference>(first);
+             left != begin + static_cast<difference>(last); ++left) {
             std::ranges::iter_swap(left, --right);
         }
     });
@@ -172,42 +166,22 @@ template <class Forker, class It> void reverse_in_parallel(const Forker& forks, 
 
 // ---- Two places
 
-// Memory for n objects, which the owner constructs and destroys. If the allocation fails, the
-// buffer is empty.
-template <class T> class raw_buffer {
-public:
-    explicit raw_buffer(std::size_t elements) noexcept
-        : memory_(static_cast<T*>(allocate(elements))) {}
-    raw_buffer(const raw_buffer&) = delete;
-    raw_buffer& operator=(const raw_buffer&) = delete;
-    ~raw_buffer() {
-        if constexpr (is_overaligned) {
-            ::operator delete(memory_, std::align_val_t(alignof(T)));
-        } else {
-            ::operator delete(memory_);
-        }
+// Memory for objects, which the owner constructs and destroys.
+template <class T> struct release_memory {
+    void operator()(T* memory) const noexcept {
+        ::operator delete(memory, std::align_val_t(alignof(T)));
     }
-
-    explicit operator bool() const noexcept { return memory_ != nullptr; }
-    T* begin() const noexcept { return memory_; }
-
-private:
-    static constexpr bool is_overaligned = alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
-
-    static void* allocate(std::size_t n) noexcept {
-        if (n > (std::numeric_limits<std::size_t>::max)() / sizeof(T)) {
-            return nullptr;
-        }
-        const std::size_t bytes = n * sizeof(T);
-        if constexpr (is_overaligned) {
-            return ::operator new(bytes, std::align_val_t(alignof(T)), std::nothrow);
-        } else {
-            return ::operator new(bytes, std::nothrow);
-        }
-    }
-
-    T* const memory_;
 };
+template <class T> using raw_buffer = std::unique_ptr<T, release_memory<T>>;
+
+// Returns memory for n objects, or nullptr.
+template <class T> raw_buffer<T> make_raw_buffer(std::size_t n) noexcept {
+    void* const memory =
+        n > (std::numeric_limits<std::size_t>::max)() / sizeof(T)
+            ? nullptr
+            : ::operator new(n * sizeof(T), std::align_val_t(alignof(T)), std::nothrow);
+    return raw_buffer<T>(static_cast<T*>(memory));
+}
 
 // A range and a buffer of the same size. If the elements are not trivially copyable, both always
 // contain constructed objects. Each element is either in the range or in the buffer. The object at
@@ -223,11 +197,11 @@ public:
 
     // True if the memory of the buffer contains valid objects without any constructor call.
     static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
-    // The place of the elements after bring_home(); it is called their home.
-    static constexpr place home = is_plain ? place::range : place::buffer;
+    // The place of the elements when the steps begin.
+    static constexpr place start = is_plain ? place::range : place::buffer;
 
     two_places(It range, std::size_t elements) noexcept
-        : range_(range), size_(elements), memory_(elements) {}
+        : range_(range), size_(elements), memory_(detail::make_raw_buffer<value>(elements)) {}
     two_places(const two_places&) = delete;
     two_places& operator=(const two_places&) = delete;
     ~two_places() { std::destroy(buffer(), buffer() + filled_); }
@@ -235,8 +209,9 @@ public:
     // Returns true if there is memory. All other functions require that.
     explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
 
-    // Moves the elements to their home. If a move throws, moves back the elements that were moved.
-    void bring_home() {
+    // Moves the elements to the place `start`. If a move throws, moves back the elements that were
+    // moved.
+    void bring_to_start() {
         if constexpr (!is_plain) {
             struct unfill {
                 ~unfill() {
@@ -258,7 +233,7 @@ public:
     }
 
     It range() const { return range_; }
-    value* buffer() const noexcept { return memory_.begin(); }
+    value* buffer() const noexcept { return memory_.get(); }
     static constexpr place other(place p) noexcept {
         return p == place::range ? place::buffer : place::range;
     }
@@ -288,8 +263,8 @@ public:
                     });
             }
         }
-        // Called when the elements have moved from their home to the place that is not the target.
-        void left_home() noexcept { from_ = other(target_); }
+        // Called when the elements move from the start place to the place that is not the target.
+        void left_start() noexcept { from_ = other(target_); }
         void finish() {
             if (const place from = std::exchange(from_, target_); from != target_) {
                 places_.at(from, [this](auto begin) {
@@ -422,8 +397,7 @@ void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
 
 // Merges stably: of equal elements, the left ones come first.
 template <class From, class To, class Compare>
-void merge(From left, From left_end, From right, From right_end, To to, Compare& less) {
-    merge_rest<From, To> rest(left, left_end, right, right_end, to);
+void merge(merge_rest<From, To>& rest, Compare& less) {
     if constexpr (sorts_branchless<From> && sorts_branchless<To>) {
         detail::merge_both_ends(rest, less);
         detail::merge_few_with_many(rest, less);
@@ -444,47 +418,6 @@ void merge(From left, From left_end, From right, From right_end, To to, Compare&
     rest.finish();
 }
 
-// Merges in parallel. Halves the larger sequence. Cuts the smaller sequence where the middle
-// element of the larger one belongs. Calls watch.leaves_out() before each part. If leaves_out()
-// returns true, moves the elements of the part without merging them. Calls watch.count(n) when n
-// elements were merged.
-template <class Forker, class From, class To, class Compare, class Watch>
-void merge_parts(Forker forks, From left, From left_end, From right, From right_end, To to,
-                 Compare& less, const Watch& watch) {
-    const auto n = left_end - left;
-    const auto others = right_end - right;
-    merge_rest<From, To> rest(left, left_end, right, right_end, to);
-    if (watch.leaves_out()) {
-        return rest.finish();
-    }
-    if (n + others < 16'384) {
-        rest.finished = true;
-        detail::merge(left, left_end, right, right_end, to, less);
-        return watch.count(n + others);
-    }
-    From left_cut = left + n / 2;
-    From right_cut = right + others / 2;
-    if (n >= others) {
-        right_cut = std::ranges::partition_point(right, right_end, [&](auto&& element) -> bool {
-            return less(std::forward<decltype(element)>(element), *left_cut);
-        });
-    } else {
-        left_cut = std::ranges::partition_point(left, left_end, [&](auto&& element) -> bool {
-            return !less(*right_cut, std::forward<decltype(element)>(element));
-        });
-    }
-    const To to_cut = detail::ahead(to, (left_cut - left) + (right_cut - right));
-    forks.both(
-        [&] {
-            rest.finished = true; // the two calls have begun and move the elements over
-            detail::merge_parts(forks, left, left_cut, right, right_cut, to, less, watch);
-        },
-        [&] {
-            detail::merge_parts(forks, left_cut, left_end, right_cut, right_end, to_cut, less,
-                                watch);
-        });
-}
-
 // ---- The sort
 
 // A stable merge sort with a buffer of the same size as the range. Each step moves the elements
@@ -496,7 +429,6 @@ template <class Forker, class It, class Compare> class merge_sort {
     using places = two_places<It>;
     using place = typename places::place;
     using transfer = typename places::transfer;
-    static constexpr place home = places::home; // where the elements are at the start
 
 public:
     merge_sort(Forker forks, It begin, It end, Compare& less, state& shared) noexcept
@@ -507,7 +439,7 @@ public:
     explicit operator bool() const noexcept { return static_cast<bool>(places_); }
 
     void run() {
-        places_.bring_home();
+        places_.bring_to_start();
         sort(0, size_, place::range);
     }
 
@@ -518,25 +450,12 @@ public:
                 detail::reverse_in_parallel(forks_, runs.begin_of(i), runs.end_of(i));
             }
         }
-        places_.bring_home();
+        places_.bring_to_start();
         merge_runs(runs, 0, runs.size(), place::range);
     }
 
 private:
     static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 16;
-    static constexpr difference fork_size = sort_fork_size;
-
-    // Calls f, which sorts [first, middle), and g, which sorts [middle, last). If the part is large
-    // enough, calls them in parallel.
-    template <class F, class G>
-    void both(difference first, difference middle, difference last, const F& f, const G& g) {
-        if (last - first < fork_size) {
-            detail::call_both(f, g);
-        } else {
-            forks_.both([&] { state_.run(static_cast<std::uint64_t>(first), 0, f); },
-                        [&] { state_.run(static_cast<std::uint64_t>(middle), 0, g); });
-        }
-    }
 
     // Returns true if a part before `first` has thrown, or if a stop was requested. The caller then
     // moves the elements to their target without sorting them.
@@ -551,37 +470,22 @@ private:
         }
     }
 
-    // The argument `watch` of the merge of [first, last).
-    struct merge_watch {
-        bool leaves_out() const noexcept { return sort.leaves_out(first); }
-        void count(std::ptrdiff_t merged) const noexcept { sort.settle(first, last, merged); }
-        merge_sort& sort;
-        const difference first;
-        const difference last;
-    };
-
-    // Sorts [first, last), whose elements are in their home, into the target.
+    // Sorts [first, last), whose elements are in the start place, into the target.
     void sort(difference first, difference last, place target) {
-        transfer elements(places_, first, last, home, target);
+        transfer elements(places_, first, last, places::start, target);
         if (leaves_out(first)) {
             return;
         }
         if (last - first <= small_size) {
-            places_.at(home,
+            places_.at(places::start,
                        [&](auto from) { detail::sort_small(from + first, from + last, less_); });
             elements.finish();
             return settle(first, last, last - first);
         }
         const difference middle = first + (last - first) / 2;
-        const place between = places::other(target);
-        both(
-            first, middle, last,
-            [&] {
-                elements.left_home(); // both halves begin
-                sort(first, middle, between);
-            },
-            [&] { sort(middle, last, between); });
-        merge_into(elements, first, middle, last, target);
+        sort_halves(
+            elements, first, middle, last, target, [&](place to) { sort(first, middle, to); },
+            [&](place to) { sort(middle, last, to); });
     }
 
     void merge_runs(const long_runs<It>& runs, int from, int to, place target) {
@@ -590,7 +494,7 @@ private:
         if (!runs.is_sorted(from)) {
             return sort(first, last, target);
         }
-        transfer elements(places_, first, last, home, target);
+        transfer elements(places_, first, last, places::start, target);
         if (leaves_out(first)) {
             return;
         }
@@ -598,22 +502,31 @@ private:
             return elements.finish();
         }
         const int half = from + (to - from) / 2;
-        const difference middle = runs.begin_of(half) - places_.range();
-        const place between = places::other(target);
-        both(
-            first, middle, last,
-            [&] {
-                elements.left_home();
-                merge_runs(runs, from, half, between);
-            },
-            [&] { merge_runs(runs, half, to, between); });
-        merge_into(elements, first, middle, last, target);
+        sort_halves(
+            elements, first, runs.begin_of(half) - places_.range(), last, target,
+            [&](place other) { merge_runs(runs, from, half, other); },
+            [&](place other) { merge_runs(runs, half, to, other); });
     }
 
-    // Merges two sorted halves from the other place into the target.
-    void merge_into(transfer& elements, difference first, difference middle, difference last,
-                    place target) {
-        places_.at(places::other(target), [&](auto from) {
+    // Calls sort_first(place) and sort_second(place), which sort [first, middle) and [middle, last)
+    // into the place that is not the target, in parallel if they are large. Then merges them into
+    // the target.
+    template <class F, class G>
+    void sort_halves(transfer& elements, difference first, difference middle, difference last,
+                     place target, const F& sort_first, const G& sort_second) {
+        const place between = places::other(target);
+        const auto f = [&] {
+            elements.left_start(); // both halves begin
+            sort_first(between);
+        };
+        const auto g = [&] { sort_second(between); };
+        if (last - first < sort_fork_size) {
+            detail::call_both(f, g);
+        } else {
+            forks_.both([&] { state_.run(static_cast<std::uint64_t>(first), 0, f); },
+                        [&] { state_.run(static_cast<std::uint64_t>(middle), 0, g); });
+        }
+        places_.at(between, [&](auto from) {
             if (leaves_out(first)) {
                 return elements.finish();
             }
@@ -623,10 +536,51 @@ private:
             }
             elements.release(); // merge_parts() moves all of them
             places_.at(target, [&](auto to) {
-                detail::merge_parts(forks_, from + first, from + middle, from + middle, from + last,
-                                    to + first, less_, merge_watch{*this, first, last});
+                merge_rest halves(from + first, from + middle, from + middle, from + last,
+                                  to + first);
+                merge_parts(halves, first, last);
             });
         });
+    }
+
+    // Merges parts of the two halves of [first, last), in parallel. Halves the larger sequence, and
+    // cuts the smaller one where the middle element of the larger one belongs. If a part before
+    // `first` has thrown, or after a stop, moves the elements without merging them.
+    template <class From, class To>
+    void merge_parts(merge_rest<From, To>& rest, difference first, difference last) {
+        const auto n = rest.left_end - rest.left;
+        const auto others = rest.right_end - rest.right;
+        if (leaves_out(first)) {
+            return rest.finish();
+        }
+        if (n + others < 16'384) {
+            detail::merge(rest, less_);
+            return settle(first, last, n + others);
+        }
+        From left = rest.left + n / 2;
+        From right = rest.right + others / 2;
+        if (n >= others) {
+            right = std::ranges::partition_point(
+                rest.right, rest.right_end, [&](auto&& element) -> bool {
+                    return less_(std::forward<decltype(element)>(element), *left);
+                });
+        } else {
+            left =
+                std::ranges::partition_point(rest.left, rest.left_end, [&](auto&& element) -> bool {
+                    return !less_(*right, std::forward<decltype(element)>(element));
+                });
+        }
+        const To to = detail::ahead(rest.to, (left - rest.left) + (right - rest.right));
+        forks_.both(
+            [&] {
+                rest.finished = true; // the two calls have begun and move the elements over
+                merge_rest part(rest.left, left, rest.right, right, rest.to);
+                merge_parts(part, first, last);
+            },
+            [&] {
+                merge_rest part(left, rest.left_end, right, rest.right_end, to);
+                merge_parts(part, first, last);
+            });
     }
 
     const Forker forks_;

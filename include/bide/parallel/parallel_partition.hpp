@@ -348,8 +348,8 @@ private:
                 }
                 detail::break_patterns(begin, pivot);
                 detail::break_patterns(right, end);
-            } else if (parts.was_divided && detail::sort_if_nearly(begin, pivot, less_) &&
-                       detail::sort_if_nearly(right, end, less_)) {
+            } else if (parts.was_divided && detail::insertion_sort<true>(begin, pivot, less_) &&
+                       detail::insertion_sort<true>(right, end, less_)) {
                 return settle<large>(size);
             }
             if constexpr (large) {

@@ -323,18 +323,18 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 
 // The items that wait for a serial stage. The stage takes the items of the places 0, 1, 2, ... in
 // order. The place of an item is the number of the item. If the stage keeps no order, the place is
-// the number of the item's arrival. The place whose item the stage takes next has the turn. No
-// thread waits: if a thread arrives with an item whose place does not have the turn, it leaves the
-// item in the slot of the place. A slot has room for the item, and one word:
+// the number of the item's arrival. The stage is at the place whose item it takes next. No thread
+// waits: if a thread arrives with an item, and the stage is at an earlier place, the thread leaves
+// the item in the slot of the place. A slot has room for the item, and one word:
 //
-//   empty   neither the item nor the turn has come
-//   filled  the item is in the slot; the turn has not come
-//   turn    the stage is free for this place; the item has not come
+//   empty    neither the item nor the stage has come
+//   filled   the item is in the slot; the stage has not come
+//   reached  the stage is at this place; the item has not come
 //   (no other value is possible)
 //
-// The item and the turn come from two threads, each by one exchange. The thread whose exchange
-// comes second sees that, and gets both the turn and the item [pipeline_queue.turn]. So exactly one
-// thread runs the stage, and no thread waits for it.
+// The item and the stage come by two threads, each by one exchange. The thread whose exchange comes
+// second sees that, and runs the stage with the item [pipeline_queue.reached]. So exactly one thread
+// runs the stage, and no thread waits for it.
 //
 // Why a slot is empty when it is used again. There are at least `tokens` slots. So if P is the item
 // of the place p, the same slot is used again at the place p + tokens or later; let Q be the item
@@ -356,7 +356,7 @@ public:
         : mask_(std::bit_ceil(std::size_t{tokens}) - 1),
           slots_(std::make_unique<slot[]>(mask_ + 1)) {
         // Order: relaxed; no other thread knows the queue yet.
-        slots_[0].state.store(turn, std::memory_order_relaxed);
+        slots_[0].state.store(reached, std::memory_order_relaxed);
     }
     basic_pipeline_queue(const basic_pipeline_queue&) = delete;
     basic_pipeline_queue& operator=(const basic_pipeline_queue&) = delete;
@@ -368,15 +368,15 @@ public:
         return arrivals_.fetch_add(1, std::memory_order_acq_rel);
     }
 
-    // Returns true if the place has the turn. The caller has the item of the place, and must then
+    // Returns true if the stage is at the place. The caller has the item of the place, and must then
     // run the stage with that item.
-    bool has_turn(std::uint64_t place) noexcept {
+    bool is_reached(std::uint64_t place) noexcept {
         slot& s = slots_[place & mask_];
-        // Order: acquire [pipeline_queue.turn]; sees what the stage did for the place before.
-        if (s.state.load(std::memory_order_acquire) != turn) {
+        // Order: acquire [pipeline_queue.reached]; sees what the stage did for the place before.
+        if (s.state.load(std::memory_order_acquire) != reached) {
             return false;
         }
-        // Order: relaxed; the turn that the caller passes on publishes it.
+        // Order: relaxed; the caller's advance() publishes it.
         s.state.store(empty, std::memory_order_relaxed);
         return true;
     }
@@ -385,34 +385,34 @@ public:
     // and then calls leave().
     waiting& slot_of(std::uint64_t place) noexcept { return slots_[place & mask_].held; }
 
-    // Leaves the item in the slot. Returns false if the place has got the turn meanwhile; the
+    // Leaves the item in the slot. Returns false if the stage has reached the place meanwhile; the
     // caller must then run the stage with the item in the slot.
     bool leave(std::uint64_t place) noexcept {
         slot& s = slots_[place & mask_];
-        // Order: acq_rel [pipeline_queue.turn]; publishes the item, or sees what the stage did.
+        // Order: acq_rel [pipeline_queue.reached]; publishes the item, or sees what the stage did.
         if (s.state.exchange(filled, std::memory_order_acq_rel) == empty) {
             return true;
         }
-        // Order: relaxed; as in has_turn().
+        // Order: relaxed; as in is_reached().
         s.state.store(empty, std::memory_order_relaxed);
         return false;
     }
 
-    // Passes the turn to the next place. Returns true if the item of that place waits. Then the
-    // caller owns the turn of that place, and hands it to the thread that will call next().
-    bool pass_turn() noexcept {
+    // Moves the stage to the next place. Returns true if the item of that place waits. Then the
+    // caller still has the stage, and hands it to the thread that will call next().
+    bool advance() noexcept {
         next_ = next_ + 1;
         slot& s = slots_[next_ & mask_];
-        // Order: acq_rel [pipeline_queue.turn]; publishes what the stage did, or sees the item.
-        if (s.state.exchange(turn, std::memory_order_acq_rel) == empty) {
+        // Order: acq_rel [pipeline_queue.reached]; publishes what the stage did, or sees the item.
+        if (s.state.exchange(reached, std::memory_order_acq_rel) == empty) {
             return false;
         }
-        // Order: relaxed; as in has_turn().
+        // Order: relaxed; as in is_reached().
         s.state.store(empty, std::memory_order_relaxed);
         return true;
     }
 
-    // Returns the slot of the place that has the turn. Requires: the caller has the turn.
+    // Returns the slot of the place that the stage is at. Requires: the caller has the stage.
     waiting& next() noexcept { return slots_[next_ & mask_].held; }
 
 private:
@@ -420,16 +420,16 @@ private:
 
     static constexpr word empty = 0;
     static constexpr word filled = 1;
-    static constexpr word turn = 2;
+    static constexpr word reached = 2;
 
     struct slot {
         typename Platform::template atomic<word> state{empty};
-        waiting held; // belongs to the thread that has the item, or to the one that has the turn
+        waiting held; // belongs to the thread that has the item, or to the one that has the stage
     };
 
     const std::size_t mask_;
     const std::unique_ptr<slot[]> slots_;
-    // The place that has the turn. Belongs to the thread that has the turn.
+    // The place that the stage is at. Belongs to the thread that has the stage.
     typename Platform::template var<std::uint64_t> next_{0};
     typename Platform::template atomic<std::uint64_t> arrivals_{0};
 };
@@ -467,6 +467,11 @@ template <class Forker, class Source, class... Stages> class pipeline {
     template <std::size_t K> using stage_at = std::tuple_element_t<K, std::tuple<Stages...>>;
     template <std::size_t K>
     using input = typename pipeline_input<K, typename Source::item, Stages...>::type;
+    // What stage K makes of an item. That of the last stage only tells that the item has not thrown.
+    template <std::size_t K>
+    using output =
+        typename std::conditional_t<K + 1 == count, std::type_identity<bool>,
+                                    pipeline_input<K + 1, typename Source::item, Stages...>>::type;
 
     static constexpr bool is_serial(stage_order order) noexcept {
         return order != stage_order::parallel;
@@ -522,7 +527,14 @@ public:
     void run(unsigned threads) {
         failure first;
         forks_.enter([&] { run_on(forks_.lane() != nullptr ? threads : 1, first); });
-        finish(first);
+#if BIDE_EXCEPTIONS
+        if (first.error) {
+            std::rethrow_exception(std::move(first.error));
+        }
+#endif
+        if (was_stopped_) {
+            detail::throw_error(errc::stopped);
+        }
     }
 
     // Does the work of one thread, until the pipeline is over.
@@ -534,22 +546,7 @@ public:
                 return;
             }
             has_token = what == work::source ? read(mine)
-                                             : run_waiting(static_cast<unsigned>(what), mine,
-                                                           std::index_sequence_for<Stages...>());
-        }
-    }
-
-    // Called after all threads have ended. Throws what run() throws.
-    void finish(failure& first) {
-#if BIDE_EXCEPTIONS
-        if (first.at != none) {
-            std::rethrow_exception(std::move(first.error));
-        }
-#else
-        static_cast<void>(first);
-#endif
-        if (was_stopped_) {
-            BIDE_THROW(stopped_error(make_error_code(errc::stopped)));
+                                             : run_waiting<0>(static_cast<unsigned>(what), mine);
         }
     }
 
@@ -644,12 +641,12 @@ private:
             }
             return true;
         } else if constexpr (!is_serial(stage_at<K>::order)) {
-            return run_stage<K>(n, item, mine, []() noexcept {});
+            return run_stage<K>(n, item, mine);
         } else {
             auto& queue = std::get<K>(queues_);
             const number place = stage_at<K>::order == stage_order::serial ? n : queue.arrive();
             pipeline_item<T>* at = &item;
-            if (!queue.has_turn(place)) {
+            if (!queue.is_reached(place)) {
                 auto& held = queue.slot_of(place);
                 held.number = n;
                 if (!attempt(n, mine, [&] { held.item.take(item); })) {
@@ -660,71 +657,54 @@ private:
                 }
                 at = &held.item;
             }
-            return run_serial<K>(n, *at, mine);
+            return run_stage<K>(n, *at, mine);
         }
     }
 
-    // Runs serial stage K with item n. Then puts stage K back, so that another thread can take it
-    // with its next item, and takes item n through the next stages.
+    // Calls stage K with the item. If the stage is serial, then puts it back, so that another thread
+    // can take it with its next item. Takes the result through the next stages.
     template <std::size_t K, class T>
-    bool run_serial(number n, pipeline_item<T>& item, failure& mine) noexcept {
-        return run_stage<K>(n, item, mine, [this]() noexcept {
-            if (std::get<K>(queues_).pass_turn()) {
-                work_.put_stage(serials_before<K>());
-            }
-        });
-    }
-
-    // Calls stage K with the item, calls done(), and continues with the result.
-    template <std::size_t K, class T, class Done>
-    bool run_stage(number n, pipeline_item<T>& item, failure& mine, Done done) noexcept {
-        auto& function = std::get<K>(stages_).call;
-        constexpr bool is_last = K + 1 == count;
+    bool run_stage(number n, pipeline_item<T>& item, failure& mine) noexcept {
         if (item.has_value() && leaves_out(n)) {
             item.reset();
         }
-        if constexpr (is_last) {
-            pipeline_item<bool> end;
-            if (item.has_value()) {
-                attempt(n, mine, [&] {
-                    static_cast<void>(std::invoke(function, item.get()));
-                    end.emplace([] { return true; });
-                });
-                item.reset();
-            }
-            done();
-            return go_on<count>(n, end, mine);
-        } else {
-            pipeline_item<input<K + 1>> out;
-            if (item.has_value()) {
-                attempt(n, mine, [&] {
-                    out.emplace(
-                        [&]() -> decltype(auto) { return std::invoke(function, item.get()); });
-                });
-                item.reset();
-            }
-            done();
-            return go_on<K + 1>(n, out, mine);
+        pipeline_item<output<K>> out;
+        if (item.has_value()) {
+            const auto call = [&]() -> decltype(auto) {
+                return std::invoke(std::get<K>(stages_).call, item.get());
+            };
+            attempt(n, mine, [&] {
+                if constexpr (K + 1 == count) {
+                    static_cast<void>(call());
+                    out.emplace([] { return true; });
+                } else {
+                    out.emplace(call);
+                }
+            });
+            item.reset();
         }
+        if constexpr (is_serial(stage_at<K>::order)) {
+            if (std::get<K>(queues_).advance()) {
+                work_.put_stage(serials_before<K>());
+            }
+        }
+        return go_on<K + 1>(n, out, mine);
     }
 
-    // Runs the serial stage with the given number, whose next item waits. Returns true if that item
-    // has ended.
-    template <std::size_t... Ks>
-    bool run_waiting(unsigned serial, failure& mine, std::index_sequence<Ks...>) noexcept {
-        bool has_ended = false;
-        static_cast<void>((run_if<Ks>(serial, mine, has_ended) || ...));
-        return has_ended;
-    }
-    template <std::size_t K> bool run_if(unsigned serial, failure& mine, bool& has_ended) noexcept {
-        if constexpr (is_serial(stage_at<K>::order)) {
-            if (serial == serials_before<K>()) {
-                auto& held = std::get<K>(queues_).next();
-                has_ended = run_serial<K>(held.number, held.item, mine);
-                return true;
+    // Runs a serial stage whose next item waits. `serial` is its number among the serial stages from
+    // stage K on. Returns true if that item has ended.
+    template <std::size_t K> bool run_waiting(unsigned serial, failure& mine) noexcept {
+        if constexpr (K == count) {
+            return false; // not reached
+        } else if constexpr (is_serial(stage_at<K>::order)) {
+            if (serial != 0) {
+                return run_waiting<K + 1>(serial - 1, mine);
             }
+            auto& held = std::get<K>(queues_).next();
+            return run_stage<K>(held.number, held.item, mine);
+        } else {
+            return run_waiting<K + 1>(serial, mine);
         }
-        return false;
     }
 
     const Forker forks_;
@@ -750,20 +730,14 @@ template <class F>
 concept item_generator =
     std::invocable<F&> && optional_item<std::remove_cvref_t<std::invoke_result_t<F&>>>;
 
-// The type of the items that a pipeline reads from a range. An element of a forward range stays
-// valid when the iterator advances. So the result of operator* is passed on as it is, for example
-// as an lvalue reference. An element of a single-pass range does not stay valid, so its value is
-// taken.
-template <class It> struct pipeline_element {
-    using type = std::iter_value_t<It>;
-};
-template <std::forward_iterator It> struct pipeline_element<It> {
-    using type = pipeline_value_t<std::iter_reference_t<It>>;
-};
-
+// An element of a forward range stays valid when the iterator advances. So the result of operator*
+// is passed on as it is, for example as an lvalue reference. An element of a single-pass range does
+// not stay valid, so its value is taken.
 template <class It, class End> class iterator_source {
 public:
-    using item = typename pipeline_element<It>::type;
+    using item =
+        std::conditional_t<std::forward_iterator<It>, pipeline_value_t<std::iter_reference_t<It>>,
+                           std::iter_value_t<It>>;
 
     iterator_source(It first, End last, std::uint64_t items)
         : at_(std::move(first)), last_(std::move(last)), size_(items) {}
@@ -787,13 +761,7 @@ public:
         if (at_ == last_) {
             return false;
         }
-        to.emplace([this]() -> decltype(auto) {
-            if constexpr (std::same_as<std::iter_reference_t<It>, item>) {
-                return *at_;
-            } else {
-                return item(*at_);
-            }
-        });
+        to.emplace([this]() -> decltype(auto) { return *at_; });
         has_read_ = true;
         return true;
     }
@@ -897,24 +865,23 @@ inline constexpr bool is_stage<pipeline_stage<Order, F>> = true;
 template <class T>
 concept pipeline_stage_type = is_stage<std::remove_cvref_t<T>>;
 
-// True if each stage can be called with the result of the previous stage, and if the items of
-// serial stages can be moved to their queues.
-template <class Item, class... Stages> inline constexpr bool stages_fit = true;
-template <class Item, class Stage, class... Rest>
-    requires(!std::invocable<stage_function<Stage>, Item &&> ||
-             (Stage::order != stage_order::parallel && !std::move_constructible<Item>))
-inline constexpr bool stages_fit<Item, Stage, Rest...> = false;
-template <class Item, class Stage, class Next, class... Rest>
-    requires std::invocable<stage_function<Stage>, Item&&> &&
-                 (Stage::order == stage_order::parallel || std::move_constructible<Item>)
-inline constexpr bool stages_fit<Item, Stage, Next, Rest...> = [] {
-    using result = std::invoke_result_t<stage_function<Stage>, Item&&>;
-    if constexpr (std::is_void_v<result>) {
+// Returns true if each stage can be called with the result of the previous stage, and if the items
+// of serial stages can be moved to their queues.
+template <class Item, class Stage, class... Rest> consteval bool stages_fit() {
+    if constexpr (!std::invocable<stage_function<Stage>, Item&&> ||
+                  (Stage::order != stage_order::parallel && !std::move_constructible<Item>)) {
         return false;
+    } else if constexpr (sizeof...(Rest) != 0) {
+        using result = std::invoke_result_t<stage_function<Stage>, Item&&>;
+        if constexpr (std::is_void_v<result>) {
+            return false;
+        } else {
+            return detail::stages_fit<pipeline_value_t<result>, Rest...>();
+        }
     } else {
-        return stages_fit<pipeline_value_t<result>, Next, Rest...>;
+        return true;
     }
-}();
+}
 
 template <class Source>
 concept pipeline_source = std::ranges::input_range<Source&> || item_generator<Source>;
@@ -973,7 +940,7 @@ void parallel_pipeline(const fork_policy& on, std::size_t tokens, Source&& sourc
                        Stages&&... stages) {
     auto items = detail::source_of(source);
     static_assert(
-        detail::stages_fit<typename decltype(items)::item, std::remove_reference_t<Stages>...>,
+        detail::stages_fit<typename decltype(items)::item, std::remove_reference_t<Stages>...>(),
         "each stage must be callable with what the source or the stage before returns; "
         "what a serial stage gets must be movable");
     detail::run_pipeline(on, tokens, std::move(items), stages...);

@@ -59,7 +59,7 @@ void move_in_order(const Forker& forks, It begin, std::size_t size, const Keys& 
                                   begin + static_cast<difference>(last), buffer + first);
         });
     }
-    places.bring_home();
+    places.bring_to_start();
     detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
         for (std::size_t i = first; i != last; ++i) {
             begin[static_cast<difference>(i)] = std::ranges::iter_move(buffer + keys[i].number);
@@ -90,14 +90,11 @@ void sort_by_cached_key(const On& on, const elements<It>& all, Compute& compute,
         };
         fork_options uncounted = on.options();
         uncounted.progress = nullptr;
-        using forker_type = std::remove_const_t<decltype(forks)>;
-        parallel_loop<forker_type, std::uint64_t, decltype(compute_keys)>(forks, all.numbers(),
-                                                                          uncounted, compute_keys)
-            .run(all.numbers());
+        detail::run_loop_over(forks, all.numbers(), uncounted, compute_keys);
         auto by_key = [&less](auto&& a, auto&& b) -> bool {
             return std::invoke(less, a.key(), b.key());
         };
-        sort_state<forker_type> of_keys(uncounted, 0);
+        std::remove_reference_t<decltype(state)> of_keys(uncounted, 0);
         detail::sort_here<true>(forks, keys.get(), keys.get() + size, by_key, of_keys);
         of_keys.finish();
         detail::move_in_order(forks, begin, size, keys, places);

@@ -57,7 +57,14 @@ public:
     // Throws: what a serial run would throw, and stopped_error after a stop.
     template <class Front> void run(Front& front, std::uint64_t size) {
         if (size != 0) {
-            enter(front, {0, size});
+            range part{0, size};
+            const auto run_pieces = [this, &front, &part](std::uint64_t n) -> std::uint64_t {
+                const range now{part.first, part.first + rounded(part, n)};
+                part.first = now.last;
+                return run_piece(front, now) ? part.size() : 0;
+            };
+            detail::enter_loop<longest_brief_ns>(forks_, size, run_pieces,
+                                                 [&] { advance(front, part); });
         }
         state_.finish();
     }
@@ -99,11 +106,7 @@ public:
     // Calls leaf(first, last) in parallel for parts of [0, count). `first` and `last` are numbers
     // of blocks. The leaf itself uses state() to check whether it is left out.
     template <class Leaf> void for_blocks(std::uint64_t count, Leaf leaf) const {
-        if (count != 0) {
-            const fork_options plain;
-            parallel_loop<Forker, std::uint64_t, Leaf>(forks_, {0, count}, plain, leaf)
-                .run({0, count});
-        }
+        detail::run_loop_over(forks_, range{0, count}, fork_options(), std::move(leaf));
     }
 
     basic_loop_state<platform>& state() noexcept { return state_; }
@@ -116,17 +119,6 @@ private:
     static constexpr std::uint64_t few_elements = 1'024;
     static constexpr std::uint64_t first_piece = 64;
     static constexpr std::uint64_t longest_piece = 4'096;
-
-    // Takes all elements into the front. A brief loop does so without a fork-join.
-    template <class Front> void enter(Front& front, range part) {
-        const auto run_pieces = [this, &front, &part](std::uint64_t n) -> std::uint64_t {
-            const range now{part.first, part.first + rounded(part, n)};
-            part.first = now.last;
-            return run_piece(front, now) ? part.size() : 0;
-        };
-        detail::enter_loop<longest_brief_ns>(forks_, part.size(), run_pieces,
-                                             [this, &front, &part] { advance(front, part); });
-    }
 
     // Runs `first` on about n elements of the part, while the remaining elements are an arm. Sets
     // `part` to the remaining elements. If a thief has taken the arm, joins its result to the
@@ -230,8 +222,7 @@ private:
 // `least` elements.
 template <class On, class Front>
 void run_in_order(const On& on, std::uint64_t size, Front& front, std::uint64_t least = 1) {
-    ordered_loop<decltype(on.forks())>(on.forks(), on.options(), size, on.options().grain, least)
-        .run(front, size);
+    ordered_loop(on.forks(), on.options(), size, on.options().grain, least).run(front, size);
 }
 
 }}} // namespace bide::BIDE_ABI::detail

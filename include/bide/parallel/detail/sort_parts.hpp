@@ -246,27 +246,17 @@ std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
     return at - before;
 }
 
-// Sorts stably.
-template <class It, class Compare> void insertion_sort(It begin, It end, Compare& less) {
-    if (begin == end) {
-        return;
-    }
-    for (It at = begin + 1; at != end; ++at) {
-        if (less(*at, *(at - 1))) {
-            detail::insert(begin, at, less);
-        }
-    }
-}
-
-// Sorts a range that needs few moves. Returns false if it needs more and is not sorted.
-template <class It, class Compare> bool sort_if_nearly(It begin, It end, Compare& less) {
+// Sorts stably. If `IfNearly` is true, gives up and returns false when it has moved elements by more
+// than 8 places.
+template <bool IfNearly = false, class It, class Compare>
+bool insertion_sort(It begin, It end, Compare& less) {
     if (begin == end) {
         return true;
     }
     std::iter_difference_t<It> moved = 0;
     for (It at = begin + 1; at != end; ++at) {
         if (less(*at, *(at - 1))) {
-            if (moved > 8) {
+            if (IfNearly && moved > 8) {
                 return false;
             }
             moved += detail::insert(begin, at, less);
