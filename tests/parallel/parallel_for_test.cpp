@@ -51,8 +51,7 @@ struct lone_forks {
     void enter_loop(std::uint64_t, const Brief&, F&& f) const {
         f();
     }
-    template <class F, class G> void both_briefly(F&& f, G&& g) const { both(f, g); }
-    template <class F, class G> void both(F&& f, G&& g) const {
+    template <class F, class G> void both(F&& f, G&& g, bool = false) const {
         ++s->forks;
         const bool had_work = std::exchange(s->has_work, true);
         s->unshared = 0;
@@ -61,7 +60,7 @@ struct lone_forks {
         g();
     }
     bool wants_work(std::uint64_t) const noexcept { return !s->has_work; }
-    const void* lane() const noexcept { return s; }
+    const void* thread() const noexcept { return s; }
 };
 
 // The same, for loops that were brief before.
@@ -81,7 +80,6 @@ struct brief_forks : lone_forks {
             enter(f);
         }
     }
-    template <class F, class G> void both_briefly(F&& f, G&& g) const { both(f, g); }
 };
 
 auto brief(lone_forks::script& script, brief_forks::record& record,

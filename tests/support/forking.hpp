@@ -34,8 +34,7 @@ public:
         f();
     }
 
-    template <class F, class G> void both_briefly(F&& f, G&& g) const { both(f, g); }
-    template <class F, class G> void both(F&& f, G&& g) const {
+    template <class F, class G> void both(F&& f, G&& g, bool = false) const {
         if (++script_->forks > script_->last_fork) {
             throw std::bad_alloc();
         }
@@ -60,7 +59,7 @@ public:
     bool wants_work(std::uint64_t) const noexcept {
         return script_->chance.below(4) < script_->hunger;
     }
-    const void* lane() const noexcept { return script_->lane; }
+    const void* thread() const noexcept { return script_->lane; }
     unsigned workers() const noexcept { return 4; }
 
 private:

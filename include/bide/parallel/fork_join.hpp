@@ -297,17 +297,12 @@ public:
     explicit forker(scheduler& on) noexcept : scheduler_(&on) {}
 
     // Runs f() on the calling thread, and g() on the calling thread or on a worker. Returns when
-    // both have ended.
+    // both have ended. `is_brief` means that g() takes less time than a wake.
     // Throws: what f() threw; if f() did not throw, what g() threw. std::bad_alloc if there is no
     // memory to fork; then neither f nor g was called.
     // Requires: the caller runs inside enter().
-    template <class F, class G> void both(F&& f, G&& g) const {
-        detail::fork_here(std::forward<F>(f), std::forward<G>(g));
-    }
-
-    // As both(), for a second arm that takes less time than a wake.
-    template <class F, class G> void both_briefly(F&& f, G&& g) const {
-        detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), true);
+    template <class F, class G> void both(F&& f, G&& g, bool is_brief = false) const {
+        detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), is_brief);
     }
 
     // Calls f() in a fork-join. Throws: what f() throws. Throws as join(), before f() is called.
@@ -328,10 +323,10 @@ public:
                here.lane->wants_work(most);
     }
 
-    // Returns the lane of the calling thread. An arm compares this lane with the lane of the thread
-    // that forked the arm, to find out whether it runs on that thread.
+    // Returns a different address for each thread, or nullptr if the calling thread cannot fork. An
+    // arm compares it with that of the thread that forked the arm, to find out whether it was taken.
     // Requires: the call is made in enter().
-    const void* lane() const noexcept { return fork_context::here().lane; }
+    const void* thread() const noexcept { return fork_context::here().lane; }
 
     unsigned workers() const noexcept { return scheduler_->concurrency(); }
 

@@ -91,8 +91,13 @@ public:
     /// Thread safety: several threads may call it at once. A lease may be destroyed by any thread.
     lease borrow() {
         shard& in = shards_[number_here()];
-        object* const idle = in.take();
-        return lease(in, idle != nullptr ? *idle : in.add(*new object(make_)));
+        if (object* const idle = in.take()) {
+            return lease(in, *idle);
+        }
+        auto* const made = new object(make_);
+        const typename lock::guard held(in.word);
+        made->older = std::exchange(in.newest, made);
+        return lease(in, *made);
     }
 
     /// Returns a function that borrows an object for each call, and calls f(object, arguments...).
@@ -124,24 +129,12 @@ private:
 
     struct alignas(cache_line_pair) shard {
         object* take() noexcept {
-            lock::acquire(word);
-            object* const mine = idle;
-            if (mine != nullptr) {
-                idle = mine->next_idle;
-            }
-            lock::release_plain(word);
-            return mine;
-        }
-        object& add(object& made) noexcept {
-            lock::acquire(word);
-            made.older = std::exchange(newest, &made);
-            lock::release_plain(word);
-            return made;
+            const typename lock::guard held(word);
+            return idle != nullptr ? std::exchange(idle, idle->next_idle) : nullptr;
         }
         void put(object& mine) noexcept {
-            lock::acquire(word);
+            const typename lock::guard held(word);
             mine.next_idle = std::exchange(idle, &mine);
-            lock::release_plain(word);
         }
 
         native_platform::atomic<std::uint32_t> word{0};

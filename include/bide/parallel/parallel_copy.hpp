@@ -123,12 +123,20 @@ public:
             unsigned char is_kept[batch];
             for (std::uint64_t at = from; at != to;) {
                 const std::uint64_t size = (std::min)(to - at, batch);
-                block here;
-                const std::exception_ptr error = ask(at, size, is_kept, here);
-                output_.put_all(in_.at(at), is_kept, here.asked, here.kept, kept_);
-                kept_ += here.kept;
+                // Copies the elements also if a call throws: those before that call.
+                struct copied {
+                    ~copied() {
+                        front.output_.put_all(front.in_.at(at), is_kept, here.asked, here.kept,
+                                              front.kept_);
+                        front.kept_ += here.kept;
+                    }
+                    pack_front& front;
+                    const std::uint64_t at;
+                    const unsigned char* const is_kept;
+                    block here{};
+                } done{*this, at, is_kept};
+                ask(at, size, is_kept, done.here);
                 at += size;
-                rethrow(error);
             }
         } else {
             It it = in_.at(from);
@@ -159,8 +167,8 @@ public:
                 if (loop.state().leaves_out(mine.begin(n))) {
                     return;
                 }
-                rethrow(ask(mine.begin(n), mine.size(n), &mine.is_kept[mine.begin(n) - from],
-                            mine.blocks[n]));
+                ask(mine.begin(n), mine.size(n), &mine.is_kept[mine.begin(n) - from],
+                    mine.blocks[n]);
             }
         };
 #if BIDE_EXCEPTIONS
@@ -195,40 +203,28 @@ public:
                 });
             }
         });
-        rethrow(done.error);
+#if BIDE_EXCEPTIONS
+        if (done.error != nullptr) {
+            std::rethrow_exception(done.error);
+        }
+#endif
     }
 
 private:
-    static void rethrow([[maybe_unused]] const std::exception_ptr& error) {
-#if BIDE_EXCEPTIONS
-        if (error != nullptr) {
-            std::rethrow_exception(error);
-        }
-#endif
-    }
-
     // Calls keeps() for `size` elements from `at` on, in order. Stores in `result` how many calls
-    // were made and how many elements are kept. If a call throws, returns its exception.
-    std::exception_ptr ask(std::uint64_t at, std::uint64_t size, unsigned char* is_kept,
-                           block& result) {
-        std::uint64_t asked = 0;
-        std::uint64_t kept = 0;
-        std::exception_ptr error;
-#if BIDE_EXCEPTIONS
-        try {
-#endif
-            for (It it = in_.at(at); asked != size; ++it, static_cast<void>(++asked)) {
-                const unsigned char here = keeps_(it) ? 1 : 0;
-                is_kept[asked] = here;
-                kept += here;
-            }
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            error = std::current_exception();
+    // have returned and how many elements are kept, also if a call throws.
+    void ask(std::uint64_t at, std::uint64_t size, unsigned char* is_kept, block& result) {
+        struct stored {
+            ~stored() { result = counts; }
+            block& result;
+            block counts{};
+        } so_far{result};
+        std::uint64_t& asked = so_far.counts.asked;
+        for (It it = in_.at(at); asked != size; ++it, static_cast<void>(++asked)) {
+            const unsigned char here = keeps_(it) ? 1 : 0;
+            is_kept[asked] = here;
+            so_far.counts.kept += here;
         }
-#endif
-        result = {asked, kept};
-        return error;
     }
 
     // Copies the kept elements of a block. Up to the end of the block, `behind` elements are kept.

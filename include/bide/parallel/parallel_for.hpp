@@ -347,11 +347,7 @@ private:
             fork.succeeded = true;
             f();
         };
-        if (is_brief(range{middle, part.last}.size())) {
-            forks_.both_briefly(first, std::forward<G>(g));
-        } else {
-            forks_.both(first, std::forward<G>(g));
-        }
+        forks_.both(first, std::forward<G>(g), is_brief(range{middle, part.last}.size()));
     }
 
     // Returns true if this number of iterations is not worth a wake.
@@ -408,7 +404,7 @@ private:
     // thief has taken the arm, or if the remaining iterations must be skipped.
     bool run_beside_rest(range& part, std::uint64_t n) {
         const range rest{part.at(n), part.last};
-        const void* const here = forks_.lane();
+        const void* const here = forks_.thread();
         if (rest.empty() || here == nullptr) {
             return run_leaf(part, n);
         }
@@ -417,7 +413,7 @@ private:
         both(
             part, rest.first, [&] { goes_on = run_leaf(part, n); },
             [&] {
-                was_taken = forks_.lane() != here;
+                was_taken = forks_.thread() != here;
                 if (was_taken) {
                     run_part(rest, first_chunk());
                 }

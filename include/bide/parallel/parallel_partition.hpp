@@ -94,52 +94,6 @@ template <class It, class Pred> division<It> divide(It first, It last, Pred goes
     }
 }
 
-// The misplaced elements of one side, in at most one piece of the range for each chunk.
-template <class It, std::size_t most> class misplaced_pieces {
-    using difference = std::iter_difference_t<It>;
-
-public:
-    // A place among the misplaced elements.
-    struct cursor {
-        // Returns how many elements follow in the same piece. Requires: an element follows.
-        difference available() {
-            if (at == pieces->ends_[piece]) {
-                ++piece;
-                at = pieces->begins_[piece];
-            }
-            return pieces->ends_[piece] - at;
-        }
-        const misplaced_pieces* pieces;
-        std::size_t piece;
-        It at;
-    };
-
-    void add(It begin, It end) {
-        if (begin < end) {
-            begins_[size_] = begin;
-            ends_[size_] = end;
-            ++size_;
-            elements_ += end - begin;
-        }
-    }
-    difference elements() const noexcept { return elements_; }
-
-    // Returns the place of the nth element. Requires: n < elements().
-    cursor at(difference n) const {
-        std::size_t piece = 0;
-        for (; n >= ends_[piece] - begins_[piece]; ++piece) {
-            n -= ends_[piece] - begins_[piece];
-        }
-        return {this, piece, begins_[piece] + n};
-    }
-
-private:
-    std::array<It, most> begins_{};
-    std::array<It, most> ends_{};
-    std::size_t size_ = 0;
-    difference elements_ = 0;
-};
-
 inline constexpr std::size_t most_divide_chunks = 64;
 
 // Partitions as divide() does, in parallel. Calls divide_chunk(begin, end) for each chunk. A chunk
@@ -150,7 +104,6 @@ template <class Forker, class It, class DivideChunk>
 division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint64_t least_chunk,
                               const DivideChunk& divide_chunk) {
     using difference = std::iter_difference_t<It>;
-    constexpr difference least_swaps = 16'384; // the least number for one arm
     const auto size = static_cast<std::uint64_t>(last - first);
     const auto chunks = static_cast<std::size_t>(
         std::clamp<std::uint64_t>(size / least_chunk, 1, most_divide_chunks));
@@ -166,29 +119,39 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
         all.middle += parts[chunk].middle - begin_of(chunk);
         all.was_divided = all.was_divided && parts[chunk].was_divided;
     }
-    misplaced_pieces<It, most_divide_chunks> of_left;
-    misplaced_pieces<It, most_divide_chunks> of_right;
-    for (std::size_t chunk = 0; chunk != chunks; ++chunk) {
-        const It middle = parts[chunk].middle;
-        of_left.add((std::max)(begin_of(chunk), all.middle), middle);
-        of_right.add(middle, (std::min)(begin_of(chunk + 1), all.middle));
+    // Of each chunk, a piece before the border belongs behind it, or a piece behind the border
+    // belongs before it. Pairs the elements of these pieces, in their order.
+    struct pair_of_pieces {
+        It left;
+        It right;
+        difference size;
+    };
+    std::array<pair_of_pieces, 2 * most_divide_chunks> swaps{};
+    std::size_t count = 0;
+    pair_of_pieces at{first, first, 0};
+    It left_end = first;
+    It right_end = first;
+    for (std::size_t left = 0, right = 0;; at.left += at.size, at.right += at.size) {
+        for (; at.left == left_end && left != chunks; ++left) {
+            at.left = parts[left].middle;
+            left_end = (std::max)(at.left, (std::min)(begin_of(left + 1), all.middle));
+        }
+        for (; at.right == right_end && right != chunks; ++right) {
+            right_end = parts[right].middle;
+            at.right = (std::min)(right_end, (std::max)(begin_of(right), all.middle));
+        }
+        at.size = (std::min)(left_end - at.left, right_end - at.right);
+        if (at.size == 0) {
+            break;
+        }
+        swaps[count++] = at;
     }
-    const difference misplaced = of_left.elements();
-    if (misplaced == 0) {
+    if (count == 0) {
         return all;
     }
-    const auto jobs = static_cast<std::size_t>((misplaced - 1) / least_swaps + 1);
-    detail::fork_each<true>(forks, 0, jobs, [&](std::size_t job) {
-        const difference begin = static_cast<difference>(job) * least_swaps;
-        auto left = of_left.at(begin);
-        auto right = of_right.at(begin);
-        for (auto left_over = (std::min)(misplaced - begin, least_swaps); left_over != 0;) {
-            const auto swaps = (std::min)({left.available(), right.available(), left_over});
-            std::ranges::swap_ranges(left.at, left.at + swaps, right.at, right.at + swaps);
-            left.at += swaps;
-            right.at += swaps;
-            left_over -= swaps;
-        }
+    detail::fork_each<true>(forks, 0, count, [&](std::size_t n) {
+        const pair_of_pieces& one = swaps[n];
+        std::ranges::swap_ranges(one.left, one.left + one.size, one.right, one.right + one.size);
     });
     all.was_divided = false;
     return all;

@@ -526,7 +526,7 @@ public:
     // Throws: the exception of the first item, in order, that threw. stopped_error after a stop.
     void run(unsigned threads) {
         failure first;
-        forks_.enter([&] { run_on(forks_.lane() != nullptr ? threads : 1, first); });
+        forks_.enter([&] { run_on(forks_.thread() != nullptr ? threads : 1, first); });
 #if BIDE_EXCEPTIONS
         if (first.error) {
             std::rethrow_exception(std::move(first.error));

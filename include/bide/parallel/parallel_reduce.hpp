@@ -49,12 +49,6 @@ concept reduces_to =
 
 template <class Forker, class Index, class T, class Map, class Combine> class reduction {
     using range = loop_range<Index>;
-    static_assert(reduces_to<std::invoke_result_t<Map&, Index>, T>,
-                  "bide: what map returns does not fit into the type of the identity: convert it, "
-                  "or give an identity of its type");
-    static_assert(reduces_to<std::invoke_result_t<Combine&, T, T>, T>,
-                  "bide: what combine returns does not fit into the type of the identity: convert "
-                  "it, or give an identity of its type");
 
 public:
     reduction(Forker forks, range all, const fork_options& options, Map& map,
@@ -65,62 +59,59 @@ public:
           map_(map), combine_(combine), state_(options, all.size()) {}
 
     T run(range all, const fork_options& options, T&& identity) {
-        std::optional<T> rest;
+        std::optional<T> result;
         if (options.grain == 0 && all.size() <= most_brief && options.progress == nullptr &&
             !options.stop.stop_possible()) {
             begun_part begun;
-            const auto run_briefly = [&](std::uint64_t budget) {
-                begun.budget = budget;
-                advance(all, begun, 0, rest);
-                return all.size() - begun.done;
-            };
-            detail::enter_loop<longest_brief_ns>(forks_, all.size(), run_briefly,
-                                                 [&] { reduce(all, rest, &begun); });
+            forks_.template enter_loop<longest_brief_ns>(
+                all.size(),
+                [&](std::int64_t now) {
+                    begun.begin = now;
+                    return begin(all, begun, result) ? platform::now() : 0;
+                },
+                [&] { reduce(all, result, begun.done); });
         } else {
-            forks_.enter([&] { reduce(all, rest); });
+            forks_.enter([&] { reduce(all, result); });
         }
         state_.finish();
-        return combine(std::move(identity), std::move(*rest));
+        return combine(std::move(identity), std::move(*result));
     }
 
 private:
+    using platform = typename Forker::platform;
+
     // The first call at a place in the program is measured with a tree of forks, which takes longer
     // than the same tree on one thread. So this limit is higher than that of a loop.
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
-    static constexpr std::size_t most_levels = 9; // of the tree of `most_brief` iterations
 
-    // The part of the tree that one thread has already reduced, from the left. It ends somewhere in
-    // the tree. For each node on the path from the root to that end, `left` has the result of the
-    // node's left half, if that half is complete.
+    // The part of the tree that one thread has reduced, outside of the fork-join: the leftmost leaf,
+    // or a node above it.
     struct begun_part {
-        std::uint64_t done = 0;   // iterations
-        std::uint64_t budget = 0; // iterations that are still to be done now
-        std::optional<T> left[most_levels];
+        std::uint64_t done = 0;    // iterations
+        std::uint64_t checked = 0; // of these, before the clock was last read
+        std::int64_t begin = 0;    // when the reduction began
     };
 
     bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
 
-    // Continues the reduction of a part on one thread. Returns true if the reduction is complete.
-    bool advance(range part, begun_part& begun, std::size_t level, std::optional<T>& result) {
-        if (begun.budget == 0) {
+    // Reduces the nodes above the leftmost leaf, until this takes as long as a chunk. Returns true
+    // if `part` is reduced. The clock is read when 16 times as many iterations are done.
+    bool begin(range part, begun_part& begun, std::optional<T>& result) {
+        if (is_leaf(part.size())) {
+            result.emplace(fold(part));
+        } else if (!begin({part.first, part.middle()}, begun, result)) {
             return false;
+        } else {
+            if (begun.done >= 16 * begun.checked) {
+                begun.checked = begun.done;
+                if (platform::now() - begun.begin >= basic_chunk_sizes<platform>::chunk_time) {
+                    return false;
+                }
+            }
+            result.emplace(combine(std::move(*result), reduce_here({part.middle(), part.last})));
         }
-        const std::uint64_t n = part.size();
-        if (is_leaf(n) || (n <= begun.budget && range{first_, part.first}.size() == begun.done)) {
-            result.emplace(reduce_here(part));
-            begun.done += n;
-            begun.budget -= lesser_of(n, begun.budget);
-            return true;
-        }
-        std::optional<T>& left = begun.left[level];
-        std::optional<T> right;
-        if ((!left && !advance({part.first, part.middle()}, begun, level + 1, left)) ||
-            !advance({part.middle(), part.last}, begun, level + 1, right)) {
-            return false;
-        }
-        result.emplace(combine(std::move(*left), std::move(*right)));
-        left.reset();
+        begun.done = part.size();
         return true;
     }
 
@@ -132,35 +123,28 @@ private:
         return combine(std::move(left), reduce_here({part.middle(), part.last}));
     }
 
-    // Reduces `part` and stores the result in `result`. If a leaf was skipped, `result` stays
-    // empty. A part that is skipped is not divided. `begun` is what one thread has reduced before,
-    // or nullptr. `level` is the level of `part` in the tree.
-    void reduce(range part, std::optional<T>& result, begun_part* begun = nullptr,
-                std::size_t level = 0) {
+    // Reduces `part` and stores the result in `result`. If a leaf was skipped, `result` is empty
+    // afterwards. A part that is skipped is not divided. begin() has reduced the first `done`
+    // iterations of the loop, which are a node of the tree or none; their result is in `result`.
+    void reduce(range part, std::optional<T>& result, std::uint64_t done = 0) {
         const std::uint64_t n = part.size();
         const std::uint64_t at = range{first_, part.first}.size();
-        std::optional<T> left;
-        std::optional<T> right;
-        if (begun != nullptr && at < begun->done) {
-            left = std::move(begun->left[level]);
-        } else if (state_.leaves_out(at)) {
+        if (at == 0 && n == done) {
             return;
-        } else if (is_leaf(n)) {
+        }
+        if (state_.leaves_out(at)) {
+            return result.reset();
+        }
+        if (is_leaf(n)) {
             return state_.run(at, n, [&] { result.emplace(fold(part)); });
-        } else {
-            begun = nullptr;
         }
-        const Index middle = part.middle();
-        if (left) {
-            reduce({middle, part.last}, right, begun, level + 1);
-        } else {
-            forks_.both([&] { reduce({part.first, middle}, left, begun, level + 1); },
-                        [&] { reduce({middle, part.last}, right); });
+        std::optional<T> right;
+        forks_.both([&] { reduce({part.first, part.middle()}, result, done); },
+                    [&] { reduce({part.middle(), part.last}, right); });
+        if (!result || !right) {
+            return result.reset();
         }
-        if (left && right) {
-            state_.run(at, 0,
-                       [&] { result.emplace(combine(std::move(*left), std::move(*right))); });
-        }
+        state_.run(at, 0, [&] { result.emplace(combine(std::move(*result), std::move(*right))); });
     }
 
     T fold(range part) {
@@ -191,7 +175,7 @@ private:
     const std::uint64_t grain_;
     Map& map_;
     Combine& combine_;
-    basic_loop_state<typename Forker::platform> state_;
+    basic_loop_state<platform> state_;
 };
 
 // True if the grouping does not change the result: a sum of integers, which wraps around.
@@ -231,10 +215,13 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
         return std::move(identity);
     }
     using index = std::remove_cv_t<decltype(all.first)>;
+    static_assert(reduces_to<std::invoke_result_t<Map&, index>, T>,
+                  "bide: what map returns does not fit into the type of the identity: convert it, "
+                  "or give an identity of its type");
+    static_assert(reduces_to<std::invoke_result_t<Combine&, T, T>, T>,
+                  "bide: what combine returns does not fit into the type of the identity: convert "
+                  "it, or give an identity of its type");
     if constexpr (sums_integers<T, Combine>) {
-        static_assert(reduces_to<std::invoke_result_t<Map&, index>, T>,
-                      "bide: what map returns does not fit into the type of the identity: convert "
-                      "it, or give an identity of its type");
         return combine(std::move(identity), detail::sum<T>(on, loop_range<index>(all), map));
     } else {
         return reduction<decltype(on.forks()), index, T, Map, Combine>(on.forks(), all,

@@ -164,17 +164,14 @@ private:
     }
 
     // Combines the elements of the block at `at` from left to right. Calls put(place, value) for
-    // each place, with the combination up to that place. For the first place of an exclusive scan,
-    // calls begin(place). Each element is read before its place is written, because both may be the
-    // same object.
-    template <class Begin, class Put> T fold(std::uint64_t at, Begin begin, Put put) {
+    // each place, except for the first place of an exclusive scan, with the combination up to that
+    // place. Each element is read before its place is written, because both may be the same object.
+    template <class Put> T fold(std::uint64_t at, Put put) {
         const It end = in_.at(end_of(at));
         It it = in_.at(at);
         Out to = out_.at(at);
         T sum = static_cast<T>(std::invoke(map_, *it));
-        if constexpr (is_exclusive) {
-            begin(to);
-        } else {
+        if constexpr (!is_exclusive) {
             put(to, std::as_const(sum));
         }
         while (++it != end) {
@@ -192,13 +189,13 @@ private:
     }
 
     T sum_of(std::uint64_t at) {
-        return fold(at, [](Out&) {}, [](Out&, const T&) {});
+        return fold(at, [](Out&, const T&) {});
     }
 
     // Scans the block as if no block came before it. In an exclusive scan, writes nothing to the
     // first place.
     T scan_alone(std::uint64_t at) {
-        return fold(at, [](Out&) {}, [](Out& to, const T& sum) { *to = sum; });
+        return fold(at, [](Out& to, const T& sum) { *to = sum; });
     }
 
     // Scans the block. `all_before` is the total of all earlier blocks. Returns the total of all
@@ -221,9 +218,11 @@ private:
             return sum;
         } else {
             const operand before = all_before;
-            T sum = fold(
-                at, [&before](Out& to) { *to = before; },
-                [this, &before](Out& to, const T& here) { *to = combine(before, here); });
+            T sum =
+                fold(at, [this, &before](Out& to, const T& here) { *to = combine(before, here); });
+            if constexpr (is_exclusive) {
+                *out_.at(at) = before;
+            }
             return combine(before, sum);
         }
     }
@@ -255,8 +254,7 @@ Out scan(const On& on, const elements<It>& in, const Out& out, Op& op, Map& map,
          std::optional<T> before = std::nullopt) {
     const std::uint64_t block = detail::scan_block(in.size, on.options().grain);
     scan_front<Kind, It, Out, T, Op, Map> front(in, out, block, op, map, std::move(before));
-    ordered_loop<decltype(on.forks())>(on.forks(), on.options(), in.size, block)
-        .run(front, in.size);
+    ordered_loop(on.forks(), on.options(), in.size, block).run(front, in.size);
     return elements<Out>{out, in.size}.end();
 }
 

@@ -128,7 +128,7 @@ private:
         const range rest{part.first + rounded(part, n), part.last};
         const range begin{part.first, rest.first};
         part = rest;
-        const void* const here = forks_.lane();
+        const void* const here = forks_.thread();
         if (rest.empty() || rest.size() < least_ || here == nullptr) {
             return first(begin);
         }
@@ -138,7 +138,7 @@ private:
         state_.run(begin.first, 0, [&] {
             forks_.both([&] { goes_on = first(begin); },
                         [&] {
-                            if (forks_.lane() != here) {
+                            if (forks_.thread() != here) {
                                 run_ahead(front, rest, ahead);
                             }
                         });
