@@ -16,17 +16,13 @@
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
-#include <concepts>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <iterator>
 #include <memory>
 #include <new>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -9,7 +9,6 @@
 
 #include <iterator>
 #include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

@@ -10,7 +10,6 @@
 /// divided. So each thread examines few more elements than a serial search does.
 
 #include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
@@ -22,7 +21,6 @@
 #include <iterator>
 #include <limits>
 #include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {

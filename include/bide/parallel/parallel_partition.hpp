@@ -24,7 +24,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -256,27 +255,38 @@ template <class Forker, class It, class Compare> class quick_sort {
 
 public:
     // Sorts [begin, end), which is a part of the range that begins at `origin`.
-    quick_sort(Forker forks, It origin, Compare& less, state& shared) noexcept
+    quick_sort(Forker forks, It origin, Compare& less,
+               basic_loop_state<typename Forker::platform>& shared) noexcept
         : forks_(forks), origin_(origin), less_(less), state_(shared) {}
 
-    void run(It begin, It end) {
-        const auto size = static_cast<std::size_t>(end - begin);
-        sort<true>(begin, end, static_cast<int>(std::bit_width(size)), true);
+    void run(It begin, It end) { sort<true>(begin, end, most_bad(begin, end), true); }
+
+    // Moves to `nth` the element that a sort would put there. No element before it is greater, and
+    // no element behind it is less. Divides only the parts that have the place `nth`.
+    // Requires: begin <= nth < end.
+    void select(It begin, It nth, It end) {
+        nth_ = nth;
+        sort<true, true>(begin, end, most_bad(begin, end), true);
     }
 
 private:
+    static int most_bad(It begin, It end) {
+        return static_cast<int>(std::bit_width(static_cast<std::size_t>(end - begin)));
+    }
+
     // Parts up to `small_size` are not divided. A fork needs two parts of at least fork_size.
     static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference fork_size = sort_fork_size;
 
     // Sorts [begin, end). If `leftmost` is false, *(begin - 1) exists and is not greater than any
     // element. If `large` is true, the part may be divided among threads, and the elements whose
-    // place is final are counted.
-    template <bool large> void sort(It begin, It end, int bad_ones, bool leftmost) {
+    // place is final are counted. If `selects` is true, works as select() says.
+    template <bool large, bool selects = false>
+    void sort(It begin, It end, int bad_ones, bool leftmost) {
         for (;;) {
             const difference size = end - begin;
             if constexpr (large) {
-                if (size < fork_size) {
+                if (size < (selects ? small_size : fork_size)) {
                     sort<false>(begin, end, bad_ones, leftmost);
                     return settle<large>(size);
                 }
@@ -292,6 +302,9 @@ private:
                     detail::partition_by<true>(begin, end, less_, how<large>()).middle + 1;
                 if (large && leaves_out(begin)) {
                     return;
+                }
+                if (selects && nth_ < next) {
+                    return settle<large>(size);
                 }
                 settle<large>(next - begin);
                 begin = next;
@@ -311,11 +324,25 @@ private:
                 }
                 detail::break_patterns(begin, pivot);
                 detail::break_patterns(right, end);
-            } else if (parts.was_divided && detail::insertion_sort<true>(begin, pivot, less_) &&
+            } else if (!selects && parts.was_divided &&
+                       detail::insertion_sort<true>(begin, pivot, less_) &&
                        detail::insertion_sort<true>(right, end, less_)) {
                 return settle<large>(size);
             }
-            if constexpr (large) {
+            if constexpr (selects) {
+                if (pivot == nth_) {
+                    return settle<large>(size);
+                }
+                if (nth_ < pivot) {
+                    settle<large>(end - pivot);
+                    end = pivot;
+                } else {
+                    settle<large>(right - begin);
+                    begin = right;
+                    leftmost = false;
+                }
+                continue;
+            } else if constexpr (large) {
                 settle<large>(1);
                 if (smaller >= fork_size) {
                     return forks_.both([=, this] { sort_arm(begin, pivot, bad_ones, leftmost); },
@@ -358,6 +385,7 @@ private:
 
     const Forker forks_;
     const It origin_;
+    It nth_{}; // of select()
     Compare& less_;
     state& state_;
 };

@@ -10,7 +10,6 @@
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_range.hpp>
 

@@ -24,7 +24,6 @@
 #include <bide/parallel/parallel_range.hpp>
 
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>

@@ -16,12 +16,10 @@
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
-#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {

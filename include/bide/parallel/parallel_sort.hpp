@@ -11,20 +11,16 @@
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_partition.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -63,7 +59,7 @@ void sort_here(Forker forks, It begin, It end, Compare& less, sort_state<Forker>
         }
     }
     if constexpr (!Stable) {
-        quick_sort<Forker, It, Compare>(forks, begin, less, state).run(begin, end);
+        quick_sort(forks, begin, less, state).run(begin, end);
     }
 }
 

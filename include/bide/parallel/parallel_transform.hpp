@@ -12,7 +12,6 @@
 #include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
