@@ -90,7 +90,9 @@ public:
     /// Requires: the lease is destroyed before the fork_scratch.
     /// Thread safety: several threads may call it at once. A lease may be destroyed by any thread.
     lease borrow() {
-        shard& in = shards_[number_here()];
+        const auto thread =
+            reinterpret_cast<std::uintptr_t>(detail::thread_mark<native_platform>());
+        shard& in = shards_[(std::uint64_t{thread} * 0x9E37'79B9'7F4A'7C15U) >> 60];
         if (object* const idle = in.take()) {
             return lease(in, *idle);
         }
@@ -142,13 +144,6 @@ private:
         object* idle = nullptr;
         object* newest = nullptr; // of all that were made
     };
-
-    // The shard of the calling thread.
-    static std::size_t number_here() noexcept {
-        const auto at = reinterpret_cast<std::uintptr_t>(detail::thread_mark<native_platform>());
-        return detail::integer_cast<std::size_t>((std::uint64_t{at} * 0x9E37'79B9'7F4A'7C15U) >>
-                                                 60);
-    }
 
     Make make_;
     std::array<shard, shard_count> shards_;

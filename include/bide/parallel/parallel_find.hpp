@@ -27,11 +27,12 @@ namespace detail {
 
 enum class wanted_match { first, any };
 
-// The predicate of parallel_find() if value and elements have the same arithmetic type.
-template <class T> struct equals_number {
-    bool operator()(const T& element) const noexcept { return element == value; }
-    T value;
+// The predicate of parallel_find().
+template <class T> struct equals_value {
+    bool operator()(auto&& element) const { return element == value; }
+    const T& value;
 };
+
 // Returns the first place of [first, last) that holds the number, or `last`.
 template <class T> const T* find_number(const T* first, const T* const last, T value) {
     for (; last - first >= plain_block; first += plain_block) {
@@ -79,7 +80,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
         detail::run_with_callee<projected>(predicate, [&](auto& callee) {
             const It begin = all.at(from);
             if constexpr (plain_numbers<It> && std::is_same_v<Projection, std::identity> &&
-                          std::is_same_v<Predicate, equals_number<std::iter_value_t<It>>>) {
+                          std::is_same_v<Predicate, equals_value<std::iter_value_t<It>>>) {
                 auto* const first = detail::unwrap(begin);
                 match = from +
                         static_cast<std::uint64_t>(
@@ -126,16 +127,6 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
     return result();
 }
 
-// Returns the predicate of parallel_find().
-template <class It, class Projection, class T> auto equals(const T& value) {
-    if constexpr (plain_numbers<It> && std::is_same_v<Projection, std::identity> &&
-                  std::is_same_v<T, std::iter_value_t<It>>) {
-        return equals_number<T>{value};
-    } else {
-        return [&value](auto&& element) -> bool { return element == value; };
-    }
-}
-
 } // namespace detail
 
 /// Returns an iterator to the first element for which predicate(projection(element)) is true, or
@@ -166,7 +157,7 @@ template <parallel_range Range, class T, class Projection = std::identity>
     requires std::regular_invocable<Projection&, std::ranges::range_reference_t<Range>>
 std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Range&& range,
                                                       const T& value, Projection projection = {}) {
-    auto equals = detail::equals<std::ranges::iterator_t<Range>, Projection>(value);
+    detail::equals_value<T> equals{value};
     const auto all = detail::elements_of(range);
     return all.at(detail::find_match<detail::wanted_match::first>(on, all, equals, projection));
 }

@@ -424,13 +424,13 @@ void merge(merge_rest<From, To>& rest, Compare& less) {
 // If both halves together are already in order, they are not merged.
 template <class Forker, class It, class Compare> class merge_sort {
     using difference = std::iter_difference_t<It>;
-    using state = basic_loop_state<typename Forker::platform>;
     using places = two_places<It>;
     using place = typename places::place;
     using transfer = typename places::transfer;
 
 public:
-    merge_sort(Forker forks, It begin, It end, Compare& less, state& shared) noexcept
+    merge_sort(Forker forks, It begin, It end, Compare& less,
+               basic_loop_state<typename Forker::platform>& shared) noexcept
         : forks_(forks), size_(end - begin), less_(less), state_(shared),
           places_(begin, static_cast<std::size_t>(size_)) {}
 
@@ -585,7 +585,7 @@ private:
     const Forker forks_;
     const difference size_;
     Compare& less_;
-    state& state_;
+    basic_loop_state<typename Forker::platform>& state_;
     places places_;
 };
 
@@ -638,28 +638,6 @@ void merge_copies(Left left, const Left left_end, Right right, const Right right
         }
     }
     std::ranges::copy(right, right_end, std::ranges::copy(left, left_end, to).out);
-}
-
-// Merges the two parts of a range, of which the first has `size` elements.
-template <class On, class It, class Compare>
-void inplace_merge(const On& on, const elements<It>& all, std::uint64_t size, Compare& less) {
-    const auto begin = detail::unwrap(all.first);
-    const auto middle = detail::unwrap(all.at(size));
-    const auto end = detail::unwrap(all.end());
-    detail::in_one_fork(on, all.size, all.size, [&](auto& state) {
-        if (begin == middle || middle == end || !less(*middle, *(middle - 1))) {
-            return state.count(all.size);
-        }
-        using place = std::remove_const_t<decltype(begin)>;
-        merge_sort<decltype(on.forks()), place, Compare> merging(on.forks(), begin, end, less,
-                                                                 state);
-        if (!merging) {
-            BIDE_THROW(std::bad_alloc());
-        }
-        long_runs<place> runs;
-        runs.assign(begin, middle, end);
-        merging.run(runs);
-    });
 }
 
 } // namespace detail
@@ -736,7 +714,21 @@ void parallel_inplace_merge(const fork_policy& on, Range&& range,
                             Projection projection = {}) {
     auto&& call = detail::callable(less, projection);
     const auto all = detail::elements_of(range);
-    detail::inplace_merge(on, all, static_cast<std::uint64_t>(middle - all.first), call);
+    const auto begin = detail::unwrap(all.first);
+    const auto cut = detail::unwrap(middle);
+    const auto end = detail::unwrap(all.end());
+    detail::in_one_fork(on, all.size, all.size, [&](auto& state) {
+        if (begin == cut || cut == end || !call(*cut, *(cut - 1))) {
+            return state.count(all.size);
+        }
+        detail::merge_sort merging(on.forks(), begin, end, call, state);
+        if (!merging) {
+            BIDE_THROW(std::bad_alloc());
+        }
+        detail::long_runs<std::remove_const_t<decltype(begin)>> runs;
+        runs.assign(begin, cut, end);
+        merging.run(runs);
+    });
 }
 
 /// Does the same in [first, last).

@@ -14,7 +14,6 @@
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>

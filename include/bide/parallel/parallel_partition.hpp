@@ -156,22 +156,6 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
     return all;
 }
 
-// Partitions as divide() does, in parallel if the part is large. Calls leaves_out(first) before
-// each chunk. If leaves_out() returns true, the chunk is not partitioned, and the result of this
-// function is meaningless.
-template <class Forker, class It, class Pred, class LeavesOut>
-division<It> divide_in_parallel(const Forker& forks, It first, It last, const Pred& goes_left,
-                                const LeavesOut& leaves_out) {
-    constexpr std::ptrdiff_t least = 262'144;
-    if (last - first < least) {
-        return detail::divide(first, last, goes_left);
-    }
-    return detail::divide_by_chunks(forks, first, last, 16'384, [&](It begin, It end) {
-        return leaves_out(begin) ? division<It>{begin, false}
-                                 : detail::divide(begin, end, goes_left);
-    });
-}
-
 // ---- Partitions
 
 // Partitions by the pivot *begin. Calls divide(first, last, goes_left), and then moves the pivot
@@ -251,7 +235,6 @@ template <class It> void break_patterns(It begin, It end) {
 
 template <class Forker, class It, class Compare> class quick_sort {
     using difference = std::iter_difference_t<It>;
-    using state = basic_loop_state<typename Forker::platform>;
 
 public:
     // Sorts [begin, end), which is a part of the range that begins at `origin`.
@@ -277,6 +260,8 @@ private:
     // Parts up to `small_size` are not divided. A fork needs two parts of at least fork_size.
     static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 24;
     static constexpr difference fork_size = sort_fork_size;
+    // The least number of elements that several threads partition.
+    static constexpr std::ptrdiff_t least_in_parallel = 262'144;
 
     // Sorts [begin, end). If `leftmost` is false, *(begin - 1) exists and is not greater than any
     // element. If `large` is true, the part may be divided among threads, and the elements whose
@@ -360,12 +345,18 @@ private:
         state_.run(number_of(begin), 0, [&] { sort<true>(begin, end, bad_ones, leftmost); });
     }
 
-    // Returns how a part is divided.
+    // Returns how a part is divided. If a chunk is left out, the result of the division has no
+    // meaning.
     template <bool large> auto how() const {
         if constexpr (large) {
             return [this](It first, It last, const auto& pred) {
-                return detail::divide_in_parallel(forks_, first, last, pred,
-                                                  [this](It at) { return leaves_out(at); });
+                if (last - first < least_in_parallel) {
+                    return detail::divide(first, last, pred);
+                }
+                return detail::divide_by_chunks(forks_, first, last, 16'384, [&](It from, It to) {
+                    return leaves_out(from) ? division<It>{from, false}
+                                            : detail::divide(from, to, pred);
+                });
             };
         } else {
             return [](It first, It last, const auto& pred) {
@@ -387,11 +378,8 @@ private:
     const It origin_;
     It nth_{}; // of select()
     Compare& less_;
-    state& state_;
+    basic_loop_state<typename Forker::platform>& state_;
 };
-
-// The least number of elements of a chunk, if no grain is given. They take some microseconds.
-inline constexpr std::uint64_t partition_chunk = 4'096;
 
 template <class On, class It, class Predicate, class Projection>
 It partition(const On& on, const elements<It>& all, Predicate& predicate, Projection& projection) {
@@ -399,7 +387,8 @@ It partition(const On& on, const elements<It>& all, Predicate& predicate, Projec
     const auto begin = detail::unwrap(all.first);
     using place = std::remove_const_t<decltype(begin)>;
     const place end = detail::unwrap(all.end());
-    const std::uint64_t least = on.options().grain != 0 ? on.options().grain : partition_chunk;
+    // The least number of elements of a chunk. Without a grain, they take some microseconds.
+    const std::uint64_t least = on.options().grain != 0 ? on.options().grain : 4'096;
     const auto goes_left = [&](auto&& element) -> bool {
         return std::invoke(predicate,
                            std::invoke(projection, std::forward<decltype(element)>(element)));

@@ -185,28 +185,6 @@ concept sums_integers =
     (std::same_as<std::remove_cv_t<Combine>, std::plus<>> ||
      std::same_as<std::remove_cv_t<Combine>, std::plus<T>>);
 
-// Returns the sum of map(i). The order of the additions does not matter here. So this is a parallel
-// loop and not a tree, and the loop decides how large its leaves are.
-template <class T, class On, class Index, class Map>
-T sum(const On& on, loop_range<Index> all, Map& map) {
-    native_platform::atomic<std::uint64_t> sum{0};
-    detail::loop_over(on, all, [&](Index begin, Index end) {
-        std::make_unsigned_t<T> here = 0;
-        detail::run_with_callee<Index>(map, [&here, begin, end](auto& callee) {
-            std::make_unsigned_t<T> mine = 0;
-            detail::each_index(begin, end, [&](Index i) {
-                mine = static_cast<std::make_unsigned_t<T>>(
-                    mine + static_cast<std::make_unsigned_t<T>>(static_cast<T>(callee(i))));
-            });
-            here = mine;
-        });
-        // Order: relaxed; the loop's joins order it before the reader.
-        sum.fetch_add(here, std::memory_order_relaxed);
-    });
-    // Order: relaxed; as above.
-    return static_cast<T>(sum.load(std::memory_order_relaxed));
-}
-
 template <class On, class First, class Last, class T, class Map, class Combine>
 T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& combine) {
     const auto all = detail::range_of(first, last);
@@ -221,7 +199,26 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
                   "bide: what combine returns does not fit into the type of the identity: convert "
                   "it, or give an identity of its type");
     if constexpr (sums_integers<T, Combine>) {
-        return combine(std::move(identity), detail::sum<T>(on, loop_range<index>(all), map));
+        // The order of the additions does not matter. So this is a parallel loop and not a tree, and
+        // the loop decides how large its leaves are.
+        using wrapping = std::make_unsigned_t<T>;
+        native_platform::atomic<std::uint64_t> sum{0};
+        detail::loop_over(on, all, [&](index begin, index end) {
+            wrapping here = 0;
+            detail::run_with_callee<index>(map, [&here, begin, end](auto& callee) {
+                wrapping mine = 0;
+                detail::each_index(begin, end, [&](index i) {
+                    mine = static_cast<wrapping>(mine +
+                                                 static_cast<wrapping>(static_cast<T>(callee(i))));
+                });
+                here = mine;
+            });
+            // Order: relaxed; the loop's joins order it before the reader.
+            sum.fetch_add(here, std::memory_order_relaxed);
+        });
+        // Order: relaxed; as above.
+        const auto total = static_cast<T>(sum.load(std::memory_order_relaxed));
+        return combine(std::move(identity), T(total));
     } else {
         return reduction<decltype(on.forks()), index, T, Map, Combine>(on.forks(), all,
                                                                        on.options(), map, combine)

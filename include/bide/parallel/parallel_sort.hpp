@@ -47,7 +47,7 @@ void sort_here(Forker forks, It begin, It end, Compare& less, sort_state<Forker>
         return state.count(size);
     }
     if (Stable || has_runs) {
-        merge_sort<Forker, It, Compare> merging(forks, begin, end, less, state);
+        merge_sort merging(forks, begin, end, less, state);
         if (merging && has_runs) {
             return merging.run(runs);
         }
