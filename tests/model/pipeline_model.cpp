@@ -39,9 +39,8 @@ void run(int items, std::uint32_t tokens, int threads, Stages... stages) {
     using machine = bide::detail::pipeline<no_forks, decltype(source), Stages...>;
     machine all(no_forks(), tokens, source, options, stages...);
     const auto work = [&] {
-        typename machine::failure mine;
-        all.run_here(mine);
-        MODEL_REQUIRE(!mine.error);
+        all.run_here();
+        MODEL_REQUIRE(!all.leaves_out(static_cast<std::uint64_t>(items)));
     };
     {
         model::thread second(work);

@@ -399,8 +399,7 @@ TEST_CASE("parallel_stable_sort: a few elements merge with many in few compariso
             int compared = 0;
             order<number> less = [&](number a, number b) { return ++compared, by_key(a, b); };
             number* const cut = from.data() + (few_first ? few : many);
-            bide::detail::merge_rest rest(from.data(), cut, cut, from.data() + from.size(), to.data());
-            bide::detail::merge(rest, less);
+            bide::detail::merge(from.data(), cut, cut, from.data() + from.size(), to.data(), less);
             INFO(few << (few_first ? " before many: " : " after many: ") << compared);
             CHECK(std::is_sorted(to.begin(), to.end()));
             CHECK(compared < many / 2);

@@ -475,7 +475,7 @@ template <class... Args, class Body, class Run> void run_with_callee(Body& body,
 // Runs a parallel_loop over the range with this leaf.
 template <class Forker, class Index, class Leaf>
 void run_loop_over(const Forker& forks, loop_range<Index> all, const fork_options& options,
-                   Leaf leaf) {
+                   Leaf& leaf) {
     if (!all.empty()) {
         parallel_loop loop(forks, all, options, leaf);
         loop.run();
@@ -484,7 +484,7 @@ void run_loop_over(const Forker& forks, loop_range<Index> all, const fork_option
 }
 template <class On, class Index, class Leaf>
 void loop_over(const On& on, loop_range<Index> all, Leaf leaf) {
-    detail::run_loop_over(on.forks(), all, on.options(), std::move(leaf));
+    detail::run_loop_over(on.forks(), all, on.options(), leaf);
 }
 
 // Calls body(element) for all elements.

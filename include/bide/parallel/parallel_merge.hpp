@@ -166,19 +166,30 @@ template <class Forker, class It> void reverse_in_parallel(const Forker& forks, 
 // ---- Two places
 
 // Memory for objects, which the owner constructs and destroys.
+template <class T>
+inline constexpr bool is_overaligned = alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 template <class T> struct release_memory {
     void operator()(T* memory) const noexcept {
-        ::operator delete(memory, std::align_val_t(alignof(T)));
+        if constexpr (is_overaligned<T>) {
+            ::operator delete(memory, std::align_val_t(alignof(T)));
+        } else {
+            ::operator delete(memory);
+        }
     }
 };
 template <class T> using raw_buffer = std::unique_ptr<T, release_memory<T>>;
 
 // Returns memory for n objects, or nullptr.
 template <class T> raw_buffer<T> make_raw_buffer(std::size_t n) noexcept {
-    void* const memory =
-        n > (std::numeric_limits<std::size_t>::max)() / sizeof(T)
-            ? nullptr
-            : ::operator new(n * sizeof(T), std::align_val_t(alignof(T)), std::nothrow);
+    if (n > (std::numeric_limits<std::size_t>::max)() / sizeof(T)) {
+        return nullptr;
+    }
+    void* memory = nullptr;
+    if constexpr (is_overaligned<T>) {
+        memory = ::operator new(n * sizeof(T), std::align_val_t(alignof(T)), std::nothrow);
+    } else {
+        memory = ::operator new(n * sizeof(T), std::nothrow);
+    }
     return raw_buffer<T>(static_cast<T*>(memory));
 }
 
@@ -396,7 +407,8 @@ void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
 
 // Merges stably: of equal elements, the left ones come first.
 template <class From, class To, class Compare>
-void merge(merge_rest<From, To>& rest, Compare& less) {
+void merge(From left, From left_end, From right, From right_end, To to, Compare& less) {
+    merge_rest<From, To> rest(left, left_end, right, right_end, to);
     if constexpr (sorts_branchless<From> && sorts_branchless<To>) {
         detail::merge_both_ends(rest, less);
         detail::merge_few_with_many(rest, less);
@@ -553,7 +565,8 @@ private:
             return rest.finish();
         }
         if (n + others < 16'384) {
-            detail::merge(rest, less_);
+            rest.finished = true;
+            detail::merge(rest.left, rest.left_end, rest.right, rest.right_end, rest.to, less_);
             return settle(first, last, n + others);
         }
         From left = rest.left + n / 2;

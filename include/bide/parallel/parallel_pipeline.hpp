@@ -40,11 +40,12 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
+#include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/spin.hpp>
+#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
-#include <bide/parallel/parallel_for.hpp>
 #include <bide/sync/semaphore.hpp>
 
 #include <algorithm>
@@ -459,6 +460,7 @@ struct no_pipeline_queue {
 template <class Forker, class Source, class... Stages> class pipeline {
     using platform = typename Forker::platform;
     using work = basic_pipeline_work<platform>;
+    using lock = lock_bits<platform, std::uint32_t>;
     using number = std::uint64_t;
 
     static constexpr std::size_t count = sizeof...(Stages);
@@ -499,18 +501,6 @@ public:
     static constexpr std::uint32_t most_tokens = work::most_tokens;
     static constexpr unsigned most_threads = work::most_threads;
 
-    // The lowest number of an item that has thrown, among the items of one or several threads.
-    struct failure {
-        number at = none;
-        std::exception_ptr error{};
-
-        void keep_first(failure& other) noexcept {
-            if (other.at < at) {
-                *this = std::move(other);
-            }
-        }
-    };
-
     pipeline(Forker forks, std::uint32_t tokens, Source& source, const fork_options& options,
              Stages&... stages)
         : forks_(forks), source_(source), stop_(options.stop), progress_(options.progress),
@@ -522,14 +512,16 @@ public:
     pipeline(const pipeline&) = delete;
     pipeline& operator=(const pipeline&) = delete;
 
-    // Runs the pipeline on at most `threads` threads.
+    // Runs the pipeline on at most `threads` threads. If there is no memory to fork, runs it on fewer.
     // Throws: the exception of the first item, in order, that threw. stopped_error after a stop.
     void run(unsigned threads) {
-        failure first;
-        forks_.enter([&] { run_on(forks_.thread() != nullptr ? threads : 1, first); });
+        forks_.enter([&] {
+            detail::fork_each<true>(forks_, 0, forks_.thread() != nullptr ? threads : 1,
+                                    [this](std::size_t) { run_here(); });
+        });
 #if BIDE_EXCEPTIONS
-        if (first.error) {
-            std::rethrow_exception(std::move(first.error));
+        if (error_) {
+            std::rethrow_exception(std::move(error_));
         }
 #endif
         if (was_stopped_) {
@@ -538,60 +530,15 @@ public:
     }
 
     // Does the work of one thread, until the pipeline is over.
-    void run_here(failure& mine) noexcept {
+    void run_here() noexcept {
         bool has_token = false;
         for (;;) {
             const int what = work_.take(has_token);
             if (what == work::over) {
                 return;
             }
-            has_token = what == work::source ? read(mine)
-                                             : run_waiting<0>(static_cast<unsigned>(what), mine);
+            has_token = what == work::source ? read() : run_waiting<0>(static_cast<unsigned>(what));
         }
-    }
-
-private:
-    // Runs the pipeline on `threads` threads, by forking half of them. If there is no memory to
-    // fork, runs it on this thread alone.
-    void run_on(unsigned threads, failure& mine) noexcept {
-        if (threads == 1) {
-            return run_here(mine);
-        }
-        failure other;
-        const auto both = [&] {
-            forks_.both([&]() noexcept { run_on(threads - threads / 2, mine); },
-                        [&]() noexcept { run_on(threads / 2, other); });
-        };
-#if BIDE_EXCEPTIONS
-        try {
-            both();
-        } catch (const std::bad_alloc&) { // neither has begun
-            return run_here(mine);
-        }
-#else
-        both();
-#endif
-        mine.keep_first(other);
-    }
-
-    // Calls f(). If it throws, stores the exception as that of item n and returns false.
-    template <class F> bool attempt(number n, failure& mine, F&& f) noexcept {
-#if BIDE_EXCEPTIONS
-        try {
-            f();
-            return true;
-        } catch (...) {
-            failure thrown{n, std::current_exception()};
-            mine.keep_first(thrown);
-        }
-        detail::lower(failed_at_, n);
-        return false;
-#else
-        static_cast<void>(n);
-        static_cast<void>(mine);
-        f();
-        return true;
-#endif
     }
 
     // Returns true if an item with a number lower than n has thrown.
@@ -600,14 +547,38 @@ private:
         return failed_at_.load(std::memory_order_relaxed) < n;
     }
 
+private:
+    // Calls f(). If it throws, stores the exception, if it is the first one in order, as that of
+    // item n and returns false.
+    template <class F> bool attempt([[maybe_unused]] number n, F&& f) noexcept {
+#if BIDE_EXCEPTIONS
+        try {
+            f();
+            return true;
+        } catch (...) {
+            std::exception_ptr thrown = std::current_exception(); // also destroys an earlier one
+            const typename lock::guard held(lock_);
+            if (!leaves_out(n)) {
+                std::swap(error_, thrown);
+                // Order: relaxed; it publishes nothing but the number.
+                failed_at_.store(n, std::memory_order_relaxed);
+            }
+        }
+        return false;
+#else
+        f();
+        return true;
+#endif
+    }
+
     // Reads an item, and takes it through the stages. Returns true if the item has ended, so that
     // its token is free again.
     // Requires: the caller has taken the source and a token.
-    bool read(failure& mine) noexcept {
+    bool read() noexcept {
         const number n = next_number_;
         pipeline_item<input<0>> item;
         bool is_read = false;
-        attempt(n, mine, [&] { is_read = may_read(n) && source_.read(item); });
+        attempt(n, [&] { is_read = may_read(n) && source_.read(item); });
         if (!is_read) {
             work_.close_source();
             return true;
@@ -617,7 +588,7 @@ private:
             progress_->expect(1);
         }
         work_.put_source();
-        return go_on<0>(n, item, mine);
+        return go_on<0>(n, item);
     }
 
     bool may_read(number n) {
@@ -633,15 +604,14 @@ private:
 
     // Takes item n through the stages from stage K on, as far as possible. Returns true if the item
     // has ended.
-    template <std::size_t K, class T>
-    bool go_on(number n, pipeline_item<T>& item, failure& mine) noexcept {
+    template <std::size_t K, class T> bool go_on(number n, pipeline_item<T>& item) noexcept {
         if constexpr (K == count) {
             if (progress_ != nullptr && item.has_value()) {
                 progress_->count(1);
             }
             return true;
         } else if constexpr (!is_serial(stage_at<K>::order)) {
-            return run_stage<K>(n, item, mine);
+            return run_stage<K>(n, item);
         } else {
             auto& queue = std::get<K>(queues_);
             const number place = stage_at<K>::order == stage_order::serial ? n : queue.arrive();
@@ -649,7 +619,7 @@ private:
             if (!queue.is_reached(place)) {
                 auto& held = queue.slot_of(place);
                 held.number = n;
-                if (!attempt(n, mine, [&] { held.item.take(item); })) {
+                if (!attempt(n, [&] { held.item.take(item); })) {
                     item.reset();
                 }
                 if (queue.leave(place)) {
@@ -657,14 +627,13 @@ private:
                 }
                 at = &held.item;
             }
-            return run_stage<K>(n, *at, mine);
+            return run_stage<K>(n, *at);
         }
     }
 
     // Calls stage K with the item. If the stage is serial, then puts it back, so that another thread
     // can take it with its next item. Takes the result through the next stages.
-    template <std::size_t K, class T>
-    bool run_stage(number n, pipeline_item<T>& item, failure& mine) noexcept {
+    template <std::size_t K, class T> bool run_stage(number n, pipeline_item<T>& item) noexcept {
         if (item.has_value() && leaves_out(n)) {
             item.reset();
         }
@@ -673,7 +642,7 @@ private:
             const auto call = [&]() -> decltype(auto) {
                 return std::invoke(std::get<K>(stages_).call, item.get());
             };
-            attempt(n, mine, [&] {
+            attempt(n, [&] {
                 if constexpr (K + 1 == count) {
                     static_cast<void>(call());
                     out.emplace([] { return true; });
@@ -688,22 +657,22 @@ private:
                 work_.put_stage(serials_before<K>());
             }
         }
-        return go_on<K + 1>(n, out, mine);
+        return go_on<K + 1>(n, out);
     }
 
     // Runs a serial stage whose next item waits. `serial` is its number among the serial stages from
     // stage K on. Returns true if that item has ended.
-    template <std::size_t K> bool run_waiting(unsigned serial, failure& mine) noexcept {
+    template <std::size_t K> bool run_waiting(unsigned serial) noexcept {
         if constexpr (K == count) {
             return false; // not reached
         } else if constexpr (is_serial(stage_at<K>::order)) {
             if (serial != 0) {
-                return run_waiting<K + 1>(serial - 1, mine);
+                return run_waiting<K + 1>(serial - 1);
             }
             auto& held = std::get<K>(queues_).next();
-            return run_stage<K>(held.number, held.item, mine);
+            return run_stage<K>(held.number, held.item);
         } else {
-            return run_waiting<K + 1>(serial, mine);
+            return run_waiting<K + 1>(serial);
         }
     }
 
@@ -715,7 +684,10 @@ private:
     const std::stop_token& stop_;
     fork_progress* const progress_;
     const std::tuple<Stages&...> stages_;
+    // The first item, in order, that has thrown, and its exception. Written under the lock.
     typename platform::template atomic<number> failed_at_{none};
+    std::exception_ptr error_;
+    typename platform::template atomic<std::uint32_t> lock_{0};
     work work_;
     queues queues_;
 };

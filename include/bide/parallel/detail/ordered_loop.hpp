@@ -106,7 +106,7 @@ public:
     // Calls leaf(first, last) in parallel for parts of [0, count). `first` and `last` are numbers
     // of blocks. The leaf itself uses state() to check whether it is left out.
     template <class Leaf> void for_blocks(std::uint64_t count, Leaf leaf) const {
-        detail::run_loop_over(forks_, range{0, count}, fork_options(), std::move(leaf));
+        detail::run_loop_over(forks_, range{0, count}, fork_options(), leaf);
     }
 
     basic_loop_state<platform>& state() noexcept { return state_; }
