@@ -221,7 +221,7 @@ template <std::int64_t LongestNs, class Forker, class Run, class RunRest>
 void enter_loop(const Forker& forks, std::uint64_t size, const Run& run, const RunRest& run_rest) {
     using platform = typename Forker::platform;
     using chunks = basic_chunk_sizes<platform>;
-    const auto run_briefly = [size, &run](const std::int64_t begin) -> std::int64_t {
+    const auto run_briefly = [size, run](const std::int64_t begin) -> std::int64_t {
         std::uint64_t left = size;
         std::uint64_t chunk = 1;
         for (std::int64_t before = begin;;) {

@@ -307,8 +307,10 @@ private:
                     detail::heap_sort(begin, end, less_);
                     return settle<large>(size);
                 }
-                detail::break_patterns(begin, pivot);
-                detail::break_patterns(right, end);
+                if constexpr (!selects) {
+                    detail::break_patterns(begin, pivot);
+                    detail::break_patterns(right, end);
+                }
             } else if (!selects && parts.was_divided &&
                        detail::insertion_sort<true>(begin, pivot, less_) &&
                        detail::insertion_sort<true>(right, end, less_)) {
@@ -326,6 +328,7 @@ private:
                     begin = right;
                     leftmost = false;
                 }
+                detail::break_patterns(begin, end);
                 continue;
             } else if constexpr (large) {
                 settle<large>(1);
