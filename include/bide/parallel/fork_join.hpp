@@ -324,7 +324,8 @@ public:
     }
 
     // Returns a different address for each thread, or nullptr if the calling thread cannot fork. An
-    // arm compares it with that of the thread that forked the arm, to find out whether it was taken.
+    // arm compares it with that of the thread that forked the arm, to find out whether it was
+    // taken.
     // Requires: the call is made in enter().
     const void* thread() const noexcept { return fork_context::here().lane; }
 

@@ -213,8 +213,8 @@ private:
 };
 
 // Calls run_rest() in a fork-join. If the loop of `size` iterations is expected to take at most
-// LongestNs nanoseconds, first runs it outside of the fork-join, until the loop has taken as long as
-// a chunk. run(n) runs about n iterations, and returns how many iterations are left. n grows as the
+// LongestNs nanoseconds, first runs it outside of the fork-join, until it has taken as long as a
+// chunk. run(n) runs about n iterations, and returns how many iterations are left. n grows as the
 // size of chunks does, so the time of an iteration is known before many iterations have run. If no
 // iteration is left, run_rest() is not called.
 template <std::int64_t LongestNs, class Forker, class Run, class RunRest>
@@ -258,7 +258,7 @@ public:
                   Leaf& leaf) noexcept
         : forks_(forks), all_(all), grain_(chosen.grain), leaf_(leaf), state_(chosen, all.size()) {}
 
-    // Calls the leaves. A search then looks at the leaves that threw, and calls finish() of state().
+    // Calls the leaves. The caller then calls finish() of state().
     void run() {
         range rest = all_; // a brief loop has run the iterations before it
         const auto run_rest = [this, &rest] { run_part(rest, first_chunk()); };
@@ -581,9 +581,9 @@ void parallel_for(const fork_policy& on, Range&& range, Body&& body) {
 BIDE_DETAIL_TAKES_ITERATORS(parallel_for);
 
 /// Calls body(chunk) for parallel_chunks that together are the range, in any order. The loop
-/// decides how many elements a chunk has, at least fork_options::grain. Use it if an iteration needs an
-/// object that is costly to make, such as a buffer, or if one call for many elements is faster than
-/// many calls.
+/// decides how many elements a chunk has, at least fork_options::grain. Use it if an iteration
+/// needs an object that is costly to make, such as a buffer, or if one call for many elements is
+/// faster than many calls.
 /// Blocks, throws, cancellation: as parallel_for(); a stop and an exception take effect between
 /// chunks. Progress counts the elements of a chunk when the chunk has ended.
 /// Requires: body may be called by several threads at once, for different chunks.

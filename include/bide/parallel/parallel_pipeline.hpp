@@ -334,8 +334,8 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 //   (no other value is possible)
 //
 // The item and the stage come by two threads, each by one exchange. The thread whose exchange comes
-// second sees that, and runs the stage with the item [pipeline_queue.reached]. So exactly one thread
-// runs the stage, and no thread waits for it.
+// second sees that, and runs the stage with the item [pipeline_queue.reached]. So exactly one
+// thread runs the stage, and no thread waits for it.
 //
 // Why a slot is empty when it is used again. There are at least `tokens` slots. So if P is the item
 // of the place p, the same slot is used again at the place p + tokens or later; let Q be the item
@@ -369,8 +369,8 @@ public:
         return arrivals_.fetch_add(1, std::memory_order_acq_rel);
     }
 
-    // Returns true if the stage is at the place. The caller has the item of the place, and must then
-    // run the stage with that item.
+    // Returns true if the stage is at the place. The caller has the item of the place, and must
+    // then run the stage with that item.
     bool is_reached(std::uint64_t place) noexcept {
         slot& s = slots_[place & mask_];
         // Order: acquire [pipeline_queue.reached]; sees what the stage did for the place before.
@@ -469,7 +469,8 @@ template <class Forker, class Source, class... Stages> class pipeline {
     template <std::size_t K> using stage_at = std::tuple_element_t<K, std::tuple<Stages...>>;
     template <std::size_t K>
     using input = typename pipeline_input<K, typename Source::item, Stages...>::type;
-    // What stage K makes of an item. That of the last stage only tells that the item has not thrown.
+    // What stage K makes of an item. That of the last stage only tells that the item has not
+    // thrown.
     template <std::size_t K>
     using output =
         typename std::conditional_t<K + 1 == count, std::type_identity<bool>,
@@ -512,7 +513,8 @@ public:
     pipeline(const pipeline&) = delete;
     pipeline& operator=(const pipeline&) = delete;
 
-    // Runs the pipeline on at most `threads` threads. If there is no memory to fork, runs it on fewer.
+    // Runs the pipeline on at most `threads` threads. If there is no memory to fork, runs it on
+    // fewer.
     // Throws: the exception of the first item, in order, that threw. stopped_error after a stop.
     void run(unsigned threads) {
         forks_.enter([&] {
@@ -631,8 +633,8 @@ private:
         }
     }
 
-    // Calls stage K with the item. If the stage is serial, then puts it back, so that another thread
-    // can take it with its next item. Takes the result through the next stages.
+    // Calls stage K with the item. If the stage is serial, then puts it back, so that another
+    // thread can take it with its next item. Takes the result through the next stages.
     template <std::size_t K, class T> bool run_stage(number n, pipeline_item<T>& item) noexcept {
         if (item.has_value() && leaves_out(n)) {
             item.reset();
@@ -660,8 +662,8 @@ private:
         return go_on<K + 1>(n, out);
     }
 
-    // Runs a serial stage whose next item waits. `serial` is its number among the serial stages from
-    // stage K on. Returns true if that item has ended.
+    // Runs a serial stage whose next item waits. `serial` is its number among the serial stages
+    // from stage K on. Returns true if that item has ended.
     template <std::size_t K> bool run_waiting(unsigned serial) noexcept {
         if constexpr (K == count) {
             return false; // not reached

@@ -84,8 +84,8 @@ private:
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
 
-    // The part of the tree that one thread has reduced, outside of the fork-join: the leftmost leaf,
-    // or a node above it.
+    // The part of the tree that one thread has reduced, outside of the fork-join: the leftmost
+    // leaf, or a node above it.
     struct begun_part {
         std::uint64_t done = 0;    // iterations
         std::uint64_t checked = 0; // of these, before the clock was last read
@@ -199,8 +199,8 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
                   "bide: what combine returns does not fit into the type of the identity: convert "
                   "it, or give an identity of its type");
     if constexpr (sums_integers<T, Combine>) {
-        // The order of the additions does not matter. So this is a parallel loop and not a tree, and
-        // the loop decides how large its leaves are.
+        // The order of the additions does not matter. So this is a parallel loop and not a tree,
+        // and the loop decides how large its leaves are.
         using wrapping = std::make_unsigned_t<T>;
         native_platform::atomic<std::uint64_t> sum{0};
         detail::loop_over(on, all, [&](index begin, index end) {

@@ -73,12 +73,16 @@ void sort(const On& on, const elements<It>& all, Compare& less) {
 
 } // namespace detail
 
-/// Sorts the range by less(projection(a), projection(b)): `parallel_sort(s, people, {},
-/// &person::age)`. The order of equal elements depends only on the range, and not on the number of
-/// workers. Elements are moved by std::ranges::iter_move() or swapped by std::ranges::iter_swap(),
-/// and copied only if copying is trivial. So the iterator's reference may be a proxy. If the range
-/// is made of a few sorted pieces, they are merged in a buffer, if there is memory for it.
-/// Otherwise the sort works in place.
+/// Sorts the range in place: element a comes before element b if less(projection(a), projection(b))
+/// is true. For example, `parallel_sort(s, people, {}, &person::age)` sorts people by their age.
+///
+/// Equal elements may change their order. Their new order depends only on the range: it is the same
+/// on any number of workers. If the range consists of a few sorted pieces, the pieces are merged in
+/// a buffer; without memory for the buffer, and for any other range, the sort needs no memory.
+///
+/// An element is moved by std::ranges::iter_move() or swapped by std::ranges::iter_swap(). It is
+/// copied only if it is trivially copyable. So an iterator may return a proxy in place of a
+/// reference.
 /// Blocks: until the range is sorted. Meanwhile the caller sorts parts of it. A short range is
 /// sorted by the calling thread alone.
 /// Throws: what a comparison throws. If several comparisons throw, the exception of the first one

@@ -61,8 +61,8 @@ using transformed_t = std::invoke_result_t<F&, std::iter_reference_t<Its>...>;
 /// Writes f(element) for each element of the range to consecutive places from `out` on, in any
 /// order. Returns the iterator behind the last of these places. `out` may be the beginning of the
 /// range itself; otherwise the places and the range must not overlap.
-/// Blocks, throws, cancellation: as parallel_for(). After an exception or a stop, some of the places
-/// are written.
+/// Blocks, throws, cancellation: as parallel_for(). After an exception or a stop, some of the
+/// places are written.
 /// Requires: f may be called by several threads at once. It is copied as the body of parallel_for()
 /// is.
 template <parallel_range Range, class Out, class F>

@@ -2,17 +2,20 @@
 #ifndef BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
 #define BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
 
-// The loop of algorithms in which a part needs the result of all parts before it. In a scan, this
-// is the sum of all earlier elements; in a filter, it is the number of earlier elements that are
-// kept.
+// A loop for algorithms in which the work on an element needs the result of all elements before it.
+// For a scan, that result is their sum. For a filter, it is the number of those that are kept,
+// because this number is the place of the next element.
 //
-// One thread goes through the elements from left to right. Its state is called the front: the
-// result of all elements that this thread has passed. As long as no other thread asks for work,
-// this is a serial loop, and each element is visited once. If a thread asks for work, the second
-// half of the remaining elements becomes an arm, a function that another thread may take. A thief
-// that takes the arm does the work that needs no front, such as the sum of its part. When the owner
-// reaches that part, it joins the thief's result to the front. The remaining work on that part is a
-// parallel loop. If no thief takes the arm, the owner continues with its elements.
+// One thread, the owner, visits the elements from left to right. It updates an object, the front,
+// which has the result of all elements that were visited so far. While no other thread wants work,
+// this is a serial loop: each element is visited once.
+//
+// If another thread, a thief, wants work, the owner offers it the second half of the remaining
+// elements, and continues with the first half. The thief does not know the result of the first half
+// yet. So it does only the work that needs no such result: for a scan, it adds up its elements.
+// When the owner has visited the first half, it calls join(), which adds the thief's result to the
+// front, and completes the thief's half by a parallel loop: for a scan, this writes the sums. If no
+// thief has taken the second half, the owner visits it, too.
 //
 // A Front has these members. `from` and `to` are numbers of elements:
 //

@@ -246,8 +246,8 @@ std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
     return at - before;
 }
 
-// Sorts stably. If `IfNearly` is true, gives up and returns false when it has moved elements by more
-// than 8 places.
+// Sorts stably. If `IfNearly` is true, gives up and returns false when it has moved elements by
+// more than 8 places.
 template <bool IfNearly = false, class It, class Compare>
 bool insertion_sort(It begin, It end, Compare& less) {
     if (begin == end) {
