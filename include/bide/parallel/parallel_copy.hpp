@@ -158,7 +158,7 @@ public:
         if (mine.is_kept == nullptr || mine.blocks == nullptr) {
             return;
         }
-        auto ask_blocks = [&](std::uint64_t first, std::uint64_t last) {
+        const auto ask_blocks = [&](std::uint64_t first, std::uint64_t last) {
             for (std::uint64_t n = first; n != last; ++n) {
                 if (loop.state().leaves_out(mine.begin(n))) {
                     return;
@@ -170,12 +170,12 @@ public:
 #if BIDE_EXCEPTIONS
         // The join copies what a serial run would have copied before that call.
         try {
+#endif
             loop.for_blocks(mine.count, ask_blocks);
+#if BIDE_EXCEPTIONS
         } catch (...) {
             mine.error = std::current_exception();
         }
-#else
-        loop.for_blocks(mine.count, ask_blocks);
 #endif
         done.emplace(std::move(mine));
     }

@@ -109,7 +109,9 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
     };
 #if BIDE_EXCEPTIONS
     try {
+#endif
         loop.run();
+#if BIDE_EXCEPTIONS
     } catch (...) {
         // If a call behind the match threw, a serial search would not have made that call.
         const std::uint64_t failed_at = loop.state().failed_at();
@@ -118,8 +120,6 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
             throw;
         }
     }
-#else
-    loop.run();
 #endif
     if (result() == all.size || Wanted == wanted_match::first) {
         loop.state().finish();

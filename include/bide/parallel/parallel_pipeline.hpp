@@ -490,13 +490,12 @@ template <class Forker, class Source, class... Stages> class pipeline {
     static_assert((unsigned{0} + ... + (is_serial(Stages::order) ? 1U : 0U)) <= work::most_stages,
                   "a pipeline has at most 16 serial stages");
 
-    template <class> struct queues_of;
-    template <std::size_t... Ks> struct queues_of<std::index_sequence<Ks...>> {
-        using type = std::tuple<
-            std::conditional_t<Stages::order != stage_order::parallel,
-                               basic_pipeline_queue<platform, input<Ks>>, no_pipeline_queue>...>;
-    };
-    using queues = typename queues_of<std::index_sequence_for<Stages...>>::type;
+    template <std::size_t... Ks>
+    static std::tuple<
+        std::conditional_t<Stages::order != stage_order::parallel,
+                           basic_pipeline_queue<platform, input<Ks>>, no_pipeline_queue>...>
+        queues_of(std::index_sequence<Ks...>);
+    using queues = decltype(queues_of(std::index_sequence_for<Stages...>()));
 
 public:
     static constexpr std::uint32_t most_tokens = work::most_tokens;

@@ -61,14 +61,13 @@ public:
         std::optional<T> result;
         if (options.grain == 0 && all.size() <= most_brief && options.progress == nullptr &&
             !options.stop.stop_possible()) {
-            begun_part begun;
             forks_.template enter_loop<longest_brief_ns>(
                 all.size(),
                 [&](std::int64_t now) {
-                    begun.begin = now;
-                    return begin(all, begun, result) ? platform::now() : 0;
+                    begin_ = now;
+                    return begin(all, result) ? platform::now() : 0;
                 },
-                [&] { reduce(all, result, begun.done); });
+                [&] { reduce(all, result); });
         } else {
             forks_.enter([&] { reduce(all, result); });
         }
@@ -84,33 +83,26 @@ private:
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
 
-    // The part of the tree that one thread has reduced, outside of the fork-join: the leftmost
-    // leaf, or a node above it.
-    struct begun_part {
-        std::uint64_t done = 0;    // iterations
-        std::uint64_t checked = 0; // of these, before the clock was last read
-        std::int64_t begin = 0;    // when the reduction began
-    };
-
     bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
 
-    // Reduces the nodes above the leftmost leaf, until this takes as long as a chunk. Returns true
-    // if `part` is reduced. The clock is read when 16 times as many iterations are done.
-    bool begin(range part, begun_part& begun, std::optional<T>& result) {
+    // Reduces the leftmost leaf and then the nodes above it, until this takes as long as a chunk.
+    // Returns true if `part` is reduced. The clock is read when 16 times as many iterations are
+    // done.
+    bool begin(range part, std::optional<T>& result) {
         if (is_leaf(part.size())) {
             result.emplace(fold(part));
-        } else if (!begin({part.first, part.middle()}, begun, result)) {
+        } else if (!begin({part.first, part.middle()}, result)) {
             return false;
         } else {
-            if (begun.done >= 16 * begun.checked) {
-                begun.checked = begun.done;
-                if (platform::now() - begun.begin >= basic_chunk_sizes<platform>::chunk_time) {
+            if (done_ >= 16 * checked_) {
+                checked_ = done_;
+                if (platform::now() - begin_ >= basic_chunk_sizes<platform>::chunk_time) {
                     return false;
                 }
             }
             result.emplace(combine(std::move(*result), reduce_here({part.middle(), part.last})));
         }
-        begun.done = part.size();
+        done_ = part.size();
         return true;
     }
 
@@ -123,12 +115,12 @@ private:
     }
 
     // Reduces `part` and stores the result in `result`. If a leaf was skipped, `result` is empty
-    // afterwards. A part that is skipped is not divided. begin() has reduced the first `done`
-    // iterations of the loop, which are a node of the tree or none; their result is in `result`.
-    void reduce(range part, std::optional<T>& result, std::uint64_t done = 0) {
+    // afterwards. A part that is skipped is not divided. If begin() has reduced a node of the tree,
+    // its result is in `result`.
+    void reduce(range part, std::optional<T>& result) {
         const std::uint64_t n = part.size();
         const std::uint64_t at = range{first_, part.first}.size();
-        if (at == 0 && n == done) {
+        if (at == 0 && n == done_) {
             return;
         }
         if (state_.leaves_out(at)) {
@@ -138,7 +130,7 @@ private:
             return state_.run(at, n, [&] { result.emplace(fold(part)); });
         }
         std::optional<T> right;
-        forks_.both([&] { reduce({part.first, part.middle()}, result, done); },
+        forks_.both([&] { reduce({part.first, part.middle()}, result); },
                     [&] { reduce({part.middle(), part.last}, right); });
         if (!result || !right) {
             return result.reset();
@@ -175,6 +167,9 @@ private:
     Map& map_;
     Combine& combine_;
     basic_loop_state<platform> state_;
+    std::uint64_t done_ = 0;    // the iterations of the node that begin() has reduced
+    std::uint64_t checked_ = 0; // of these, before the clock was last read
+    std::int64_t begin_ = 0;    // the time at which begin() was called
 };
 
 // True if the grouping does not change the result: a sum of integers, which wraps around.
