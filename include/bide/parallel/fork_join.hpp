@@ -93,15 +93,14 @@ private:
         auto& mine = static_cast<fork_arm&>(j);
 #if BIDE_EXCEPTIONS
         try {
+#endif
             mine.keep();
             return false;
+#if BIDE_EXCEPTIONS
         } catch (...) {
             ::new (static_cast<void*>(&mine.error_)) std::exception_ptr(std::current_exception());
             return true;
         }
-#else
-        mine.keep();
-        return false;
 #endif
     }
     void keep() {

@@ -292,14 +292,16 @@ private:
         if (mine.scope.begins()) {
 #if BIDE_EXCEPTIONS
             try {
+#endif
                 mine.invoke();
+#if BIDE_EXCEPTIONS
             } catch (...) {
                 mine.scope.fail(mine.order, std::current_exception());
             }
-#else
-            mine.invoke();
 #endif
-            mine.scope.has_ended();
+            if (mine.scope.progress_ != nullptr) {
+                mine.scope.progress_->count(1);
+            }
         }
         mine.drop();
     }
@@ -413,11 +415,6 @@ private:
     void expects() noexcept {
         if (progress_ != nullptr) {
             progress_->expect(1);
-        }
-    }
-    void has_ended() noexcept {
-        if (progress_ != nullptr) {
-            progress_->count(1);
         }
     }
 

@@ -2,6 +2,9 @@
 #ifndef BIDE_PARALLEL_PARALLEL_ADJACENT_DIFFERENCE_HPP
 #define BIDE_PARALLEL_PARALLEL_ADJACENT_DIFFERENCE_HPP
 
+/// \file
+/// Writes the differences of neighbours: parallel_adjacent_difference().
+
 #include <bide/core/config.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>

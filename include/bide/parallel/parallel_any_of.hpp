@@ -2,6 +2,9 @@
 #ifndef BIDE_PARALLEL_PARALLEL_ANY_OF_HPP
 #define BIDE_PARALLEL_PARALLEL_ANY_OF_HPP
 
+/// \file
+/// Tells whether elements match: parallel_any_of(), parallel_all_of() and parallel_none_of().
+
 #include <bide/core/config.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_find.hpp>

@@ -2,6 +2,9 @@
 #ifndef BIDE_PARALLEL_PARALLEL_COUNT_IF_HPP
 #define BIDE_PARALLEL_PARALLEL_COUNT_IF_HPP
 
+/// \file
+/// Counts the elements that match: parallel_count_if().
+
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/parallel/fork_policy.hpp>

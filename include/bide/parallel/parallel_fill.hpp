@@ -2,6 +2,9 @@
 #ifndef BIDE_PARALLEL_PARALLEL_FILL_HPP
 #define BIDE_PARALLEL_PARALLEL_FILL_HPP
 
+/// \file
+/// Assigns a value to each element: parallel_fill().
+
 #include <bide/core/config.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_for.hpp>

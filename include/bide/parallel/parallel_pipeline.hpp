@@ -554,8 +554,10 @@ private:
     template <class F> bool attempt([[maybe_unused]] number n, F&& f) noexcept {
 #if BIDE_EXCEPTIONS
         try {
+#endif
             f();
             return true;
+#if BIDE_EXCEPTIONS
         } catch (...) {
             std::exception_ptr thrown = std::current_exception(); // also destroys an earlier one
             const typename lock::guard held(lock_);
@@ -566,9 +568,6 @@ private:
             }
         }
         return false;
-#else
-        f();
-        return true;
 #endif
     }
 

@@ -206,8 +206,9 @@ template <class It, class F> BIDE_INLINE void each_element(const It& first, cons
 
 } // namespace detail
 
-// Declares name(on, first, last, ...), which calls name(on, range, ...) with the range [first,
-// last). The assertion takes the semicolon behind the macro.
+/// Declares the overload of an algorithm that takes two iterators in place of a range. Only the
+/// headers of the algorithms use it.
+// The assertion takes the semicolon behind the macro.
 #define BIDE_DETAIL_TAKES_ITERATORS(name)                                                          \
     template <class It, detail::parallel_end<It> End, class... Args>                               \
     auto name(const fork_policy& on, It first, End last, Args&&... args)                           \

@@ -2,16 +2,18 @@
 #ifndef BIDE_PARALLEL_PARALLEL_REDUCE_HPP
 #define BIDE_PARALLEL_PARALLEL_REDUCE_HPP
 
-// A reduction. Its result does not depend on the number of threads.
-//
-// The range is divided into a tree. A range of n indices is halved as long as both halves have at
-// least `grain` indices. If n is odd, the second half gets one index more. Halves are combined in
-// index order. A leaf is folded from left to right: it begins with its first index, then combines
-// groups of four, ((a b) (c d)), so that the processor can begin a sum before the previous one is
-// complete. The last one to three indices are combined one by one. If no grain is given, the grain
-// is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
-// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by
-// std::plus has the same result in any order, so it has no tree.
+/// \file
+/// Reduces a range to one value: parallel_reduce(). The result does not depend on the number of
+/// threads.
+///
+/// The range is divided into a tree. A range of n indices is halved as long as both halves have at
+/// least `grain` indices. If n is odd, the second half gets one index more. Halves are combined in
+/// index order. A leaf is folded from left to right: it begins with its first index, then combines
+/// groups of four, ((a b) (c d)), so that the processor can begin a sum before the previous one is
+/// complete. The last one to three indices are combined one by one. If no grain is given, the grain
+/// is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
+/// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by
+/// std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
 // (parallel_for.hpp): one thread computes the tree from the left. If the thread has not

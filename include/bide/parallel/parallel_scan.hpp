@@ -2,16 +2,17 @@
 #ifndef BIDE_PARALLEL_PARALLEL_SCAN_HPP
 #define BIDE_PARALLEL_PARALLEL_SCAN_HPP
 
-// Scans: each result is the combination of all elements up to its place. The results do not depend
-// on the number of threads.
-//
-// The range is divided into blocks of equal size; the last block has less than twice that size. The
-// size is the grain. If no grain is given, the size is the first of 16, 32, 64 ... 2,048 whose
-// square is at least the number of elements, or 2,048. Within a block, elements are combined from
-// left to right. A result is the combination of two operands: the total of all earlier blocks, and
-// the combination of the elements of the block up to this place. The totals of the blocks are
-// combined from left to right. So the same range gives the same bits on one worker and on a
-// hundred.
+/// \file
+/// Scans: each result is the combination of all elements up to its place. The results do not depend
+/// on the number of threads.
+///
+/// The range is divided into blocks of equal size; the last block has less than twice that size.
+/// The size is the grain. If no grain is given, the size is the first of 16, 32, 64 ... 2,048 whose
+/// square is at least the number of elements, or 2,048. Within a block, elements are combined from
+/// left to right. A result is the combination of two operands: the total of all earlier blocks, and
+/// the combination of the elements of the block up to this place. The totals of the blocks are
+/// combined from left to right. So the same range gives the same bits on one worker and on a
+/// hundred.
 //
 // A scan makes about 2 n combinations on any number of workers. The serial scan of std makes n. A
 // scan that combines the same operands on any number of workers needs at least 2 n - 2 - d, where d

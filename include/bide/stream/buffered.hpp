@@ -54,12 +54,12 @@ template <class T> task<numbered_outcome<T>> run_numbered(std::uint64_t number, 
     to.number = number;
 #if BIDE_EXCEPTIONS
     try {
+#endif
         to.value.emplace(co_await std::move(work));
+#if BIDE_EXCEPTIONS
     } catch (...) {
         to.error = std::current_exception();
     }
-#else
-    to.value.emplace(co_await std::move(work));
 #endif
     co_return to;
 }

@@ -141,12 +141,12 @@ public:
         next_outcome<T> to;
 #if BIDE_EXCEPTIONS
         try {
+#endif
             take(to, this->outcome());
+#if BIDE_EXCEPTIONS
         } catch (...) {
             to.end = {next_end::by_failure, std::current_exception()};
         }
-#else
-        take(to, this->outcome());
 #endif
         return to;
     }
