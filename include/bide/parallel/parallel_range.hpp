@@ -207,15 +207,11 @@ template <class It, class F> BIDE_INLINE void each_element(const It& first, cons
 } // namespace detail
 
 /// Declares the overload of an algorithm that takes two iterators in place of a range. Only the
-/// headers of the algorithms use it.
+/// headers of the algorithms use it. The other arguments are a requires-clause, or nothing.
 // The assertion takes the semicolon behind the macro.
-#define BIDE_DETAIL_TAKES_ITERATORS(name)                                                          \
+#define BIDE_DETAIL_TAKES_ITERATORS(name, ...)                                                     \
     template <class It, detail::parallel_end<It> End, class... Args>                               \
-    auto name(const fork_policy& on, It first, End last, Args&&... args)                           \
-        requires requires {                                                                        \
-            bide::name(on, detail::elements_of(first, last), std::forward<Args>(args)...);         \
-        }                                                                                          \
-    {                                                                                              \
+    __VA_ARGS__ auto name(const fork_policy& on, It first, End last, Args&&... args) {             \
         return bide::name(on, detail::elements_of(first, last), std::forward<Args>(args)...);      \
     }                                                                                              \
     static_assert(true)

@@ -106,7 +106,7 @@ void parallel_sort(const fork_policy& on, Range&& range, Compare less = {},
 }
 
 /// Sorts [first, last) in the same way.
-BIDE_DETAIL_TAKES_ITERATORS(parallel_sort);
+BIDE_DETAIL_TAKES_ITERATORS(parallel_sort, requires detail::sortable_by<It, std::decay_t<Args>...>);
 
 /// Sorts as parallel_sort() does, but equal elements keep their order. So the result is the same on
 /// any number of workers. Before it changes anything, it allocates a buffer for as many elements.
@@ -122,7 +122,8 @@ void parallel_stable_sort(const fork_policy& on, Range&& range, Compare less = {
 }
 
 /// Sorts [first, last) stably, in the same way.
-BIDE_DETAIL_TAKES_ITERATORS(parallel_stable_sort);
+BIDE_DETAIL_TAKES_ITERATORS(parallel_stable_sort,
+                            requires detail::sortable_by<It, std::decay_t<Args>...>);
 
 }} // namespace bide::BIDE_ABI
 
