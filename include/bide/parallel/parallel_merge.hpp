@@ -226,7 +226,7 @@ public:
             struct unfill {
                 ~unfill() {
                     if (!is_filled) {
-                        ignore_exceptions([this]() noexcept(is_nothrow_element_move<value*, It>) {
+                        ignore_exceptions([this] {
                             detail::move_elements(places.buffer(), places.buffer() + places.filled_,
                                                   places.range_);
                         });
@@ -266,11 +266,7 @@ public:
         transfer& operator=(const transfer&) = delete;
         ~transfer() {
             if (from_ != target_) {
-                ignore_exceptions(
-                    [this]() noexcept(
-                        is_nothrow_element_move<It, value*>&& is_nothrow_element_move<value*, It>) {
-                        finish();
-                    });
+                ignore_exceptions([this] { finish(); });
             }
         }
         // Called when the elements move from the start place to the place that is not the target.
@@ -317,7 +313,7 @@ template <class From, class To> struct merge_rest {
     merge_rest& operator=(const merge_rest&) = delete;
     ~merge_rest() {
         if (!finished) {
-            ignore_exceptions([this]() noexcept(is_nothrow_element_move<From, To>) { finish(); });
+            ignore_exceptions([this] { finish(); });
         }
     }
     void finish() {

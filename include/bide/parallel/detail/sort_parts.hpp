@@ -68,11 +68,6 @@ inline constexpr bool sorts_branchless =
     std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&
     std::is_same_v<std::iter_rvalue_reference_t<It>, std::iter_value_t<It>&&>;
 
-// True if an element moves from one place to the other without an exception.
-template <class From, class To>
-inline constexpr bool is_nothrow_element_move =
-    noexcept(*std::declval<To&>() = std::ranges::iter_move(std::declval<From&>()));
-
 // As std::ranges::move().
 template <class From, class To> To move_elements(From first, From last, To to) {
     if constexpr (std::is_pointer_v<From> && std::is_pointer_v<To>) {
@@ -125,16 +120,12 @@ template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
 // Calls f() and ignores its exception, because another exception is being handled.
 template <class F> void ignore_exceptions(F&& f) noexcept {
 #if BIDE_EXCEPTIONS
-    if constexpr (noexcept(f())) {
+    try {
+#endif
         f();
-    } else {
-        try {
-            f();
-        } catch (...) {
-        }
+#if BIDE_EXCEPTIONS
+    } catch (...) {
     }
-#else
-    f();
 #endif
 }
 
@@ -203,9 +194,7 @@ public:
     hole& operator=(const hole&) = delete;
     ~hole() {
         if (!filled_) {
-            ignore_exceptions([this]() noexcept(noexcept(*at_ = std::move(element_))) {
-                *at_ = std::move(element_);
-            });
+            ignore_exceptions([this] { *at_ = std::move(element_); });
         }
     }
 
