@@ -1,4 +1,3 @@
-#include <bide/parallel/detail/pipeline.hpp>
 #include <bide/parallel/parallel_pipeline.hpp>
 #include <model/at_random.hpp>
 #include <support/test.hpp>
@@ -40,9 +39,8 @@ void run(int items, std::uint32_t tokens, int threads, Stages... stages) {
     using machine = bide::detail::pipeline<no_forks, decltype(source), Stages...>;
     machine all(no_forks(), tokens, source, options, stages...);
     const auto work = [&] {
-        typename machine::failure mine;
-        all.run_here(mine);
-        MODEL_REQUIRE(!mine.error);
+        all.run_here();
+        MODEL_REQUIRE(!all.leaves_out(static_cast<std::uint64_t>(items)));
     };
     {
         model::thread second(work);
@@ -108,31 +106,31 @@ auto reading_body(int items, std::uint32_t tokens) {
     };
 }
 
-TEST_CASE("pipeline: the turn and the item meet in one thread") {
-    model::check("a turn against an item", [] {
+TEST_CASE("pipeline: the stage and the item meet in one thread") {
+    model::check("a stage against an item", [] {
         bide::detail::basic_pipeline_queue<platform, item> queue(2);
         var<int> done{0};
         const auto run = [&](int expected) {
             MODEL_REQUIRE(done == expected);
             done = done + 1;
-            if (queue.pass_turn()) {
+            if (queue.advance()) {
                 MODEL_REQUIRE(queue.next().item.get().number == 1);
                 MODEL_REQUIRE(done == 1);
                 done = done + 1;
-                MODEL_REQUIRE(!queue.pass_turn());
+                MODEL_REQUIRE(!queue.advance());
             }
         };
         model::thread second([&] {
-            bool has_turn = queue.has_turn(1);
-            if (!has_turn) {
+            bool is_reached = queue.is_reached(1);
+            if (!is_reached) {
                 queue.slot_of(1).item.emplace([] { return item{1}; });
-                has_turn = !queue.leave(1);
+                is_reached = !queue.leave(1);
             }
-            if (has_turn) {
+            if (is_reached) {
                 run(1);
             }
         });
-        if (queue.has_turn(0)) {
+        if (queue.is_reached(0)) {
             run(0);
         }
         second.join();
@@ -148,12 +146,12 @@ void slot_is_used_again() {
     var<int> done{0};
     atomic<bool> has_ended{false};
     const auto pass = [&](std::uint64_t place) {
-        bool has_turn = queue.has_turn(place);
-        if (!has_turn) {
+        bool is_reached = queue.is_reached(place);
+        if (!is_reached) {
             queue.slot_of(place).item.emplace([] { return item{1}; });
-            has_turn = !queue.leave(place);
+            is_reached = !queue.leave(place);
         }
-        for (; has_turn; has_turn = queue.pass_turn()) {
+        for (; is_reached; is_reached = queue.advance()) {
             done = done + 1;
         }
     };

@@ -30,14 +30,14 @@ struct failure {
 using indexed = test::function_ref<void(int)>;
 
 // A clock that the test sets.
-struct told_time : bide::native_platform {
+struct manual_time : bide::native_platform {
     static inline std::int64_t time = 1;
     static std::int64_t now() noexcept { return time; }
 };
 
 // A scheduler with one thread. Thieves want work while nothing is forked, and take nothing.
 struct lone_forks {
-    using platform = told_time;
+    using platform = manual_time;
     struct script {
         bool has_work = false;
         int forks = 0;
@@ -47,7 +47,11 @@ struct lone_forks {
     script* s;
 
     template <class F> void enter(F&& f) const { f(); }
-    template <class F, class G> void both(F&& f, G&& g) const {
+    template <std::int64_t, class Brief, class F>
+    void enter_loop(std::uint64_t, const Brief&, F&& f) const {
+        f();
+    }
+    template <class F, class G> void both(F&& f, G&& g, bool = false) const {
         ++s->forks;
         const bool had_work = std::exchange(s->has_work, true);
         s->unshared = 0;
@@ -56,7 +60,7 @@ struct lone_forks {
         g();
     }
     bool wants_work(std::uint64_t) const noexcept { return !s->has_work; }
-    const void* lane() const noexcept { return s; }
+    const void* thread() const noexcept { return s; }
 };
 
 // The same, for loops that were brief before.
@@ -72,11 +76,10 @@ struct brief_forks : lone_forks {
     }
     template <std::int64_t LongestNs = 0, class Brief, class F>
     void enter_loop(std::uint64_t, Brief&& run_briefly, F&& f) const {
-        if (run_briefly(told_time::now()) == 0) {
+        if (run_briefly(manual_time::now()) == 0) {
             enter(f);
         }
     }
-    template <class F, class G> void both_briefly(F&& f, G&& g) const { both(f, g); }
 };
 
 auto brief(lone_forks::script& script, brief_forks::record& record,
@@ -231,7 +234,7 @@ TEST_CASE(
 TEST_CASE("parallel_for: iterations that take longer than those before are divided") {
     lone_forks::script script;
     auto body = [&script](int i) {
-        told_time::time += i < 9'000 ? 1 : 200'000;
+        manual_time::time += i < 9'000 ? 1 : 200'000;
         if (i >= 9'000 && !script.has_work) {
             script.most_unshared = std::max(script.most_unshared, ++script.unshared);
         }
@@ -248,7 +251,7 @@ TEST_CASE("parallel_for: a loop that is brief again begins no fork-join", "[prom
         brief_forks::record record;
         visits v(static_cast<std::size_t>(n));
         auto body = [&v](int i) {
-            told_time::time += i % 2; // half a nanosecond
+            manual_time::time += i % 2; // half a nanosecond
             v.count(static_cast<std::size_t>(i));
         };
         indexed call = body;
@@ -269,7 +272,7 @@ TEST_CASE("parallel_for: a loop that was brief and is long now becomes a fork-jo
     visits v(10'000);
     int alone = 0;
     auto body = [&v, &alone, &record, from = first_long](int i) {
-        told_time::time += i < from ? 0 : 200'000;
+        manual_time::time += i < from ? 0 : 200'000;
         alone += record.joins == 0 ? 1 : 0;
         v.count(static_cast<std::size_t>(i));
     };

@@ -298,13 +298,13 @@ TEST_CASE("parallel_pipeline: a stage that is an lvalue is called in place",
     parallel_pipeline(s, 4, numbers_below(10), add);
     CHECK(add.call.sum == 90);
     // What the stages before return depends on whether they are const.
-    struct told {
+    struct converts {
         int operator()(int i) const { return i; }
         std::string operator()(int i) { return std::to_string(i); }
     };
     std::string text;
-    const auto as_number = parallel_stage(told());
-    parallel_pipeline(s, 4, numbers_below(3), as_number, parallel_stage(told()),
+    const auto as_number = parallel_stage(converts());
+    parallel_pipeline(s, 4, numbers_below(3), as_number, parallel_stage(converts()),
                       serial_stage([&](std::string item) { text += item; }));
     CHECK(text == "012");
 }

@@ -23,14 +23,18 @@ public:
         std::uint32_t thieves = 2; // of four second arms so many run before the first ones
         int forks = 0;             // so far
         int last_fork = 1 << 30;   // there is no memory for more than so many
-        const void* lane = this;   // of the thread that runs, a thief has another
+        const void* thread = this; // the one that runs; a thief has another address
     };
 
     explicit chance_forks(script& s) noexcept : script_(&s) {}
 
     template <class F> void enter(F&& f) const { f(); }
+    template <std::int64_t, class Brief, class F>
+    void enter_loop(std::uint64_t, const Brief&, F&& f) const {
+        f();
+    }
 
-    template <class F, class G> void both(F&& f, G&& g) const {
+    template <class F, class G> void both(F&& f, G&& g, bool = false) const {
         if (++script_->forks > script_->last_fork) {
             throw std::bad_alloc();
         }
@@ -39,9 +43,9 @@ public:
         const bool is_stolen = script_->chance.below(4) < script_->thieves;
         if (is_stolen) {
             const int thief = 0;
-            const void* const owner = std::exchange(script_->lane, &thief);
+            const void* const owner = std::exchange(script_->thread, &thief);
             second = outcome(g);
-            script_->lane = owner;
+            script_->thread = owner;
         }
         first = outcome(f);
         if (!is_stolen) {
@@ -55,7 +59,7 @@ public:
     bool wants_work(std::uint64_t) const noexcept {
         return script_->chance.below(4) < script_->hunger;
     }
-    const void* lane() const noexcept { return script_->lane; }
+    const void* thread() const noexcept { return script_->thread; }
     unsigned workers() const noexcept { return 4; }
 
 private:

@@ -87,26 +87,23 @@ private:
         fork_options mine = on_.options();
         mine.stop = stop().get_token();
         const fork_policy on(on_.where(), std::move(mine));
-#if BIDE_EXCEPTIONS
-        try {
-            keep(on);
-        } catch (...) {
-            error_ = std::current_exception();
-        }
-#else
-        keep(on);
-#endif
-    }
-    void keep(const fork_policy& on) {
         const auto arm = [this, &on]() -> forked_t<F> {
             return detail::call_with_policy(function_, on);
         };
-        if constexpr (std::is_reference_v<value>) {
-            auto&& result = detail::in_fork(on.where(), arm);
-            value_.emplace(std::addressof(result));
-        } else {
-            value_.emplace(detail::in_fork(on.where(), arm));
+#if BIDE_EXCEPTIONS
+        try {
+#endif
+            if constexpr (std::is_reference_v<value>) {
+                auto&& result = detail::in_fork(on.where(), arm);
+                value_.emplace(std::addressof(result));
+            } else {
+                value_.emplace(detail::in_fork(on.where(), arm));
+            }
+#if BIDE_EXCEPTIONS
+        } catch (...) {
+            error_ = std::current_exception();
         }
+#endif
     }
 
     const fork_policy& on_;

@@ -31,7 +31,6 @@
 #include <exception>
 #include <memory>
 #include <new>
-#include <span> // the concepts of ranges
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -94,15 +93,14 @@ private:
         auto& mine = static_cast<fork_arm&>(j);
 #if BIDE_EXCEPTIONS
         try {
+#endif
             mine.keep();
             return false;
+#if BIDE_EXCEPTIONS
         } catch (...) {
             ::new (static_cast<void*>(&mine.error_)) std::exception_ptr(std::current_exception());
             return true;
         }
-#else
-        mine.keep();
-        return false;
 #endif
     }
     void keep() {
@@ -298,17 +296,12 @@ public:
     explicit forker(scheduler& on) noexcept : scheduler_(&on) {}
 
     // Runs f() on the calling thread, and g() on the calling thread or on a worker. Returns when
-    // both have ended.
+    // both have ended. `is_brief` means that g() takes less time than a wake.
     // Throws: what f() threw; if f() did not throw, what g() threw. std::bad_alloc if there is no
     // memory to fork; then neither f nor g was called.
     // Requires: the caller runs inside enter().
-    template <class F, class G> void both(F&& f, G&& g) const {
-        detail::fork_here(std::forward<F>(f), std::forward<G>(g));
-    }
-
-    // As both(), for a second arm that takes less time than a wake.
-    template <class F, class G> void both_briefly(F&& f, G&& g) const {
-        detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), true);
+    template <class F, class G> void both(F&& f, G&& g, bool is_brief = false) const {
+        detail::fork(fork_context::here().lane, std::forward<F>(f), std::forward<G>(g), is_brief);
     }
 
     // Calls f() in a fork-join. Throws: what f() throws. Throws as join(), before f() is called.
@@ -329,10 +322,11 @@ public:
                here.lane->wants_work(most);
     }
 
-    // Returns the lane of the calling thread. An arm compares this lane with the lane of the thread
-    // that forked the arm, to find out whether it runs on that thread.
+    // Returns a different address for each thread, or nullptr if the calling thread cannot fork. An
+    // arm compares it with that of the thread that forked the arm, to find out whether it was
+    // taken.
     // Requires: the call is made in enter().
-    const void* lane() const noexcept { return fork_context::here().lane; }
+    const void* thread() const noexcept { return fork_context::here().lane; }
 
     unsigned workers() const noexcept { return scheduler_->concurrency(); }
 

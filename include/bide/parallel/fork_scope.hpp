@@ -142,9 +142,8 @@ public:
     using scope_type = basic_spawn_scope<Platform>;
     using function = void (*)(basic_spawned&) noexcept;
 
-    basic_spawned(scope_type& in, function how, std::size_t own_alignment) noexcept
-        : job(&run_stolen), call_(how), scope(in),
-          alignment(integer_cast<std::uint32_t>(own_alignment)) {}
+    basic_spawned(scope_type& in, function how) noexcept
+        : job(&run_stolen), call_(how), scope(in) {}
 
     // Calls the function, if the scope was not stopped, and destroys it.
     void call() noexcept { call_(*this); }
@@ -158,7 +157,6 @@ public:
     scope_type& scope;
     basic_spawned* older = nullptr; // in the list that has the job
     std::uint32_t order = 0;        // its exception has this order
-    const std::uint32_t alignment;  // of its own memory; 0: it is a cell
     bool is_over = false;           // set by the body's thread, for a job beside that it has run
 };
 
@@ -169,12 +167,13 @@ template <class Platform> class basic_spawn_frame {
     using lane = basic_fork_lane<Platform>;
 
 public:
-    // Constructs the frame of the body, which gives each function that it spawns the next order.
-    explicit basic_spawn_frame(scope_type& in) noexcept : basic_spawn_frame(in, 0, true) {}
-    // Constructs the frame of a spawned function. Each function that it spawns gets the order of
-    // this function.
-    basic_spawn_frame(scope_type& in, std::uint32_t order) noexcept
-        : basic_spawn_frame(in, order, false) {}
+    // Each function that the frame of the body spawns gets the next order: `numbers` is true. Each
+    // function that the frame of a function spawns gets the order of that function.
+    basic_spawn_frame(scope_type& in, std::uint32_t order, bool numbers) noexcept
+        : scope_(in), lane_(here_.lane), depth_(lane_ != nullptr ? lane_->depth() : 0),
+          order_(order), numbers_(numbers) {
+        here_.frame = this;
+    }
     basic_spawn_frame(const basic_spawn_frame&) = delete;
     basic_spawn_frame& operator=(const basic_spawn_frame&) = delete;
     ~basic_spawn_frame() { here_.frame = outer_; }
@@ -184,7 +183,7 @@ public:
         return &in == &scope_ && (lane_ == nullptr || lane_->depth() == depth_);
     }
 
-    void* take_cell() { return cells_.take(); }
+    spawn_cells& cells() noexcept { return cells_; }
     // Throws: std::bad_alloc, with nothing changed.
     void push(spawned& j) {
         scope_.expects();
@@ -205,21 +204,6 @@ public:
         order_ = j.order;
         j.call();
     }
-    void release(spawned& j) noexcept {
-        const std::size_t own = j.alignment;
-        std::destroy_at(&j);
-        give_back(this, &j, own);
-    }
-    // If the memory is a cell, it belongs to `part`.
-    static void give_back(basic_spawn_frame* part, void* memory,
-                          std::size_t own_alignment) noexcept {
-        if (own_alignment == 0) {
-            part->cells_.give_back(memory);
-        } else {
-            ::operator delete(memory, std::align_val_t(own_alignment));
-        }
-    }
-
     // Called when the part has returned. Runs its jobs, or waits for them.
     void finish() noexcept {
         numbers_ = false;
@@ -229,7 +213,8 @@ public:
             if (lane_ == nullptr || lane_->pop(depth_) || wait_for(*youngest)) {
                 run(*youngest);
             }
-            release(*youngest);
+            std::destroy_at(youngest);
+            cells_.give_back(youngest);
         }
     }
 
@@ -243,12 +228,6 @@ private:
 
     // Returns how many of the frames of this thread wait: this frame, and those below it.
     unsigned waits() const noexcept { return waits_below_ + (depth_ == depth_in_wait ? 1U : 0U); }
-
-    basic_spawn_frame(scope_type& in, std::uint32_t order, bool numbers) noexcept
-        : scope_(in), lane_(here_.lane), depth_(lane_ != nullptr ? lane_->depth() : 0),
-          order_(order), numbers_(numbers) {
-        here_.frame = this;
-    }
 
     // Waits for a stolen job. Returns true if the thief gave the job back, so that this thread must
     // run it. During the wait, other jobs may run on top of this frame. These belong to other
@@ -274,55 +253,75 @@ private:
 
 template <class Platform> bool basic_spawned<Platform>::run_stolen(job& j) noexcept {
     auto& mine = static_cast<basic_spawned&>(j);
-    basic_spawn_frame<Platform> part(mine.scope, mine.order);
+    basic_spawn_frame<Platform> part(mine.scope, mine.order, false);
     mine.call();
     part.finish();
     return false;
 }
 
-// A function that was spawned into a scope, with the code that calls it.
+// A function that was spawned into a scope, with the code that calls it. It has the size of a cell:
+// a larger function object has memory of its own.
 template <class Platform, class F> class spawned_function final : public basic_spawned<Platform> {
     using base = basic_spawned<Platform>;
+    static constexpr bool is_small =
+        sizeof(F) <=
+            spawn_cells::cell_size - (sizeof(base) + alignof(F) - 1) / alignof(F) * alignof(F) &&
+        alignof(F) <= spawn_cells::cell_alignment;
+    using kept = std::conditional_t<is_small, F, std::unique_ptr<F>>;
 
 public:
     template <class From>
-    spawned_function(typename base::scope_type& in, std::size_t own_alignment, From&& from)
-        : base(in, &call_and_destroy, own_alignment), call_(std::forward<From>(from)) {}
+    spawned_function(typename base::scope_type& in, From&& from)
+        : base(in, &call_and_destroy), call_(keep(std::forward<From>(from))) {
+        static_assert(sizeof(spawned_function) <= spawn_cells::cell_size);
+    }
     ~spawned_function() {} // the function is destroyed before
 
-    static constexpr bool fits_into_cell() noexcept {
-        return sizeof(spawned_function) <= spawn_cells::cell_size &&
-               alignof(spawned_function) <= spawn_cells::cell_alignment;
-    }
     void drop() noexcept { std::destroy_at(std::addressof(call_)); }
 
 private:
+    template <class From> static kept keep(From&& from) {
+        if constexpr (is_small) {
+            return F(std::forward<From>(from));
+        } else {
+            return std::make_unique<F>(std::forward<From>(from));
+        }
+    }
     static void call_and_destroy(base& b) noexcept {
         auto& mine = static_cast<spawned_function&>(b);
         if (mine.scope.begins()) {
 #if BIDE_EXCEPTIONS
             try {
+#endif
                 mine.invoke();
+#if BIDE_EXCEPTIONS
             } catch (...) {
                 mine.scope.fail(mine.order, std::current_exception());
             }
-#else
-            mine.invoke();
 #endif
-            mine.scope.has_ended();
+            if (mine.scope.progress_ != nullptr) {
+                mine.scope.progress_->count(1);
+            }
         }
         mine.drop();
     }
+    F& function() noexcept {
+        if constexpr (is_small) {
+            return call_;
+        } else {
+            return *call_;
+        }
+    }
     void invoke() {
         if constexpr (std::is_invocable_v<F>) {
-            static_cast<void>(std::move(call_)());
+            static_cast<void>(std::move(function())());
         } else {
-            static_cast<void>(std::move(call_)(this->scope));
+            static_cast<void>(std::move(function())(this->scope));
         }
     }
 
     union {
-        F call_;
+        kept call_;
     };
 };
 
@@ -379,7 +378,10 @@ public:
     void spawn(F&& function) {
         frame* const innermost = context::here().frame;
         if (innermost != nullptr && innermost->accepts(*this)) [[likely]] {
-            spawn_on(*innermost, std::forward<F>(function));
+            make<job<F>>(
+                innermost->cells().take(), std::forward<F>(function),
+                [innermost](job<F>& made) { innermost->push(made); },
+                [innermost](void* cell) { innermost->cells().give_back(cell); });
         } else {
             spawn_beside(std::forward<F>(function));
         }
@@ -413,11 +415,6 @@ private:
     void expects() noexcept {
         if (progress_ != nullptr) {
             progress_->expect(1);
-        }
-    }
-    void has_ended() noexcept {
-        if (progress_ != nullptr) {
-            progress_->count(1);
         }
     }
 
@@ -454,55 +451,44 @@ private:
             basic_spawn_scope& scope;
             frame& part;
         };
-        frame part(*this);
+        frame part(*this, 0, true);
         const ends later{*this, part};
         const auto arm = [&]() -> decltype(auto) { return std::forward<Body>(body)(*this); };
         return detail::call_arm(arm);
     }
 
-    // Makes a job in `memory` and passes it to push(). If the memory is a cell, `own_alignment` is
-    // 0. Otherwise the memory was allocated with the alignment `own_alignment`.
-    template <class Job, class F, class Push>
-    void make(void* memory, std::size_t own_alignment, F&& function, frame* part,
-              const Push& push) {
+    // Makes a job in a cell and passes it to push(). After an exception, gives the cell back.
+    template <class Job, class F, class Push, class GiveBack>
+    BIDE_INLINE void make(void* cell, F&& function, const Push& push, const GiveBack& give_back) {
         struct undo {
             ~undo() {
                 if (made != nullptr) {
                     made->drop();
                     std::destroy_at(made);
                 }
-                if (memory != nullptr) {
-                    frame::give_back(part, memory, own_alignment);
+                if (!is_pushed) {
+                    give_back(cell);
                 }
             }
-            frame* part;
-            void* memory;
-            std::size_t own_alignment;
+            void* cell;
+            const GiveBack& give_back;
             Job* made = nullptr;
-        } unless_pushed{part, memory, own_alignment};
-        unless_pushed.made = ::new (memory) Job(*this, own_alignment, std::forward<F>(function));
+            bool is_pushed = false;
+        } unless_pushed{cell, give_back};
+        unless_pushed.made = ::new (cell) Job(*this, std::forward<F>(function));
         push(*unless_pushed.made);
         unless_pushed.made = nullptr;
-        unless_pushed.memory = nullptr;
-    }
-    template <class Job> static void* own_memory() {
-        return ::operator new(sizeof(Job), std::align_val_t(alignof(Job)));
-    }
-
-    template <class F> BIDE_INLINE void spawn_on(frame& part, F&& function) {
-        constexpr bool fits = job<F>::fits_into_cell();
-        void* const memory = fits ? part.take_cell() : own_memory<job<F>>();
-        make<job<F>>(memory, fits ? 0 : alignof(job<F>), std::forward<F>(function), &part,
-                     [&part](job<F>& made) { part.push(made); });
-    }
-    template <class F> BIDE_NOINLINE void spawn_beside(F&& function) {
-        make<job<F>>(own_memory<job<F>>(), alignof(job<F>), std::forward<F>(function), nullptr,
-                     [this](job<F>& made) { push_beside(made); });
+        unless_pushed.is_pushed = true;
     }
 
     // ---- Beside
 
-    lane* lane_beside();
+    template <class F> BIDE_NOINLINE void spawn_beside(F&& function) {
+        make<job<F>>(
+            ::operator new(detail::spawn_cells::cell_size), std::forward<F>(function),
+            [this](job<F>& made) { push_beside(made); },
+            [](void* cell) { ::operator delete(cell); });
+    }
     // Pushes a job to the lane beside. The head of this file says when a job must not be on the
     // lane of the calling thread.
     // Throws: std::bad_alloc, with nothing changed.
@@ -526,45 +512,21 @@ private:
 /// The scope that fork_scope() passes to its body.
 using spawn_scope = basic_spawn_scope<native_platform>;
 
-// Returns the lane of the scope. The first call makes it. Returns nullptr if the pool has no lanes.
-// Throws: std::bad_alloc.
-template <class Platform> auto basic_spawn_scope<Platform>::lane_beside() -> lane* {
-    lock::acquire(lock_);
-    lane* mine = beside_;
-    lock::release_plain(lock_);
-    if (mine != nullptr || pool_ == nullptr) {
-        return mine;
-    }
-    lane* made = detail::basic_fork_lanes<Platform>::of(*pool_)->take();
-    if (made == nullptr) {
-        BIDE_THROW(std::bad_alloc());
-    }
-    made->begin(opened_on_->worth(), opened_on_->begin_ns());
-    lock::acquire(lock_);
-    if (beside_ == nullptr) {
-        beside_ = std::exchange(made, nullptr);
-    }
-    mine = beside_;
-    lock::release_plain(lock_);
-    if (made != nullptr) {
-        detail::basic_fork_lanes<Platform>::of(*pool_)->put(*made);
-    }
-    return mine;
-}
-
 template <class Platform> void basic_spawn_scope<Platform>::push_beside(spawned& j) {
-    struct held {
-        explicit held(typename Platform::template atomic<std::uint32_t>& of) noexcept : word(of) {
-            lock::acquire(word);
-        }
-        ~held() { lock::release_plain(word); }
-        typename Platform::template atomic<std::uint32_t>& word;
-    };
-    lane* const to = lane_beside();
+    lane* to = nullptr;
     j.order = order_beside;
-    expects();
     {
-        const held now(lock_);
+        const typename lock::guard held(lock_);
+        to = beside_;
+        if (to == nullptr && pool_ != nullptr) {
+            to = detail::basic_fork_lanes<Platform>::of(*pool_)->take();
+            if (to == nullptr) {
+                BIDE_THROW(std::bad_alloc());
+            }
+            to->begin(opened_on_->worth(), opened_on_->begin_ns());
+            beside_ = to;
+        }
+        expects();
         if (to != nullptr) {
             to->push_public(j);
         }
@@ -602,7 +564,8 @@ template <class Platform> void basic_spawn_scope<Platform>::finish_beside(frame&
                 mine.run(j);
                 mine.finish();
             }
-            mine.release(j);
+            std::destroy_at(&j);
+            ::operator delete(&j);
         }
     }
 }
@@ -644,11 +607,7 @@ auto fork_scope(const fork_policy& on, Body&& body) -> std::invoke_result_t<Body
         spawn_scope scope(pool.steals() ? &pool : nullptr, on.options());
         return scope.run(static_cast<Body&&>(body));
     };
-    if constexpr (std::is_void_v<value>) {
-        detail::in_fork(on.where(), arm);
-    } else {
-        return detail::in_fork(on.where(), arm);
-    }
+    return static_cast<value>(detail::in_fork(on.where(), arm));
 }
 
 }} // namespace bide::BIDE_ABI

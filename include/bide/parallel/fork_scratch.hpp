@@ -15,8 +15,8 @@
 #include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <array>
@@ -26,7 +26,6 @@
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -91,9 +90,16 @@ public:
     /// Requires: the lease is destroyed before the fork_scratch.
     /// Thread safety: several threads may call it at once. A lease may be destroyed by any thread.
     lease borrow() {
-        shard& in = shards_[number_here()];
-        object* const idle = in.take();
-        return lease(in, idle != nullptr ? *idle : in.add(*new object(make_)));
+        const auto thread =
+            reinterpret_cast<std::uintptr_t>(detail::thread_mark<native_platform>());
+        shard& in = shards_[(std::uint64_t{thread} * 0x9E37'79B9'7F4A'7C15U) >> 60];
+        if (object* const idle = in.take()) {
+            return lease(in, *idle);
+        }
+        auto* const made = new object(make_);
+        const typename lock::guard held(in.word);
+        made->older = std::exchange(in.newest, made);
+        return lease(in, *made);
     }
 
     /// Returns a function that borrows an object for each call, and calls f(object, arguments...).
@@ -125,24 +131,12 @@ private:
 
     struct alignas(cache_line_pair) shard {
         object* take() noexcept {
-            lock::acquire(word);
-            object* const mine = idle;
-            if (mine != nullptr) {
-                idle = mine->next_idle;
-            }
-            lock::release_plain(word);
-            return mine;
-        }
-        object& add(object& made) noexcept {
-            lock::acquire(word);
-            made.older = std::exchange(newest, &made);
-            lock::release_plain(word);
-            return made;
+            const typename lock::guard held(word);
+            return idle != nullptr ? std::exchange(idle, idle->next_idle) : nullptr;
         }
         void put(object& mine) noexcept {
-            lock::acquire(word);
+            const typename lock::guard held(word);
             mine.next_idle = std::exchange(idle, &mine);
-            lock::release_plain(word);
         }
 
         native_platform::atomic<std::uint32_t> word{0};
@@ -150,13 +144,6 @@ private:
         object* idle = nullptr;
         object* newest = nullptr; // of all that were made
     };
-
-    // The shard of the calling thread.
-    static std::size_t number_here() noexcept {
-        const auto at = reinterpret_cast<std::uintptr_t>(detail::thread_mark<native_platform>());
-        return detail::integer_cast<std::size_t>((std::uint64_t{at} * 0x9E37'79B9'7F4A'7C15U) >>
-                                                 60);
-    }
 
     Make make_;
     std::array<shard, shard_count> shards_;

@@ -2,10 +2,12 @@
 #ifndef BIDE_PARALLEL_PARALLEL_ADJACENT_DIFFERENCE_HPP
 #define BIDE_PARALLEL_PARALLEL_ADJACENT_DIFFERENCE_HPP
 
+/// \file
+/// Writes the differences of neighbours: parallel_adjacent_difference().
+
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
@@ -13,7 +15,6 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
-#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -59,11 +60,7 @@ Out parallel_adjacent_difference(const fork_policy& on, Range&& range, Out out, 
 }
 
 /// Writes the differences of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_adjacent_difference(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_adjacent_difference(on, detail::elements_of(first, last),
-                                              std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_adjacent_difference);
 
 }} // namespace bide::BIDE_ABI
 

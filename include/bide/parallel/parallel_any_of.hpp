@@ -2,6 +2,9 @@
 #ifndef BIDE_PARALLEL_PARALLEL_ANY_OF_HPP
 #define BIDE_PARALLEL_PARALLEL_ANY_OF_HPP
 
+/// \file
+/// Tells whether elements match: parallel_any_of(), parallel_all_of() and parallel_none_of().
+
 #include <bide/core/config.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_find.hpp>
@@ -9,7 +12,6 @@
 
 #include <functional>
 #include <iterator>
-#include <span> // the concepts of ranges
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -26,10 +28,7 @@ bool parallel_any_of(const fork_policy& on, Range&& range, Predicate predicate,
 }
 
 /// Asks the same of [first, last).
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_any_of(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_any_of(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_any_of);
 
 /// Returns true if predicate(projection(element)) is true for no element of the range. Everything
 /// else is as in parallel_find_any().
@@ -41,11 +40,7 @@ bool parallel_none_of(const fork_policy& on, Range&& range, Predicate predicate,
 }
 
 /// Asks the same of [first, last).
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_none_of(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_none_of(on, detail::elements_of(first, last),
-                                  std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_none_of);
 
 /// Returns true if predicate(projection(element)) is true for all elements of the range. Everything
 /// else is as in parallel_find_any(); an element for which it is false counts as the match.
@@ -58,10 +53,7 @@ bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,
 }
 
 /// Asks the same of [first, last).
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_all_of(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_all_of(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_all_of);
 
 }} // namespace bide::BIDE_ABI
 

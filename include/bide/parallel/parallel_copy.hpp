@@ -11,23 +11,18 @@
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
-#include <concepts>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <iterator>
 #include <memory>
 #include <new>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -124,12 +119,20 @@ public:
             unsigned char is_kept[batch];
             for (std::uint64_t at = from; at != to;) {
                 const std::uint64_t size = (std::min)(to - at, batch);
-                block here;
-                const std::exception_ptr error = ask(at, size, is_kept, here);
-                output_.put_all(in_.at(at), is_kept, here.asked, here.kept, kept_);
-                kept_ += here.kept;
+                // Copies the elements also if a call throws: those before that call.
+                struct copied {
+                    ~copied() {
+                        front.output_.put_all(front.in_.at(at), is_kept, here.asked, here.kept,
+                                              front.kept_);
+                        front.kept_ += here.kept;
+                    }
+                    pack_front& front;
+                    const std::uint64_t at;
+                    const unsigned char* const is_kept;
+                    block here{};
+                } done{*this, at, is_kept};
+                ask(at, size, is_kept, done.here);
                 at += size;
-                rethrow(error);
             }
         } else {
             It it = in_.at(from);
@@ -155,24 +158,24 @@ public:
         if (mine.is_kept == nullptr || mine.blocks == nullptr) {
             return;
         }
-        auto ask_blocks = [&](std::uint64_t first, std::uint64_t last) {
+        const auto ask_blocks = [&](std::uint64_t first, std::uint64_t last) {
             for (std::uint64_t n = first; n != last; ++n) {
                 if (loop.state().leaves_out(mine.begin(n))) {
                     return;
                 }
-                rethrow(ask(mine.begin(n), mine.size(n), &mine.is_kept[mine.begin(n) - from],
-                            mine.blocks[n]));
+                ask(mine.begin(n), mine.size(n), &mine.is_kept[mine.begin(n) - from],
+                    mine.blocks[n]);
             }
         };
 #if BIDE_EXCEPTIONS
         // The join copies what a serial run would have copied before that call.
         try {
+#endif
             loop.for_blocks(mine.count, ask_blocks);
+#if BIDE_EXCEPTIONS
         } catch (...) {
             mine.error = std::current_exception();
         }
-#else
-        loop.for_blocks(mine.count, ask_blocks);
 #endif
         done.emplace(std::move(mine));
     }
@@ -196,40 +199,28 @@ public:
                 });
             }
         });
-        rethrow(done.error);
+#if BIDE_EXCEPTIONS
+        if (done.error != nullptr) {
+            std::rethrow_exception(done.error);
+        }
+#endif
     }
 
 private:
-    static void rethrow([[maybe_unused]] const std::exception_ptr& error) {
-#if BIDE_EXCEPTIONS
-        if (error != nullptr) {
-            std::rethrow_exception(error);
-        }
-#endif
-    }
-
     // Calls keeps() for `size` elements from `at` on, in order. Stores in `result` how many calls
-    // were made and how many elements are kept. If a call throws, returns its exception.
-    std::exception_ptr ask(std::uint64_t at, std::uint64_t size, unsigned char* is_kept,
-                           block& result) {
-        std::uint64_t asked = 0;
-        std::uint64_t kept = 0;
-        std::exception_ptr error;
-#if BIDE_EXCEPTIONS
-        try {
-#endif
-            for (It it = in_.at(at); asked != size; ++it, static_cast<void>(++asked)) {
-                const unsigned char here = keeps_(it) ? 1 : 0;
-                is_kept[asked] = here;
-                kept += here;
-            }
-#if BIDE_EXCEPTIONS
-        } catch (...) {
-            error = std::current_exception();
+    // have returned and how many elements are kept, also if a call throws.
+    void ask(std::uint64_t at, std::uint64_t size, unsigned char* is_kept, block& result) {
+        struct stored {
+            ~stored() { result = counts; }
+            block& result;
+            block counts{};
+        } so_far{result};
+        std::uint64_t& asked = so_far.counts.asked;
+        for (It it = in_.at(at); asked != size; ++it, static_cast<void>(++asked)) {
+            const unsigned char here = keeps_(it) ? 1 : 0;
+            is_kept[asked] = here;
+            so_far.counts.kept += here;
         }
-#endif
-        result = {asked, kept};
-        return error;
     }
 
     // Copies the kept elements of a block. Up to the end of the block, `behind` elements are kept.
@@ -289,10 +280,7 @@ Out parallel_copy(const fork_policy& on, Range&& range, Out out) {
 }
 
 /// Copies [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_copy(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_copy(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_copy);
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
 /// `out` on, in their order. Returns the iterator behind the last of these places. The places and
@@ -313,11 +301,7 @@ Out parallel_copy_if(const fork_policy& on, Range&& range, Out out, Predicate pr
 }
 
 /// Copies elements of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_copy_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_copy_if(on, detail::elements_of(first, last),
-                                  std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_copy_if);
 
 /// Copies the first of each group of neighbours that are equal by equal(projection(a),
 /// projection(b)). Everything else is as in parallel_copy_if().
@@ -343,11 +327,7 @@ Out parallel_unique_copy(const fork_policy& on, Range&& range, Out out, Equal eq
 }
 
 /// Copies elements of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_unique_copy(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_unique_copy(on, detail::elements_of(first, last),
-                                      std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_unique_copy);
 
 /// Copies the elements for which predicate(projection(element)) is true to consecutive places from
 /// `matches` on, and the unmatched elements to places from `others` on, both in their order.
@@ -373,11 +353,7 @@ std::pair<Out, Other> parallel_partition_copy(const fork_policy& on, Range&& ran
 }
 
 /// Copies the elements of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_partition_copy(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_partition_copy(on, detail::elements_of(first, last),
-                                         std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_partition_copy);
 
 }} // namespace bide::BIDE_ABI
 

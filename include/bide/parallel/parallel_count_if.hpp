@@ -2,19 +2,19 @@
 #ifndef BIDE_PARALLEL_PARALLEL_COUNT_IF_HPP
 #define BIDE_PARALLEL_PARALLEL_COUNT_IF_HPP
 
+/// \file
+/// Counts the elements that match: parallel_count_if().
+
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <iterator>
-#include <span> // the concepts of ranges
 #include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -77,11 +77,7 @@ std::ranges::range_difference_t<Range> parallel_count_if(const fork_policy& on, 
 }
 
 /// Counts in [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_count_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_count_if(on, detail::elements_of(first, last),
-                                   std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_count_if);
 
 }} // namespace bide::BIDE_ABI
 

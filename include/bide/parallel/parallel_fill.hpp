@@ -2,16 +2,16 @@
 #ifndef BIDE_PARALLEL_PARALLEL_FILL_HPP
 #define BIDE_PARALLEL_PARALLEL_FILL_HPP
 
+/// \file
+/// Assigns a value to each element: parallel_fill().
+
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <iterator>
-#include <span> // the concepts of ranges
 #include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -34,10 +34,7 @@ void parallel_fill(const fork_policy& on, Range&& range, const T& value) {
 }
 
 /// Assigns `value` to each element of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_fill(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_fill(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_fill);
 
 }} // namespace bide::BIDE_ABI
 

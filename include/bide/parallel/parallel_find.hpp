@@ -10,10 +10,8 @@
 /// divided. So each thread examines few more elements than a serial search does.
 
 #include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
@@ -23,18 +21,18 @@
 #include <iterator>
 #include <limits>
 #include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
 enum class wanted_match { first, any };
 
-// The predicate of parallel_find() if value and elements have the same arithmetic type.
-template <class T> struct equals_number {
-    bool operator()(const T& element) const noexcept { return element == value; }
-    T value;
+// The predicate of parallel_find().
+template <class T> struct equals_value {
+    bool operator()(auto&& element) const { return element == value; }
+    const T& value;
 };
+
 // Returns the first place of [first, last) that holds the number, or `last`.
 template <class T> const T* find_number(const T* first, const T* const last, T value) {
     for (; last - first >= plain_block; first += plain_block) {
@@ -70,8 +68,7 @@ std::uint64_t find_serially(const It& begin, const It& end, Matches matches) {
 template <wanted_match Wanted, class On, class It, class Predicate, class Projection>
 std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predicate,
                          Projection& projection) {
-    using forker_type = decltype(on.forks());
-    using platform = typename forker_type::platform;
+    using platform = typename decltype(on.forks())::platform;
     using projected = std::invoke_result_t<Projection&, std::iter_reference_t<It>>;
     constexpr std::uint64_t none = (std::numeric_limits<std::uint64_t>::max)();
     if (all.size == 0) {
@@ -83,7 +80,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
         detail::run_with_callee<projected>(predicate, [&](auto& callee) {
             const It begin = all.at(from);
             if constexpr (plain_numbers<It> && std::is_same_v<Projection, std::identity> &&
-                          std::is_same_v<Predicate, equals_number<std::iter_value_t<It>>>) {
+                          std::is_same_v<Predicate, equals_value<std::iter_value_t<It>>>) {
                 auto* const first = detail::unwrap(begin);
                 match = from +
                         static_cast<std::uint64_t>(
@@ -104,8 +101,7 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
         detail::lower(found, match);
         return Wanted == wanted_match::any ? 0 : match;
     };
-    parallel_loop<forker_type, std::uint64_t, decltype(leaf)> loop(on.forks(), all.numbers(),
-                                                                   on.options(), leaf);
+    parallel_loop loop(on.forks(), all.numbers(), on.options(), leaf);
     const auto result = [&] {
         // Order: relaxed; the loop's joins order it after the leaves.
         const std::uint64_t match = found.load(std::memory_order_relaxed);
@@ -113,7 +109,9 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
     };
 #if BIDE_EXCEPTIONS
     try {
-        loop.run_leaves(all.numbers());
+#endif
+        loop.run();
+#if BIDE_EXCEPTIONS
     } catch (...) {
         // If a call behind the match threw, a serial search would not have made that call.
         const std::uint64_t failed_at = loop.state().failed_at();
@@ -122,23 +120,11 @@ std::uint64_t find_match(const On& on, const elements<It>& all, Predicate& predi
             throw;
         }
     }
-#else
-    loop.run_leaves(all.numbers());
 #endif
     if (result() == all.size || Wanted == wanted_match::first) {
         loop.state().finish();
     }
     return result();
-}
-
-// Returns the predicate of parallel_find().
-template <class It, class Projection, class T> auto equals(const T& value) {
-    if constexpr (plain_numbers<It> && std::is_same_v<Projection, std::identity> &&
-                  std::is_same_v<T, std::iter_value_t<It>>) {
-        return equals_number<T>{value};
-    } else {
-        return [&value](auto&& element) -> bool { return element == value; };
-    }
 }
 
 } // namespace detail
@@ -163,11 +149,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_find_if(const fork_policy& on, 
 }
 
 /// Searches [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_find_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_find_if(on, detail::elements_of(first, last),
-                                  std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_find_if);
 
 /// Returns an iterator to the first element whose projection equals `value`, or the end. Everything
 /// else is as in parallel_find_if().
@@ -175,16 +157,13 @@ template <parallel_range Range, class T, class Projection = std::identity>
     requires std::regular_invocable<Projection&, std::ranges::range_reference_t<Range>>
 std::ranges::borrowed_iterator_t<Range> parallel_find(const fork_policy& on, Range&& range,
                                                       const T& value, Projection projection = {}) {
-    auto equals = detail::equals<std::ranges::iterator_t<Range>, Projection>(value);
+    detail::equals_value<T> equals{value};
     const auto all = detail::elements_of(range);
     return all.at(detail::find_match<detail::wanted_match::first>(on, all, equals, projection));
 }
 
 /// Searches [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_find(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_find(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_find);
 
 /// Returns an iterator to an element for which predicate(projection(element)) is true, or the end.
 /// If there are several such elements, returns any of them. When one of them is known, no thread

@@ -7,14 +7,14 @@
 /// range. The loop of parallel_merge() runs over the places that are written. By a binary search,
 /// each part of the loop finds which elements of both ranges belong to its places. So the work of a
 /// part does not depend on how the ranges interleave.
+//
+// Sorted pieces of a range, their merges, and a sort that consists of merges.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/merge_sort.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -29,6 +30,573 @@
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
+
+// ---- Runs
+
+// Finds out whether a sequence consists of few long runs. A run is a part that ascends, or that
+// descends strictly. If the runs cover at least half of the sequence, the remaining elements may be
+// in any order, and only these are sorted. A random sequence is rejected after a few comparisons.
+//
+// The search works in steps. If a run is long, the next step examines as many elements as all
+// earlier steps together, in parallel. So the search costs at most two comparisons for each
+// element.
+template <class It> class long_runs {
+    using difference = std::iter_difference_t<It>;
+
+public:
+    static constexpr int most = 8;
+
+    // Finds the runs and changes nothing. Returns false if there are more than `most` runs, or if
+    // one of the runs is short.
+    template <class Forker, class Compare>
+    bool find(Forker forks, It begin, It end, Compare& less) {
+        const difference least = (end - begin) / most;
+        ends_[0] = begin;
+        for (It at = begin; at != end;) {
+            const It first = at;
+            bool descends = false;
+            if (++at != end) {
+                descends = less(*at, *first);
+                at = descends ? end_of_run<true>(forks, at, end, less)
+                              : end_of_run<false>(forks, at, end, less);
+            }
+            if (at - first < least && at != end) {
+                at = end;
+                is_last_sorted_ = false;
+                if (first - begin < (end - begin) / 2) {
+                    return false;
+                }
+            }
+            descends_[size_] = descends && is_last_sorted_;
+            ends_[++size_] = at;
+        }
+        return true;
+    }
+
+    // Takes two ascending runs, without checking them.
+    void assign(It begin, It middle, It end) {
+        ends_[0] = begin;
+        ends_[1] = middle;
+        ends_[2] = end;
+        size_ = 2;
+    }
+
+    int size() const noexcept { return size_; }
+    bool descends(int i) const noexcept { return descends_[i]; }
+    bool is_sorted(int i) const noexcept { return is_last_sorted_ || i + 1 != size_; }
+    It begin_of(int i) const noexcept { return ends_[i]; }
+    It end_of(int i) const noexcept { return ends_[i + 1]; }
+
+private:
+    // Returns the first element that does not continue the run that begins at `at`, or `end`.
+    template <bool descends, class Forker, class Compare>
+    static It end_of_run(Forker forks, It at, It end, Compare& less) {
+        if (end - at <= 2 * serial_size) {
+            return look_through<descends>(at, end, less);
+        }
+        It seen = look_through<descends>(at, at + serial_size, less);
+        if (seen == at + serial_size) {
+            for (It next = seen; seen == next && seen != end;) {
+                next = end - seen > seen - at ? seen + (seen - at) : end;
+                seen = look_through_by_halves<descends>(forks, seen - 1, next, less);
+            }
+        }
+        return seen;
+    }
+
+    template <bool descends, class Forker, class Compare>
+    static It look_through_by_halves(Forker forks, It at, It end, Compare& less) {
+        if (end - at <= serial_size) {
+            return look_through<descends>(at, end, less);
+        }
+        const It middle = at + (end - at) / 2;
+        It left{};
+        It right{};
+        forks.both([&] { left = look_through_by_halves<descends>(forks, at, middle + 1, less); },
+                   [&] { right = look_through_by_halves<descends>(forks, middle, end, less); });
+        return left == middle + 1 ? right : left;
+    }
+
+    template <bool descends, class Compare> static It look_through(It at, It end, Compare& less) {
+        if constexpr (sorts_branchless<It>) {
+            while (end - at > block && goes_on<descends>(at, less)) {
+                at += block;
+            }
+        }
+        It next = at + 1;
+        for (; next != end && static_cast<bool>(less(*next, *at)) == descends; ++next) {
+            at = next;
+        }
+        return next;
+    }
+
+    // Tests a block at a time: one branch for each element, and no branch for the loop.
+    template <bool descends, class Compare> static bool goes_on(It at, Compare& less) {
+        return [&]<difference... is>(std::integer_sequence<difference, is...>) {
+            return ((static_cast<bool>(less(at[is + 1], at[is])) == descends) && ...);
+        }(std::make_integer_sequence<difference, block>());
+    }
+
+    // The least number of elements for one thread: these take some microseconds.
+    static constexpr difference serial_size = 16'384;
+    static constexpr difference block = 16;
+
+    It ends_[most + 2]{}; // each run but the last is at least an eighth of the sequence
+    bool descends_[most + 1]{};
+    int size_ = 0;
+    bool is_last_sorted_ = true;
+};
+
+// Reverses [begin, end), in parallel if it is large.
+template <class Forker, class It> void reverse_in_parallel(const Forker& forks, It begin, It end) {
+    using difference = std::iter_difference_t<It>;
+    const difference pairs = (end - begin) / 2;
+    if (pairs <= 16'384) {
+        return static_cast<void>(std::ranges::reverse(begin, end));
+    }
+    detail::for_all_parts(forks, static_cast<std::size_t>(pairs), [=](auto first, auto last) {
+        It right = end - static_cast<difference>(first);
+        for (It left = begin + static_cast<difference>(first);
+             left != begin + static_cast<difference>(last); ++left) {
+            std::ranges::iter_swap(left, --right);
+        }
+    });
+}
+
+// ---- Two places
+
+// Memory for objects, which the owner constructs and destroys.
+template <class T>
+inline constexpr bool is_overaligned = alignof(T) > __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+template <class T> struct release_memory {
+    void operator()(T* memory) const noexcept {
+        if constexpr (is_overaligned<T>) {
+            ::operator delete(memory, std::align_val_t(alignof(T)));
+        } else {
+            ::operator delete(memory);
+        }
+    }
+};
+template <class T> using raw_buffer = std::unique_ptr<T, release_memory<T>>;
+
+// Returns memory for n objects, or nullptr.
+template <class T> raw_buffer<T> make_raw_buffer(std::size_t n) noexcept {
+    if (n > (std::numeric_limits<std::size_t>::max)() / sizeof(T)) {
+        return nullptr;
+    }
+    void* memory = nullptr;
+    if constexpr (is_overaligned<T>) {
+        memory = ::operator new(n * sizeof(T), std::align_val_t(alignof(T)), std::nothrow);
+    } else {
+        memory = ::operator new(n * sizeof(T), std::nothrow);
+    }
+    return raw_buffer<T>(static_cast<T*>(memory));
+}
+
+// A range and a buffer of the same size. If the elements are not trivially copyable, both always
+// contain constructed objects. Each element is either in the range or in the buffer. The object at
+// the same index in the other place is moved from. A step moves all its elements from one place to
+// the other, in order. If a comparison throws, the step still moves them, in any order. So the
+// caller of a step always knows where the elements are.
+template <class It> class two_places {
+    using value = std::iter_value_t<It>;
+    using difference = std::iter_difference_t<It>;
+
+public:
+    enum class place { range, buffer };
+
+    // True if the memory of the buffer contains valid objects without any constructor call.
+    static constexpr bool is_plain = std::is_trivially_copyable_v<value>;
+    // The place of the elements when the steps begin.
+    static constexpr place start = is_plain ? place::range : place::buffer;
+
+    two_places(It range, std::size_t elements) noexcept
+        : range_(range), size_(elements), memory_(detail::make_raw_buffer<value>(elements)) {}
+    two_places(const two_places&) = delete;
+    two_places& operator=(const two_places&) = delete;
+    ~two_places() { std::destroy(buffer(), buffer() + filled_); }
+
+    // Returns true if there is memory. All other functions require that.
+    explicit operator bool() const noexcept { return static_cast<bool>(memory_); }
+
+    // Moves the elements to the place `start`. If a move throws, moves back the elements that were
+    // moved.
+    void bring_to_start() {
+        if constexpr (!is_plain) {
+            struct unfill {
+                ~unfill() {
+                    if (!is_filled) {
+                        ignore_exceptions([this] {
+                            detail::move_elements(places.buffer(), places.buffer() + places.filled_,
+                                                  places.range_);
+                        });
+                    }
+                }
+                const two_places& places;
+                bool is_filled = false;
+            } otherwise{*this};
+            for (It at = range_; filled_ != size_; ++filled_, ++at) {
+                std::construct_at(buffer() + filled_, std::ranges::iter_move(at));
+            }
+            otherwise.is_filled = true;
+        }
+    }
+
+    It range() const { return range_; }
+    value* buffer() const noexcept { return memory_.get(); }
+    static constexpr place other(place p) noexcept {
+        return p == place::range ? place::buffer : place::range;
+    }
+
+    template <class F> decltype(auto) at(place p, const F& f) const {
+        if (p == place::range) {
+            return f(range_);
+        }
+        return f(buffer());
+    }
+
+    // If an exception leaves the scope, the destructor moves the elements [first, last) to
+    // `target`. So the elements always end up at `target`.
+    class transfer {
+    public:
+        transfer(const two_places& in, difference first, difference last, place from,
+                 place target) noexcept
+            : places_(in), first_(first), last_(last), from_(from), target_(target) {}
+        transfer(const transfer&) = delete;
+        transfer& operator=(const transfer&) = delete;
+        ~transfer() {
+            if (from_ != target_) {
+                ignore_exceptions([this] { finish(); });
+            }
+        }
+        // Called when the elements move from the start place to the place that is not the target.
+        void left_start() noexcept { from_ = other(target_); }
+        void finish() {
+            if (const place from = std::exchange(from_, target_); from != target_) {
+                places_.at(from, [this](auto begin) {
+                    places_.at(target_, [&](auto to) {
+                        detail::move_elements(begin + first_, begin + last_, to + first_);
+                    });
+                });
+            }
+        }
+        // Called when another function has begun to move the elements.
+        void release() noexcept { from_ = target_; }
+
+    private:
+        const two_places& places_;
+        const difference first_;
+        const difference last_;
+        place from_;
+        const place target_;
+    };
+
+private:
+    const It range_;
+    const std::size_t size_;
+    const raw_buffer<value> memory_;
+    std::size_t filled_ = 0;
+};
+
+// ---- Merges
+
+// Merges two sorted sequences into a third place. The objects in that place are constructed, and
+// are overwritten. If a comparison throws, every element is still moved to the third place, in any
+// order.
+
+// The elements of two sequences that a merge has not moved yet. If an exception leaves the merge,
+// the destructor moves these elements to their target.
+template <class From, class To> struct merge_rest {
+    merge_rest(From a_first, From a_last, From b_first, From b_last, To into)
+        : left(a_first), left_end(a_last), right(b_first), right_end(b_last), to(into) {}
+    merge_rest(const merge_rest&) = delete;
+    merge_rest& operator=(const merge_rest&) = delete;
+    ~merge_rest() {
+        if (!finished) {
+            ignore_exceptions([this] { finish(); });
+        }
+    }
+    void finish() {
+        finished = true;
+        detail::move_elements(right, right_end, detail::move_elements(left, left_end, to));
+    }
+    From left;
+    From left_end;
+    From right;
+    From right_end;
+    To to;
+    bool finished = false;
+};
+
+// Merges from the front and from the back while both sequences have at least 32 elements. It works
+// in rounds that are so short that neither sequence can run out. If a whole block of one sequence
+// comes before the next element of the other sequence, the block is copied. So sequences that are
+// nearly in order are merged quickly.
+template <class From, class To, class Compare>
+void merge_both_ends(merge_rest<From, To>& rest, Compare& less) {
+    constexpr std::iter_difference_t<From> block = 16;
+    for (;;) {
+        const auto n = rest.left_end - rest.left;
+        const auto others = rest.right_end - rest.right;
+        auto steps = (std::min)(n, others) / 2;
+        if (steps < block) {
+            return;
+        }
+        From left_back = rest.left_end - 1;
+        From right_back = rest.right_end - 1;
+        To back = detail::ahead(rest.to, n + others - 1);
+        for (; steps >= block; steps -= block) {
+            const bool copies_left = !less(*rest.right, rest.left[block - 1]);
+            const bool copies_right = !less(right_back[1 - block], *left_back);
+            if (!copies_left && !copies_right) {
+                for (auto i = block; i != 0; --i) {
+                    detail::merge_first(rest.left, rest.right, rest.to, less);
+                    detail::merge_last(left_back, right_back, back, less);
+                }
+                continue;
+            }
+            if (copies_left) {
+                rest.to = std::copy_n(rest.left, block, rest.to);
+                rest.left += block;
+            } else {
+                for (auto i = block; i != 0; --i) {
+                    detail::merge_first(rest.left, rest.right, rest.to, less);
+                }
+            }
+            if (copies_right) {
+                std::copy_n(right_back + (1 - block), block, back + (1 - block));
+                right_back -= block;
+                back -= block;
+            } else {
+                for (auto i = block; i != 0; --i) {
+                    detail::merge_last(left_back, right_back, back, less);
+                }
+            }
+        }
+        rest.left_end = left_back + 1;
+        rest.right_end = right_back + 1;
+    }
+}
+
+// Merges the elements that merge_both_ends() has left. One sequence has few elements, the other one
+// any number. If a block of the larger sequence comes before the next element of the smaller one,
+// the block is copied.
+template <class From, class To, class Compare>
+void merge_few_with_many(merge_rest<From, To>& rest, Compare& less) {
+    constexpr std::iter_difference_t<From> block = 16;
+    while (rest.left != rest.left_end && rest.right != rest.right_end) {
+        const auto n = rest.left_end - rest.left;
+        const auto others = rest.right_end - rest.right;
+        if (n >= block && !less(*rest.right, rest.left[block - 1])) {
+            rest.to = std::copy_n(rest.left, block, rest.to);
+            rest.left += block;
+        } else if (others >= block && less(rest.right[block - 1], *rest.left)) {
+            rest.to = std::copy_n(rest.right, block, rest.to);
+            rest.right += block;
+        } else {
+            for (auto i = (std::min)({n, others, block}); i != 0; --i) {
+                detail::merge_first(rest.left, rest.right, rest.to, less);
+            }
+        }
+    }
+}
+
+// Merges stably: of equal elements, the left ones come first.
+template <class From, class To, class Compare>
+void merge(From left, From left_end, From right, From right_end, To to, Compare& less) {
+    merge_rest<From, To> rest(left, left_end, right, right_end, to);
+    if constexpr (sorts_branchless<From> && sorts_branchless<To>) {
+        detail::merge_both_ends(rest, less);
+        detail::merge_few_with_many(rest, less);
+    } else {
+        while (rest.left != rest.left_end && rest.right != rest.right_end) {
+            // This step has branches. The processor predicts the result of the next comparison and
+            // continues speculatively.
+            if (less(*rest.right, *rest.left)) {
+                *rest.to = std::ranges::iter_move(rest.right);
+                ++rest.right;
+            } else {
+                *rest.to = std::ranges::iter_move(rest.left);
+                ++rest.left;
+            }
+            ++rest.to;
+        }
+    }
+    rest.finish();
+}
+
+// ---- The sort
+
+// A stable merge sort with a buffer of the same size as the range. Each step moves the elements
+// from the range to the buffer or back. Both halves are sorted in parallel and merged in parallel.
+// If both halves together are already in order, they are not merged.
+template <class Forker, class It, class Compare> class merge_sort {
+    using difference = std::iter_difference_t<It>;
+    using places = two_places<It>;
+    using place = typename places::place;
+    using transfer = typename places::transfer;
+
+public:
+    merge_sort(Forker forks, It begin, It end, Compare& less,
+               basic_loop_state<typename Forker::platform>& shared) noexcept
+        : forks_(forks), size_(end - begin), less_(less), state_(shared),
+          places_(begin, static_cast<std::size_t>(size_)) {}
+
+    // Returns true if there is a buffer. All other functions require that.
+    explicit operator bool() const noexcept { return static_cast<bool>(places_); }
+
+    void run() {
+        places_.bring_to_start();
+        sort(0, size_, place::range);
+    }
+
+    // Sorts a range that consists of these runs, two or more.
+    void run(const long_runs<It>& runs) {
+        for (int i = 0; i != runs.size(); ++i) {
+            if (runs.descends(i)) {
+                detail::reverse_in_parallel(forks_, runs.begin_of(i), runs.end_of(i));
+            }
+        }
+        places_.bring_to_start();
+        merge_runs(runs, 0, runs.size(), place::range);
+    }
+
+private:
+    static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 16;
+
+    // Returns true if a part before `first` has thrown, or if a stop was requested. The caller then
+    // moves the elements to their target without sorting them.
+    bool leaves_out(difference first) noexcept {
+        return state_.leaves_out(static_cast<std::uint64_t>(first));
+    }
+
+    // Counts the elements of a merge if it is the last one.
+    void settle(difference first, difference last, std::ptrdiff_t merged) noexcept {
+        if (last - first == size_) {
+            state_.count(static_cast<std::uint64_t>(merged));
+        }
+    }
+
+    // Sorts [first, last), whose elements are in the start place, into the target.
+    void sort(difference first, difference last, place target) {
+        transfer elements(places_, first, last, places::start, target);
+        if (leaves_out(first)) {
+            return;
+        }
+        if (last - first <= small_size) {
+            places_.at(places::start,
+                       [&](auto from) { detail::sort_small(from + first, from + last, less_); });
+            elements.finish();
+            return settle(first, last, last - first);
+        }
+        const difference middle = first + (last - first) / 2;
+        sort_halves(
+            elements, first, middle, last, target, [&](place to) { sort(first, middle, to); },
+            [&](place to) { sort(middle, last, to); });
+    }
+
+    void merge_runs(const long_runs<It>& runs, int from, int to, place target) {
+        const difference first = runs.begin_of(from) - places_.range();
+        const difference last = runs.end_of(to - 1) - places_.range();
+        if (!runs.is_sorted(from)) {
+            return sort(first, last, target);
+        }
+        transfer elements(places_, first, last, places::start, target);
+        if (leaves_out(first)) {
+            return;
+        }
+        if (to - from == 1) {
+            return elements.finish();
+        }
+        const int half = from + (to - from) / 2;
+        sort_halves(
+            elements, first, runs.begin_of(half) - places_.range(), last, target,
+            [&](place other) { merge_runs(runs, from, half, other); },
+            [&](place other) { merge_runs(runs, half, to, other); });
+    }
+
+    // Calls sort_first(place) and sort_second(place), which sort [first, middle) and [middle, last)
+    // into the place that is not the target, in parallel if they are large. Then merges them into
+    // the target.
+    template <class F, class G>
+    void sort_halves(transfer& elements, difference first, difference middle, difference last,
+                     place target, const F& sort_first, const G& sort_second) {
+        const place between = places::other(target);
+        const auto f = [&] {
+            elements.left_start(); // both halves begin
+            sort_first(between);
+        };
+        const auto g = [&] { sort_second(between); };
+        if (last - first < sort_fork_size) {
+            detail::call_both(f, g);
+        } else {
+            forks_.both([&] { state_.run(static_cast<std::uint64_t>(first), 0, f); },
+                        [&] { state_.run(static_cast<std::uint64_t>(middle), 0, g); });
+        }
+        places_.at(between, [&](auto from) {
+            if (leaves_out(first)) {
+                return elements.finish();
+            }
+            if (!less_(from[middle], from[middle - 1])) {
+                elements.finish();
+                return settle(first, last, last - first);
+            }
+            elements.release(); // merge_parts() moves all of them
+            places_.at(target, [&](auto to) {
+                merge_rest halves(from + first, from + middle, from + middle, from + last,
+                                  to + first);
+                merge_parts(halves, first, last);
+            });
+        });
+    }
+
+    // Merges parts of the two halves of [first, last), in parallel. Halves the larger sequence, and
+    // cuts the smaller one where the middle element of the larger one belongs. If a part before
+    // `first` has thrown, or after a stop, moves the elements without merging them.
+    template <class From, class To>
+    void merge_parts(merge_rest<From, To>& rest, difference first, difference last) {
+        const auto n = rest.left_end - rest.left;
+        const auto others = rest.right_end - rest.right;
+        if (leaves_out(first)) {
+            return rest.finish();
+        }
+        if (n + others < 16'384) {
+            rest.finished = true;
+            detail::merge(rest.left, rest.left_end, rest.right, rest.right_end, rest.to, less_);
+            return settle(first, last, n + others);
+        }
+        From left = rest.left + n / 2;
+        From right = rest.right + others / 2;
+        if (n >= others) {
+            right = std::ranges::partition_point(
+                rest.right, rest.right_end, [&](auto&& element) -> bool {
+                    return less_(std::forward<decltype(element)>(element), *left);
+                });
+        } else {
+            left =
+                std::ranges::partition_point(rest.left, rest.left_end, [&](auto&& element) -> bool {
+                    return !less_(*right, std::forward<decltype(element)>(element));
+                });
+        }
+        const To to = detail::ahead(rest.to, (left - rest.left) + (right - rest.right));
+        forks_.both(
+            [&] {
+                rest.finished = true; // the two calls have begun and move the elements over
+                merge_rest part(rest.left, left, rest.right, right, rest.to);
+                merge_parts(part, first, last);
+            },
+            [&] {
+                merge_rest part(left, rest.left_end, right, rest.right_end, to);
+                merge_parts(part, first, last);
+            });
+    }
+
+    const Forker forks_;
+    const difference size_;
+    Compare& less_;
+    basic_loop_state<typename Forker::platform>& state_;
+    places places_;
+};
 
 // Returns how many of the first n elements of the merged sequence come from the left range. Among
 // equal elements, those of the left range come first. comes_first(r, l) returns true if the right
@@ -79,28 +647,6 @@ void merge_copies(Left left, const Left left_end, Right right, const Right right
         }
     }
     std::ranges::copy(right, right_end, std::ranges::copy(left, left_end, to).out);
-}
-
-// Merges the two parts of a range, of which the first has `size` elements.
-template <class On, class It, class Compare>
-void inplace_merge(const On& on, const elements<It>& all, std::uint64_t size, Compare& less) {
-    const auto begin = detail::unwrap(all.first);
-    const auto middle = detail::unwrap(all.at(size));
-    const auto end = detail::unwrap(all.end());
-    detail::in_one_fork(on, all.size, all.size, [&](auto& state) {
-        if (begin == middle || middle == end || !less(*middle, *(middle - 1))) {
-            return state.count(all.size);
-        }
-        using place = std::remove_const_t<decltype(begin)>;
-        merge_sort<decltype(on.forks()), place, Compare> merging(on.forks(), begin, end, less,
-                                                                 state);
-        if (!merging) {
-            BIDE_THROW(std::bad_alloc());
-        }
-        long_runs<place> runs;
-        runs.assign(begin, middle, end);
-        merging.run(runs);
-    });
 }
 
 } // namespace detail
@@ -177,7 +723,21 @@ void parallel_inplace_merge(const fork_policy& on, Range&& range,
                             Projection projection = {}) {
     auto&& call = detail::callable(less, projection);
     const auto all = detail::elements_of(range);
-    detail::inplace_merge(on, all, static_cast<std::uint64_t>(middle - all.first), call);
+    const auto begin = detail::unwrap(all.first);
+    const auto cut = detail::unwrap(middle);
+    const auto end = detail::unwrap(all.end());
+    detail::in_one_fork(on, all.size, all.size, [&](auto& state) {
+        if (begin == cut || cut == end || !call(*cut, *(cut - 1))) {
+            return state.count(all.size);
+        }
+        detail::merge_sort merging(on.forks(), begin, end, call, state);
+        if (!merging) {
+            BIDE_THROW(std::bad_alloc());
+        }
+        detail::long_runs<std::remove_const_t<decltype(begin)>> runs;
+        runs.assign(begin, cut, end);
+        merging.run(runs);
+    });
 }
 
 /// Does the same in [first, last).

@@ -8,9 +8,8 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
@@ -19,7 +18,6 @@
 #include <functional>
 #include <iterator>
 #include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -135,11 +133,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_min_element(const fork_policy& 
 }
 
 /// Returns the least element of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_min_element(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_min_element(on, detail::elements_of(first, last),
-                                      std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_min_element);
 
 /// Returns an iterator to the first of the greatest elements by less(projection(a), projection(b)).
 /// If the range is empty, returns its end. Everything else is as in parallel_min_element().
@@ -152,11 +146,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_max_element(const fork_policy& 
 }
 
 /// Returns the greatest element of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_max_element(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_max_element(on, detail::elements_of(first, last),
-                                      std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_max_element);
 
 }} // namespace bide::BIDE_ABI
 

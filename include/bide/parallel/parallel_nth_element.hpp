@@ -8,17 +8,12 @@
 /// input.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/detail/quick_sort.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_partition.hpp>
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 
-#include <algorithm>
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -28,69 +23,6 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Quickselect: partitions the range, then the part that contains the wanted place, and so on. All
-// threads take part in the partition of a large part. After log2(n) bad partitions, the part is
-// sorted by heap sort. So every input takes O(n log n) at most.
-//
-// Moves to `nth` the element that a sort would put there. No element before it is greater, and no
-// element behind it is less. `state` counts the elements that are in their final part.
-// Requires: begin <= nth < end.
-template <class Forker, class It, class Compare, class State>
-void select(const Forker& forks, It begin, It nth, It end, Compare& less, State& state) {
-    using difference = std::iter_difference_t<It>;
-    const It origin = begin;
-    const auto leaves_out = [&](It at) {
-        return state.leaves_out(static_cast<std::uint64_t>(at - origin));
-    };
-    const auto divide = [&](It first, It last, const auto& goes_left) {
-        return detail::divide_in_parallel(forks, first, last, goes_left, leaves_out);
-    };
-    auto bad_ones = static_cast<int>(std::bit_width(static_cast<std::size_t>(end - begin)));
-    bool leftmost = true;
-    while (end - begin > 24) {
-        if (leaves_out(origin)) {
-            return;
-        }
-        const difference size = end - begin;
-        detail::choose_pivot(begin, end, less);
-        if (!leftmost && !less(*(begin - 1), *begin)) {
-            const It next = detail::partition_by<true>(begin, end, less, divide).middle + 1;
-            if (leaves_out(origin)) {
-                return;
-            }
-            if (nth < next) {
-                return state.count(static_cast<std::uint64_t>(size));
-            }
-            state.count(static_cast<std::uint64_t>(next - begin));
-            begin = next;
-            continue;
-        }
-        const It pivot = detail::partition_by<false>(begin, end, less, divide).middle;
-        if (leaves_out(origin)) {
-            return;
-        }
-        if (pivot == nth) {
-            return state.count(static_cast<std::uint64_t>(size));
-        }
-        if ((std::min)(pivot - begin, end - pivot - 1) < size / 8 && --bad_ones == 0) {
-            break;
-        }
-        if (nth < pivot) {
-            state.count(static_cast<std::uint64_t>(end - pivot));
-            end = pivot;
-        } else {
-            state.count(static_cast<std::uint64_t>(pivot + 1 - begin));
-            begin = pivot + 1;
-            leftmost = false;
-        }
-        detail::break_patterns(begin, end);
-    }
-    if (!leaves_out(origin)) {
-        detail::heap_sort(begin, end, less);
-        state.count(static_cast<std::uint64_t>(end - begin));
-    }
-}
-
 // `nth` is the number of the place.
 template <class On, class It, class Compare>
 void nth_element(const On& on, const elements<It>& all, std::uint64_t nth, Compare& less) {
@@ -98,8 +30,9 @@ void nth_element(const On& on, const elements<It>& all, std::uint64_t nth, Compa
         if (nth == all.size) {
             return state.count(all.size);
         }
-        detail::select(on.forks(), detail::unwrap(all.first), detail::unwrap(all.at(nth)),
-                       detail::unwrap(all.end()), less, state);
+        const auto begin = detail::unwrap(all.first);
+        quick_sort(on.forks(), begin, less, state)
+            .select(begin, detail::unwrap(all.at(nth)), detail::unwrap(all.end()));
     });
 }
 
@@ -111,7 +44,8 @@ void partial_sort(const On& on, const elements<It>& all, std::uint64_t sorted, C
         if (sorted == 0 || sorted == all.size) {
             state.count(all.size);
         } else {
-            detail::select(on.forks(), begin, middle, detail::unwrap(all.end()), less, state);
+            quick_sort(on.forks(), begin, less, state)
+                .select(begin, middle, detail::unwrap(all.end()));
         }
         if (sorted != 0 && !state.leaves_out(0)) {
             detail::sort_here<false>(on.forks(), begin, middle, less, state);

@@ -5,18 +5,26 @@
 /// \file
 /// Moves the elements that match before the unmatched ones. parallel_partition() swaps elements,
 /// parallel_stable_partition() keeps their order.
+//
+// Partitions a range in place, by one thread or in parallel. If a predicate throws, every element
+// is still in the range.
+//
+// In parallel, each chunk is partitioned separately. Then pairs of elements on the wrong sides of
+// the border are swapped. The chunks depend only on the size of the range, so the result is the
+// same on any number of workers.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/detail/quick_sort.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
-#include <concepts>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -27,8 +35,354 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The least number of elements of a chunk, if no grain is given. They take some microseconds.
-inline constexpr std::uint64_t partition_chunk = 4'096;
+// The end of the left part, and whether the elements were divided before the partition.
+template <class It> struct division {
+    It middle;
+    bool was_divided;
+};
+
+// Partitions elements that are cheap to copy, without branches that depend on the elements. One
+// element is taken out, which leaves a gap. Each step handles the next element. It moves the first
+// element of the right part into the gap. Then it moves the next element to the place behind the
+// left part; the old place of that element is the new gap. If the element belongs to the left part,
+// the end of the left part moves up by one. (Lomuto's scheme in a cycle; Peters, "Branchless Lomuto
+// Partitioning", and Bergdoll, "ipnsort".)
+template <class It, class Pred> It cyclic_partition(It first, It last, Pred goes_left) {
+    struct gap {
+        ~gap() { *at = element; }
+        std::iter_value_t<It> element;
+        It at;
+    };
+    if (first == last) {
+        return first;
+    }
+    It left = first;
+    gap out{*first, first};
+    for (It at = first + 1; at != last; ++at) {
+        const bool is_left = goes_left(*at);
+        *out.at = *left;
+        *left = *at;
+        out.at = at;
+        left += is_left ? 1 : 0;
+    }
+    const bool is_left = goes_left(out.element);
+    *out.at = *left;
+    out.at = left;
+    return is_left ? left + 1 : left;
+}
+
+// Moves the elements for which goes_left is true before those for which it is false.
+template <class It, class Pred> division<It> divide(It first, It last, Pred goes_left) {
+    for (bool was_divided = true;; was_divided = false) {
+        while (first != last && goes_left(*first)) {
+            ++first;
+        }
+        if (first == last) {
+            return {first, was_divided};
+        }
+        do { // goes_left(*first) is not called again: the answer might differ
+            if (--last == first) {
+                return {first, was_divided};
+            }
+        } while (!goes_left(*last));
+        std::ranges::iter_swap(first, last);
+        ++first;
+        if constexpr (sorts_branchless<It>) {
+            return {detail::cyclic_partition(first, last, goes_left), false};
+        }
+    }
+}
+
+inline constexpr std::size_t most_divide_chunks = 64;
+
+// Partitions as divide() does, in parallel. Calls divide_chunk(begin, end) for each chunk. A chunk
+// has at least `least_chunk` elements. divide_chunk() partitions the chunk by divide() and returns
+// the result of divide(). If divide_chunk() skips a chunk, the result of this function is
+// meaningless.
+template <class Forker, class It, class DivideChunk>
+division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint64_t least_chunk,
+                              const DivideChunk& divide_chunk) {
+    using difference = std::iter_difference_t<It>;
+    const auto size = static_cast<std::uint64_t>(last - first);
+    const auto chunks = static_cast<std::size_t>(
+        std::clamp<std::uint64_t>(size / least_chunk, 1, most_divide_chunks));
+    const auto begin_of = [=](std::size_t chunk) {
+        return first + static_cast<difference>(size * chunk / chunks);
+    };
+    std::array<division<It>, most_divide_chunks> parts{};
+    detail::fork_each(forks, 0, chunks, [&](std::size_t chunk) {
+        parts[chunk] = divide_chunk(begin_of(chunk), begin_of(chunk + 1));
+    });
+    division<It> all{first, true};
+    for (std::size_t chunk = 0; chunk != chunks; ++chunk) {
+        all.middle += parts[chunk].middle - begin_of(chunk);
+        all.was_divided = all.was_divided && parts[chunk].was_divided;
+    }
+    // Of each chunk, a piece before the border belongs behind it, or a piece behind the border
+    // belongs before it. Pairs the elements of these pieces, in their order.
+    struct pair_of_pieces {
+        It left;
+        It right;
+        difference size;
+    };
+    std::array<pair_of_pieces, 2 * most_divide_chunks> swaps{};
+    std::size_t count = 0;
+    pair_of_pieces at{first, first, 0};
+    It left_end = first;
+    It right_end = first;
+    for (std::size_t left = 0, right = 0;; at.left += at.size, at.right += at.size) {
+        for (; at.left == left_end && left != chunks; ++left) {
+            at.left = parts[left].middle;
+            left_end = (std::max)(at.left, (std::min)(begin_of(left + 1), all.middle));
+        }
+        for (; at.right == right_end && right != chunks; ++right) {
+            right_end = parts[right].middle;
+            at.right = (std::min)(right_end, (std::max)(begin_of(right), all.middle));
+        }
+        at.size = (std::min)(left_end - at.left, right_end - at.right);
+        if (at.size == 0) {
+            break;
+        }
+        swaps[count++] = at;
+    }
+    if (count == 0) {
+        return all;
+    }
+    detail::fork_each<true>(forks, 0, count, [&](std::size_t n) {
+        const pair_of_pieces& one = swaps[n];
+        std::ranges::swap_ranges(one.left, one.left + one.size, one.right, one.right + one.size);
+    });
+    all.was_divided = false;
+    return all;
+}
+
+// ---- Partitions
+
+// Partitions by the pivot *begin. Calls divide(first, last, goes_left), and then moves the pivot
+// between the two parts. The elements of [begin, middle) are less than the pivot; the elements of
+// (middle, end) are not. `middle` in the result is the place of the pivot. If `WithEqual` is true,
+// no element is less than the pivot, and the left part gets the elements that are equal to the
+// pivot.
+template <bool WithEqual, class It, class Compare, class Divide>
+division<It> partition_by(It begin, It end, Compare& less, const Divide& divide) {
+    const auto goes_left = [&less](auto&& element, auto&& pivot) -> bool {
+        if constexpr (WithEqual) {
+            return !less(std::forward<decltype(pivot)>(pivot),
+                         std::forward<decltype(element)>(element));
+        } else {
+            return less(std::forward<decltype(element)>(element),
+                        std::forward<decltype(pivot)>(pivot));
+        }
+    };
+    division<It> parts{};
+    if constexpr (sorts_branchless<It>) {
+        // Passes the pivot by value: stores during the partition do not change the copy.
+        parts = divide(begin + 1, end,
+                       [goes_left, pivot = std::iter_value_t<It>(*begin)](
+                           auto&& element) mutable -> bool { return goes_left(element, pivot); });
+    } else {
+        parts = divide(begin + 1, end, [&](auto&& element) -> bool {
+            return goes_left(std::forward<decltype(element)>(element), *begin);
+        });
+    }
+    if (--parts.middle != begin) {
+        std::ranges::iter_swap(begin, parts.middle);
+    }
+    return parts;
+}
+
+// For parts of this size and more, the pivot is a median of medians.
+inline constexpr std::ptrdiff_t many_for_pivot = 128;
+
+// Moves the median of three elements, or of three such medians, to the front.
+template <class It, class Compare> void choose_pivot(It begin, It end, Compare& less) {
+    const auto size = end - begin;
+    const It middle = begin + size / 2;
+    if (size > many_for_pivot) {
+        detail::sort_three(begin, middle, end - 1, less);
+        detail::sort_three(begin + 1, middle - 1, end - 2, less);
+        detail::sort_three(begin + 2, middle + 1, end - 3, less);
+        detail::sort_three(middle - 1, middle, middle + 1, less);
+        std::ranges::iter_swap(begin, middle);
+    } else {
+        detail::sort_three(middle, begin, end - 1, less);
+    }
+}
+
+// Swaps elements, so that other elements become candidates for the next pivots.
+template <class It> void break_patterns(It begin, It end) {
+    using difference = std::iter_difference_t<It>;
+    const difference quarter = (end - begin) / 4;
+    if (quarter < 6) {
+        return;
+    }
+    for (difference i = 0; i != (end - begin > many_for_pivot ? 3 : 1); ++i) {
+        std::ranges::iter_swap(begin + i, begin + quarter + i);
+        std::ranges::iter_swap(end - 1 - i, end - quarter - i);
+    }
+}
+
+// ---- The sort
+
+// Pattern-defeating quicksort (Peters: "Pattern-defeating Quicksort", 2021). The two parts of a
+// partition are sorted in parallel.
+//
+// If there are many equal elements, one pass separates the elements that equal the last pivot. If a
+// partition moved nothing, the range may be sorted already: an insertion sort is tried, and gives
+// up early. If one part of a partition has less than an eighth of the elements, the partition
+// counts as bad, and some elements are swapped. After log2(n) bad partitions, the rest is sorted by
+// heap sort. So every input takes O(n log n) at most.
+
+template <class Forker, class It, class Compare> class quick_sort {
+    using difference = std::iter_difference_t<It>;
+
+public:
+    // Sorts [begin, end), which is a part of the range that begins at `origin`.
+    quick_sort(Forker forks, It origin, Compare& less,
+               basic_loop_state<typename Forker::platform>& shared) noexcept
+        : forks_(forks), origin_(origin), less_(less), state_(shared) {}
+
+    void run(It begin, It end) { sort<true>(begin, end, most_bad(begin, end), true); }
+
+    // Moves to `nth` the element that a sort would put there. No element before it is greater, and
+    // no element behind it is less. Divides only the parts that have the place `nth`.
+    // Requires: begin <= nth < end.
+    void select(It begin, It nth, It end) {
+        nth_ = nth;
+        sort<true, true>(begin, end, most_bad(begin, end), true);
+    }
+
+private:
+    static int most_bad(It begin, It end) {
+        return static_cast<int>(std::bit_width(static_cast<std::size_t>(end - begin)));
+    }
+
+    // Parts up to `small_size` are not divided. A fork needs two parts of at least fork_size.
+    static constexpr difference small_size = sorts_branchless<It> ? small_sort_size : 24;
+    static constexpr difference fork_size = sort_fork_size;
+    // The least number of elements that several threads partition.
+    static constexpr std::ptrdiff_t least_in_parallel = 262'144;
+
+    // Sorts [begin, end). If `leftmost` is false, *(begin - 1) exists and is not greater than any
+    // element. If `large` is true, the part may be divided among threads, and the elements whose
+    // place is final are counted. If `selects` is true, works as select() says.
+    template <bool large, bool selects = false>
+    void sort(It begin, It end, int bad_ones, bool leftmost) {
+        for (;;) {
+            const difference size = end - begin;
+            if constexpr (large) {
+                if (size < (selects ? small_size : fork_size)) {
+                    sort<false>(begin, end, bad_ones, leftmost);
+                    return settle<large>(size);
+                }
+                if (leaves_out(begin)) {
+                    return;
+                }
+            } else if (size <= small_size) {
+                return detail::sort_small(begin, end, less_);
+            }
+            detail::choose_pivot(begin, end, less_);
+            if (!leftmost && !less_(*(begin - 1), *begin)) {
+                const It next =
+                    detail::partition_by<true>(begin, end, less_, how<large>()).middle + 1;
+                if (large && leaves_out(begin)) {
+                    return;
+                }
+                if (selects && nth_ < next) {
+                    return settle<large>(size);
+                }
+                settle<large>(next - begin);
+                begin = next;
+                continue;
+            }
+            const division<It> parts = detail::partition_by<false>(begin, end, less_, how<large>());
+            if (large && leaves_out(begin)) {
+                return;
+            }
+            const It pivot = parts.middle;
+            const It right = pivot + 1;
+            const difference smaller = (std::min)(pivot - begin, end - right);
+            if (smaller < size / 8) {
+                if (--bad_ones == 0) {
+                    detail::heap_sort(begin, end, less_);
+                    return settle<large>(size);
+                }
+                if constexpr (!selects) {
+                    detail::break_patterns(begin, pivot);
+                    detail::break_patterns(right, end);
+                }
+            } else if (!selects && parts.was_divided &&
+                       detail::insertion_sort<true>(begin, pivot, less_) &&
+                       detail::insertion_sort<true>(right, end, less_)) {
+                return settle<large>(size);
+            }
+            if constexpr (selects) {
+                if (pivot == nth_) {
+                    return settle<large>(size);
+                }
+                if (nth_ < pivot) {
+                    settle<large>(end - pivot);
+                    end = pivot;
+                } else {
+                    settle<large>(right - begin);
+                    begin = right;
+                    leftmost = false;
+                }
+                detail::break_patterns(begin, end);
+                continue;
+            } else if constexpr (large) {
+                settle<large>(1);
+                if (smaller >= fork_size) {
+                    return forks_.both([=, this] { sort_arm(begin, pivot, bad_ones, leftmost); },
+                                       [=, this] { sort_arm(right, end, bad_ones, false); });
+                }
+            }
+            sort<large>(begin, pivot, bad_ones, leftmost);
+            begin = right;
+            leftmost = false;
+        }
+    }
+
+    // Sorts one of two parts in parallel.
+    void sort_arm(It begin, It end, int bad_ones, bool leftmost) {
+        state_.run(number_of(begin), 0, [&] { sort<true>(begin, end, bad_ones, leftmost); });
+    }
+
+    // Returns how a part is divided. If a chunk is left out, the result of the division has no
+    // meaning.
+    template <bool large> auto how() const {
+        if constexpr (large) {
+            return [this](It first, It last, const auto& pred) {
+                if (last - first < least_in_parallel) {
+                    return detail::divide(first, last, pred);
+                }
+                return detail::divide_by_chunks(forks_, first, last, 16'384, [&](It from, It to) {
+                    return leaves_out(from) ? division<It>{from, false}
+                                            : detail::divide(from, to, pred);
+                });
+            };
+        } else {
+            return [](It first, It last, const auto& pred) {
+                return detail::divide(first, last, pred);
+            };
+        }
+    }
+
+    std::uint64_t number_of(It at) const { return static_cast<std::uint64_t>(at - origin_); }
+    // Returns true if a part before `at` has thrown, or if a stop was requested.
+    bool leaves_out(It at) const { return state_.leaves_out(number_of(at)); }
+    template <bool large> void settle(difference elements) const {
+        if constexpr (large) {
+            state_.count(static_cast<std::uint64_t>(elements));
+        }
+    }
+
+    const Forker forks_;
+    const It origin_;
+    It nth_{}; // of select()
+    Compare& less_;
+    basic_loop_state<typename Forker::platform>& state_;
+};
 
 template <class On, class It, class Predicate, class Projection>
 It partition(const On& on, const elements<It>& all, Predicate& predicate, Projection& projection) {
@@ -36,7 +390,8 @@ It partition(const On& on, const elements<It>& all, Predicate& predicate, Projec
     const auto begin = detail::unwrap(all.first);
     using place = std::remove_const_t<decltype(begin)>;
     const place end = detail::unwrap(all.end());
-    const std::uint64_t least = on.options().grain != 0 ? on.options().grain : partition_chunk;
+    // The least number of elements of a chunk. Without a grain, they take some microseconds.
+    const std::uint64_t least = on.options().grain != 0 ? on.options().grain : 4'096;
     const auto goes_left = [&](auto&& element) -> bool {
         return std::invoke(predicate,
                            std::invoke(projection, std::forward<decltype(element)>(element)));
@@ -174,11 +529,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_partition(const fork_policy& on
 }
 
 /// Partitions [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_partition(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_partition(on, detail::elements_of(first, last),
-                                    std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_partition);
 
 /// Moves the elements for which predicate(projection(element)) is true before the unmatched
 /// elements. Within both groups, elements keep their order. Returns an iterator to the first
@@ -196,11 +547,7 @@ parallel_stable_partition(const fork_policy& on, Range&& range, Predicate predic
 }
 
 /// Partitions [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_stable_partition(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_stable_partition(on, detail::elements_of(first, last),
-                                           std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_stable_partition);
 
 }} // namespace bide::BIDE_ABI
 

@@ -4,7 +4,7 @@
 
 /// \file
 /// Takes the items of a source through stages. A parallel stage runs for several items at the same
-/// time, a serial stage for one item after the other. detail/pipeline.hpp explains how.
+/// time, a serial stage for one item after the other.
 ///
 /// \code
 /// bide::scheduler workers;
@@ -17,27 +17,680 @@
 ///                         bide::parallel_stage([](std::string line) { return parse(line); }),
 ///                         bide::serial_stage([&](record r) { out << r; })); // in order
 /// \endcode
+//
+// How a pipeline runs. The threads of a pipeline are the caller, and each worker that takes an arm
+// of the fork-join. All threads do the same. Each takes work that one word offers: the source, or a
+// serial stage whose next item waits. A thread that has read an item takes the item through the
+// stages, as far as it can. If the item is not the next one of a serial stage, the thread leaves
+// the item at that stage and takes other work. Before a thread continues with an item, it puts the
+// source or the serial stage back. So another thread can take the source or the stage while the
+// item is in a long stage.
+//
+// The arms are forked once, at the beginning, in halves. A thread that has taken an arm stays until
+// the end of the pipeline, and sleeps while there is no work. If no thread has taken an arm before
+// the end, that arm returns at once. So no thread waits for an arm while there is work. No arm of
+// the pipeline runs on top of a stage: a thread in a stage runs only arms that the stage itself has
+// forked (invariant 3 in parallel/README.md).
+//
+// Exceptions. The source numbers the items. After item n has thrown, no stage is called for an item
+// with a higher number, and the source is no longer read. Items with lower numbers continue,
+// because one of them may throw, too. The exception of the item with the lowest number is the one
+// that a serial run would throw. An item that has thrown or is skipped is called dead. A dead item
+// has no value, but it still passes the serial stages, so that their numbering has no gap.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/pipeline.hpp>
+#include <bide/core/lock_bits.hpp>
+#include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/sync/semaphore.hpp>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
+#include <stop_token>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
+
+// The type that a function of type F passes to the next stage: an lvalue reference, or a value.
+template <class Result>
+using pipeline_value_t =
+    std::conditional_t<std::is_lvalue_reference_v<Result>, Result, std::remove_cvref_t<Result>>;
+
+// Storage for one item between two stages. The item is a value or a reference. An item without a
+// value is dead: no further stage is called with it.
+template <class T> class pipeline_item {
+    using kept = std::conditional_t<std::is_reference_v<T>, std::remove_reference_t<T>*, T>;
+
+public:
+    pipeline_item() noexcept {}
+    pipeline_item(const pipeline_item&) = delete;
+    pipeline_item& operator=(const pipeline_item&) = delete;
+    ~pipeline_item() { reset(); }
+
+    bool has_value() const noexcept { return has_value_; }
+
+    // Stores the result of make(). A value is constructed in place, without a move.
+    // Requires: there is no value.
+    template <class Make> void emplace(Make&& make) {
+        if constexpr (std::is_reference_v<T>) {
+            ::new (static_cast<void*>(storage_)) kept(std::addressof(make()));
+        } else {
+            ::new (static_cast<void*>(storage_)) kept(make());
+        }
+        has_value_ = true;
+    }
+
+    // Returns the value as an rvalue, or the reference. Requires: there is a value.
+    T&& get() noexcept {
+        if constexpr (std::is_reference_v<T>) {
+            return *value();
+        } else {
+            return static_cast<T&&>(value());
+        }
+    }
+
+    void reset() noexcept {
+        if (has_value_) {
+            has_value_ = false;
+            value().~kept();
+        }
+    }
+
+    // Moves the value of `from` here, if there is one, and destroys it there.
+    // Throws: what the move throws; then the value is still in `from`.
+    void take(pipeline_item& from) {
+        if (from.has_value_) {
+            emplace([&]() -> T&& { return from.get(); });
+            from.reset();
+        }
+    }
+
+private:
+    // With a union in the place of the bytes, g++ 12 would warn about an uninitialized value.
+    kept& value() noexcept { return *std::launder(reinterpret_cast<kept*>(storage_)); }
+
+    alignas(kept) std::byte storage_[sizeof(kept)];
+    bool has_value_ = false;
+};
+
+// The work that the threads of a pipeline can take next, in one word:
+//
+//   tokens     bits 0 to 23    how many more items may be in flight
+//   sleepers   bits 24 to 34   threads that sleep, or are about to, and that no thread is waking
+//   searchers  bits 35 to 45   threads that look for work: they spin, or are being woken
+//   closed     bit 46          the source gives no more items
+//   source     bit 47          the source can be taken: no thread reads it, and it is not closed
+//   stages     bits 48 to 63   for each serial stage: it can be taken, because its next item waits
+//                              and no thread runs the stage
+//
+// A thread takes a stage, or the source and a token, by one CAS. So the stage with its item, or the
+// source, belongs to that thread until the thread puts it back [pipeline_work.taken]. A thread
+// prefers a stage to the source, and a late stage to an early one, so that items end before others
+// begin. The pipeline is over when the source is closed and no token is in use.
+//
+// Sleeping. A thread that finds no work counts itself as a searcher. If it still finds none, it
+// becomes a sleeper, by a CAS that fails if there is work meanwhile. A thread that puts work into
+// the word, or leaves work there, learns the numbers of sleepers and searchers from the value that
+// its read-modify-write returned. If there is a sleeper and no searcher, the thread turns a sleeper
+// into a searcher and gives it a permit of the semaphore. If there is a searcher, the searcher sees
+// the work before it sleeps. If the searcher leaves work in the word, it wakes another thread. So
+// no wake is lost. And if items are cheaper than a wake, there is only one wake at a time, however
+// many threads sleep.
+//
+// A thread that sleeps has no item, no stage and no source. A thread that has one of these never
+// waits for another thread of the pipeline. So even a pipeline with one thread ends.
+template <class Platform> class basic_pipeline_work {
+    using word = std::uint64_t;
+
+public:
+    // The maximum number of items in flight, of threads, and of serial stages.
+    static constexpr std::uint32_t most_tokens = (1U << 24) - 1;
+    static constexpr unsigned most_threads = 1U << 10;
+    static constexpr unsigned most_stages = 16;
+
+    // The work that a thread has taken: `over`, `source`, or the number of a serial stage. These
+    // numbers begin at 0.
+    static constexpr int over = -2;
+    static constexpr int source = -1;
+
+    // Requires: 1 <= tokens <= most_tokens.
+    explicit basic_pipeline_work(std::uint32_t tokens) noexcept
+        : tokens_(tokens), word_(source_bit + tokens) {}
+    basic_pipeline_work(const basic_pipeline_work&) = delete;
+    basic_pipeline_work& operator=(const basic_pipeline_work&) = delete;
+
+    // Takes the next work. If `has_token` is true, an item of the caller has ended; the call first
+    // puts back the token of that item.
+    // Returns: the number of a serial stage, `source` or `over`.
+    // Blocks: until there is work, or the pipeline is over.
+    int take(bool has_token);
+
+    // Called when the source can be read again.
+    void put_source() { put(source_bit); }
+
+    // Called when the source has no more items. The caller puts its token back by take().
+    void close_source() noexcept {
+        // Order: relaxed; the caller's take() orders what was done with the source.
+        word_.fetch_or(closed_bit, std::memory_order_relaxed);
+    }
+
+    // Called when the next item of the serial stage waits.
+    void put_stage(unsigned stage) { put(first_stage << stage); }
+
+private:
+    static constexpr word one_token = 1;
+    static constexpr word token_mask = most_tokens;
+    static constexpr word one_sleeper = word{1} << 24;
+    static constexpr word sleeper_mask = ((word{1} << 11) - 1) << 24;
+    static constexpr word one_searcher = word{1} << 35;
+    static constexpr word searcher_mask = ((word{1} << 11) - 1) << 35;
+    static constexpr word closed_bit = word{1} << 46;
+    static constexpr word source_bit = word{1} << 47;
+    static constexpr word first_stage = word{1} << 48;
+
+    // Returns the bit of the work that comes first, or 0 if there is none.
+    static constexpr word first_of(word seen) noexcept {
+        if (seen >= first_stage) {
+            return std::bit_floor(seen);
+        }
+        return (seen & token_mask) != 0 ? seen & source_bit : 0;
+    }
+    bool is_over(word seen) const noexcept {
+        return (seen & (closed_bit | token_mask)) == (closed_bit | tokens_);
+    }
+    static constexpr std::ptrdiff_t sleepers_of(word seen) noexcept {
+        return static_cast<std::ptrdiff_t>((seen & sleeper_mask) / one_sleeper);
+    }
+
+    static constexpr bool needs_wake(word seen) noexcept {
+        return (seen & sleeper_mask) != 0 && (seen & searcher_mask) == 0 && first_of(seen) != 0;
+    }
+    bool is_idle(word seen) const noexcept { return first_of(seen) == 0 && !is_over(seen); }
+
+    void put(word bit) {
+        // Order: release [pipeline_work.taken]; the next thread that takes this work sees
+        // everything that was done with it. The returned value shows whether there are sleepers.
+        const word seen = word_.fetch_or(bit, std::memory_order_release) | bit;
+        if (needs_wake(seen)) [[unlikely]] {
+            wake_one(seen);
+        }
+    }
+
+    BIDE_COLD void wake_one(word seen) {
+        while (needs_wake(seen)) {
+            // Order: relaxed, both; the thread that is woken reads the word again.
+            if (word_.compare_exchange_weak(seen, seen - one_sleeper + one_searcher,
+                                            std::memory_order_relaxed, std::memory_order_relaxed)) {
+                sleep_.release();
+                return;
+            }
+        }
+    }
+
+    BIDE_COLD bool search(word seen, bool is_searcher);
+
+    const word tokens_;
+    alignas(cache_line_pair) typename Platform::template atomic<word> word_;
+    alignas(cache_line_pair) basic_semaphore<Platform> sleep_{0};
+};
+
+template <class Platform> int basic_pipeline_work<Platform>::take(bool has_token) {
+    bool is_searcher = false;
+    // Order: acquire [pipeline_work.taken]; if the pipeline is over, this thread sees everything
+    // that happened before the last token was put back. Otherwise the CAS decides.
+    word seen = word_.load(std::memory_order_acquire);
+    for (;;) {
+        const word with = has_token ? seen + one_token : seen;
+        const word bit = first_of(with);
+        if (bit == 0 && !has_token) {
+            if (is_over(with)) {
+                return over;
+            }
+            is_searcher = search(seen, is_searcher);
+            // Order: acquire [pipeline_work.taken]; as above.
+            seen = word_.load(std::memory_order_acquire);
+            continue;
+        }
+        const bool ends = bit == 0 && is_over(with);
+        word next = with - bit - (bit == source_bit ? one_token : 0);
+        next -= is_searcher ? one_searcher : 0;
+        // Order: acq_rel [pipeline_work.taken]; sees everything that happened before the work was
+        // put into the word, and publishes what this thread did with the item that has ended.
+        // Failure acquire: as the load above.
+        if (!word_.compare_exchange_weak(seen, ends ? next & ~sleeper_mask : next,
+                                         std::memory_order_acq_rel, std::memory_order_acquire)) {
+            continue;
+        }
+        if (ends && sleepers_of(next) != 0) {
+            sleep_.release(sleepers_of(next));
+        } else if (needs_wake(next)) {
+            wake_one(next);
+        }
+        if (bit != 0) {
+            return bit == source_bit ? source : std::countr_zero(bit / first_stage);
+        }
+        has_token = false;
+        seen = ends ? next & ~sleeper_mask : next;
+    }
+}
+
+// Waits until there is work. May return early. Returns true if the caller counts as a searcher.
+template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, bool is_searcher) {
+    while (!is_searcher) {
+        if (!is_idle(seen)) {
+            return false;
+        }
+        // Order: relaxed, both; take() reads again.
+        is_searcher = word_.compare_exchange_weak(
+            seen, seen + one_searcher, std::memory_order_relaxed, std::memory_order_relaxed);
+    }
+    const auto has_changed = [this, &seen]() noexcept {
+        // Order: relaxed; take() reads again.
+        seen = word_.load(std::memory_order_relaxed);
+        return !is_idle(seen);
+    };
+    if (basic_spin<Platform>::spin_apart(has_changed) || basic_spin<Platform>::until(has_changed)) {
+        return true;
+    }
+    while (is_idle(seen)) {
+        // Order: relaxed, both; a thread that puts work there later sees the sleeper.
+        if (word_.compare_exchange_weak(seen, seen - one_searcher + one_sleeper,
+                                        std::memory_order_relaxed, std::memory_order_relaxed)) {
+            sleep_.acquire(); // the thread that wakes this one makes it a searcher again
+            break;
+        }
+    }
+    return true;
+}
+
+// The items that wait for a serial stage. The stage takes the items of the places 0, 1, 2, ... in
+// order. The place of an item is the number of the item. If the stage keeps no order, the place is
+// the number of the item's arrival. The stage is at the place whose item it takes next. No thread
+// waits: if a thread arrives with an item, and the stage is at an earlier place, the thread leaves
+// the item in the slot of the place. A slot has room for the item, and one word:
+//
+//   empty    neither the item nor the stage has come
+//   filled   the item is in the slot; the stage has not come
+//   reached  the stage is at this place; the item has not come
+//   (no other value is possible)
+//
+// The item and the stage come by two threads, each by one exchange. The thread whose exchange comes
+// second sees that, and runs the stage with the item [pipeline_queue.reached]. So exactly one
+// thread runs the stage, and no thread waits for it.
+//
+// Why a slot is empty when it is used again. There are at least `tokens` slots. So if P is the item
+// of the place p, the same slot is used again at the place p + tokens or later; let Q be the item
+// of the place p + tokens. At most `tokens` items are in flight. So among the items from P to Q,
+// some item A was read after another one, B, had ended. Items pass the stage in the order of
+// places. B had passed it, and so had P. A arrived no later than Q, because places are given in the
+// order of reads, or of arrivals [pipeline_queue.arrival]. So when Q arrives, P has left the slot
+// empty.
+template <class Platform, class T> class basic_pipeline_queue {
+public:
+    struct waiting {
+        pipeline_item<T> item;
+        std::uint64_t number = 0;
+    };
+
+    // Requires: tokens is at least 1.
+    // Throws: std::bad_alloc.
+    explicit basic_pipeline_queue(std::uint32_t tokens)
+        : mask_(std::bit_ceil(std::size_t{tokens}) - 1),
+          slots_(std::make_unique<slot[]>(mask_ + 1)) {
+        // Order: relaxed; no other thread knows the queue yet.
+        slots_[0].state.store(reached, std::memory_order_relaxed);
+    }
+    basic_pipeline_queue(const basic_pipeline_queue&) = delete;
+    basic_pipeline_queue& operator=(const basic_pipeline_queue&) = delete;
+
+    // Returns the next place, by the order of the calls.
+    std::uint64_t arrive() noexcept {
+        // Order: acq_rel [pipeline_queue.arrival]; sees which slots were emptied before an earlier
+        // arrival. Both ends of the pair [pipeline_queue.arrival] are at this line.
+        return arrivals_.fetch_add(1, std::memory_order_acq_rel);
+    }
+
+    // Returns true if the stage is at the place. The caller has the item of the place, and must
+    // then run the stage with that item.
+    bool is_reached(std::uint64_t place) noexcept {
+        slot& s = slots_[place & mask_];
+        // Order: acquire [pipeline_queue.reached]; sees what the stage did for the place before.
+        if (s.state.load(std::memory_order_acquire) != reached) {
+            return false;
+        }
+        // Order: relaxed; the caller's advance() publishes it.
+        s.state.store(empty, std::memory_order_relaxed);
+        return true;
+    }
+
+    // Returns the slot of a place. The caller has the item of that place, stores it in the slot,
+    // and then calls leave().
+    waiting& slot_of(std::uint64_t place) noexcept { return slots_[place & mask_].held; }
+
+    // Leaves the item in the slot. Returns false if the stage has reached the place meanwhile; the
+    // caller must then run the stage with the item in the slot.
+    bool leave(std::uint64_t place) noexcept {
+        slot& s = slots_[place & mask_];
+        // Order: acq_rel [pipeline_queue.reached]; publishes the item, or sees what the stage did.
+        if (s.state.exchange(filled, std::memory_order_acq_rel) == empty) {
+            return true;
+        }
+        // Order: relaxed; as in is_reached().
+        s.state.store(empty, std::memory_order_relaxed);
+        return false;
+    }
+
+    // Moves the stage to the next place. Returns true if the item of that place waits. Then the
+    // caller still has the stage, and hands it to the thread that will call next().
+    bool advance() noexcept {
+        next_ = next_ + 1;
+        slot& s = slots_[next_ & mask_];
+        // Order: acq_rel [pipeline_queue.reached]; publishes what the stage did, or sees the item.
+        if (s.state.exchange(reached, std::memory_order_acq_rel) == empty) {
+            return false;
+        }
+        // Order: relaxed; as in is_reached().
+        s.state.store(empty, std::memory_order_relaxed);
+        return true;
+    }
+
+    // Returns the slot of the place that the stage is at. Requires: the caller has the stage.
+    waiting& next() noexcept { return slots_[next_ & mask_].held; }
+
+private:
+    using word = std::uint32_t;
+
+    static constexpr word empty = 0;
+    static constexpr word filled = 1;
+    static constexpr word reached = 2;
+
+    struct slot {
+        typename Platform::template atomic<word> state{empty};
+        waiting held; // belongs to the thread that has the item, or to the one that has the stage
+    };
+
+    const std::size_t mask_;
+    const std::unique_ptr<slot[]> slots_;
+    // The place that the stage is at. Belongs to the thread that has the stage.
+    typename Platform::template var<std::uint64_t> next_{0};
+    typename Platform::template atomic<std::uint64_t> arrivals_{0};
+};
+
+// How the calls of a stage may overlap.
+enum class stage_order : std::uint8_t { parallel, serial, serial_unordered };
+
+// The function of a stage, as the pipeline calls it. A stage may be const.
+template <class Stage> using stage_function = decltype((std::declval<Stage&>().call));
+
+// The type of the argument of stage K, if the source gives `Item`.
+template <std::size_t K, class Item, class Stage, class... Rest> struct pipeline_input {
+    using type = typename pipeline_input<
+        K - 1, pipeline_value_t<std::invoke_result_t<stage_function<Stage>, Item&&>>,
+        Rest...>::type;
+};
+template <class Item, class Stage, class... Rest> struct pipeline_input<0, Item, Stage, Rest...> {
+    using type = Item;
+};
+
+// Replaces the queue in a parallel stage.
+struct no_pipeline_queue {
+    explicit no_pipeline_queue(std::uint32_t) noexcept {}
+};
+
+// `Stages` are instances of pipeline_stage; `Source` is as in parallel_pipeline.hpp.
+template <class Forker, class Source, class... Stages> class pipeline {
+    using platform = typename Forker::platform;
+    using work = basic_pipeline_work<platform>;
+    using lock = lock_bits<platform, std::uint32_t>;
+    using number = std::uint64_t;
+
+    static constexpr std::size_t count = sizeof...(Stages);
+    static constexpr number none = (std::numeric_limits<number>::max)();
+
+    template <std::size_t K> using stage_at = std::tuple_element_t<K, std::tuple<Stages...>>;
+    template <std::size_t K>
+    using input = typename pipeline_input<K, typename Source::item, Stages...>::type;
+    // What stage K makes of an item. That of the last stage only tells that the item has not
+    // thrown.
+    template <std::size_t K>
+    using output =
+        typename std::conditional_t<K + 1 == count, std::type_identity<bool>,
+                                    pipeline_input<K + 1, typename Source::item, Stages...>>::type;
+
+    static constexpr bool is_serial(stage_order order) noexcept {
+        return order != stage_order::parallel;
+    }
+    template <std::size_t K> static constexpr unsigned serials_before() noexcept {
+        constexpr std::array<stage_order, count> orders{Stages::order...};
+        unsigned n = 0;
+        for (std::size_t i = 0; i < K; ++i) {
+            n += is_serial(orders[i]) ? 1U : 0U;
+        }
+        return n;
+    }
+    static_assert((unsigned{0} + ... + (is_serial(Stages::order) ? 1U : 0U)) <= work::most_stages,
+                  "a pipeline has at most 16 serial stages");
+
+    template <std::size_t... Ks>
+    static std::tuple<
+        std::conditional_t<Stages::order != stage_order::parallel,
+                           basic_pipeline_queue<platform, input<Ks>>, no_pipeline_queue>...>
+        queues_of(std::index_sequence<Ks...>);
+    using queues = decltype(queues_of(std::index_sequence_for<Stages...>()));
+
+public:
+    static constexpr std::uint32_t most_tokens = work::most_tokens;
+    static constexpr unsigned most_threads = work::most_threads;
+
+    pipeline(Forker forks, std::uint32_t tokens, Source& source, const fork_options& options,
+             Stages&... stages)
+        : forks_(forks), source_(source), stop_(options.stop), progress_(options.progress),
+          stages_(stages...), work_(tokens), queues_(((void)stages, tokens)...) {
+        if (progress_ != nullptr && source_.size() != none) {
+            progress_->expect(source_.size());
+        }
+    }
+    pipeline(const pipeline&) = delete;
+    pipeline& operator=(const pipeline&) = delete;
+
+    // Runs the pipeline on at most `threads` threads. If there is no memory to fork, runs it on
+    // fewer.
+    // Throws: the exception of the first item, in order, that threw. stopped_error after a stop.
+    void run(unsigned threads) {
+        forks_.enter([&] {
+            detail::fork_each<true>(forks_, 0, forks_.thread() != nullptr ? threads : 1,
+                                    [this](std::size_t) { run_here(); });
+        });
+#if BIDE_EXCEPTIONS
+        if (error_) {
+            std::rethrow_exception(std::move(error_));
+        }
+#endif
+        if (was_stopped_) {
+            detail::throw_error(errc::stopped);
+        }
+    }
+
+    // Does the work of one thread, until the pipeline is over.
+    void run_here() noexcept {
+        bool has_token = false;
+        for (;;) {
+            const int what = work_.take(has_token);
+            if (what == work::over) {
+                return;
+            }
+            has_token = what == work::source ? read() : run_waiting<0>(static_cast<unsigned>(what));
+        }
+    }
+
+    // Returns true if an item with a number lower than n has thrown.
+    bool leaves_out(number n) const noexcept {
+        // Order: relaxed; a thread that sees it late calls a stage in vain.
+        return failed_at_.load(std::memory_order_relaxed) < n;
+    }
+
+private:
+    // Calls f(). If it throws, stores the exception, if it is the first one in order, as that of
+    // item n and returns false.
+    template <class F> bool attempt([[maybe_unused]] number n, F&& f) noexcept {
+#if BIDE_EXCEPTIONS
+        try {
+#endif
+            f();
+            return true;
+#if BIDE_EXCEPTIONS
+        } catch (...) {
+            std::exception_ptr thrown = std::current_exception(); // also destroys an earlier one
+            const typename lock::guard held(lock_);
+            if (!leaves_out(n)) {
+                std::swap(error_, thrown);
+                // Order: relaxed; it publishes nothing but the number.
+                failed_at_.store(n, std::memory_order_relaxed);
+            }
+        }
+        return false;
+#endif
+    }
+
+    // Reads an item, and takes it through the stages. Returns true if the item has ended, so that
+    // its token is free again.
+    // Requires: the caller has taken the source and a token.
+    bool read() noexcept {
+        const number n = next_number_;
+        pipeline_item<input<0>> item;
+        bool is_read = false;
+        attempt(n, [&] { is_read = may_read(n) && source_.read(item); });
+        if (!is_read) {
+            work_.close_source();
+            return true;
+        }
+        next_number_ = n + 1;
+        if (progress_ != nullptr && source_.size() == none) {
+            progress_->expect(1);
+        }
+        work_.put_source();
+        return go_on<0>(n, item);
+    }
+
+    bool may_read(number n) {
+        if (leaves_out(n) || source_.is_at_end()) {
+            return false;
+        }
+        if (stop_.stop_requested()) {
+            was_stopped_ = true;
+            return false;
+        }
+        return true;
+    }
+
+    // Takes item n through the stages from stage K on, as far as possible. Returns true if the item
+    // has ended.
+    template <std::size_t K, class T> bool go_on(number n, pipeline_item<T>& item) noexcept {
+        if constexpr (K == count) {
+            if (progress_ != nullptr && item.has_value()) {
+                progress_->count(1);
+            }
+            return true;
+        } else if constexpr (!is_serial(stage_at<K>::order)) {
+            return run_stage<K>(n, item);
+        } else {
+            auto& queue = std::get<K>(queues_);
+            const number place = stage_at<K>::order == stage_order::serial ? n : queue.arrive();
+            pipeline_item<T>* at = &item;
+            if (!queue.is_reached(place)) {
+                auto& held = queue.slot_of(place);
+                held.number = n;
+                if (!attempt(n, [&] { held.item.take(item); })) {
+                    item.reset();
+                }
+                if (queue.leave(place)) {
+                    return false;
+                }
+                at = &held.item;
+            }
+            return run_stage<K>(n, *at);
+        }
+    }
+
+    // Calls stage K with the item. If the stage is serial, then puts it back, so that another
+    // thread can take it with its next item. Takes the result through the next stages.
+    template <std::size_t K, class T> bool run_stage(number n, pipeline_item<T>& item) noexcept {
+        if (item.has_value() && leaves_out(n)) {
+            item.reset();
+        }
+        pipeline_item<output<K>> out;
+        if (item.has_value()) {
+            const auto call = [&]() -> decltype(auto) {
+                return std::invoke(std::get<K>(stages_).call, item.get());
+            };
+            attempt(n, [&] {
+                if constexpr (K + 1 == count) {
+                    static_cast<void>(call());
+                    out.emplace([] { return true; });
+                } else {
+                    out.emplace(call);
+                }
+            });
+            item.reset();
+        }
+        if constexpr (is_serial(stage_at<K>::order)) {
+            if (std::get<K>(queues_).advance()) {
+                work_.put_stage(serials_before<K>());
+            }
+        }
+        return go_on<K + 1>(n, out);
+    }
+
+    // Runs a serial stage whose next item waits. `serial` is its number among the serial stages
+    // from stage K on. Returns true if that item has ended.
+    template <std::size_t K> bool run_waiting(unsigned serial) noexcept {
+        if constexpr (K == count) {
+            return false; // not reached
+        } else if constexpr (is_serial(stage_at<K>::order)) {
+            if (serial != 0) {
+                return run_waiting<K + 1>(serial - 1);
+            }
+            auto& held = std::get<K>(queues_).next();
+            return run_stage<K>(held.number, held.item);
+        } else {
+            return run_waiting<K + 1>(serial);
+        }
+    }
+
+    const Forker forks_;
+    // Only the thread that has the source uses these members:
+    Source& source_;
+    typename platform::template var<number> next_number_{0};
+    typename platform::template var<bool> was_stopped_{false}; // a stop kept an item unread
+    const std::stop_token& stop_;
+    fork_progress* const progress_;
+    const std::tuple<Stages&...> stages_;
+    // The first item, in order, that has thrown, and its exception. Written under the lock.
+    typename platform::template atomic<number> failed_at_{none};
+    std::exception_ptr error_;
+    typename platform::template atomic<std::uint32_t> lock_{0};
+    work work_;
+    queues queues_;
+};
 
 // The sources of a pipeline. One thread at a time reads a source.
 
@@ -49,20 +702,14 @@ template <class F>
 concept item_generator =
     std::invocable<F&> && optional_item<std::remove_cvref_t<std::invoke_result_t<F&>>>;
 
-// The type of the items that a pipeline reads from a range. An element of a forward range stays
-// valid when the iterator advances. So the result of operator* is passed on as it is, for example
-// as an lvalue reference. An element of a single-pass range does not stay valid, so its value is
-// taken.
-template <class It> struct pipeline_element {
-    using type = std::iter_value_t<It>;
-};
-template <std::forward_iterator It> struct pipeline_element<It> {
-    using type = pipeline_value_t<std::iter_reference_t<It>>;
-};
-
+// An element of a forward range stays valid when the iterator advances. So the result of operator*
+// is passed on as it is, for example as an lvalue reference. An element of a single-pass range does
+// not stay valid, so its value is taken.
 template <class It, class End> class iterator_source {
 public:
-    using item = typename pipeline_element<It>::type;
+    using item =
+        std::conditional_t<std::forward_iterator<It>, pipeline_value_t<std::iter_reference_t<It>>,
+                           std::iter_value_t<It>>;
 
     iterator_source(It first, End last, std::uint64_t items)
         : at_(std::move(first)), last_(std::move(last)), size_(items) {}
@@ -86,13 +733,7 @@ public:
         if (at_ == last_) {
             return false;
         }
-        to.emplace([this]() -> decltype(auto) {
-            if constexpr (std::same_as<std::iter_reference_t<It>, item>) {
-                return *at_;
-            } else {
-                return item(*at_);
-            }
-        });
+        to.emplace([this]() -> decltype(auto) { return *at_; });
         has_read_ = true;
         return true;
     }
@@ -196,24 +837,23 @@ inline constexpr bool is_stage<pipeline_stage<Order, F>> = true;
 template <class T>
 concept pipeline_stage_type = is_stage<std::remove_cvref_t<T>>;
 
-// True if each stage can be called with the result of the previous stage, and if the items of
-// serial stages can be moved to their queues.
-template <class Item, class... Stages> inline constexpr bool stages_fit = true;
-template <class Item, class Stage, class... Rest>
-    requires(!std::invocable<stage_function<Stage>, Item &&> ||
-             (Stage::order != stage_order::parallel && !std::move_constructible<Item>))
-inline constexpr bool stages_fit<Item, Stage, Rest...> = false;
-template <class Item, class Stage, class Next, class... Rest>
-    requires std::invocable<stage_function<Stage>, Item&&> &&
-                 (Stage::order == stage_order::parallel || std::move_constructible<Item>)
-inline constexpr bool stages_fit<Item, Stage, Next, Rest...> = [] {
-    using result = std::invoke_result_t<stage_function<Stage>, Item&&>;
-    if constexpr (std::is_void_v<result>) {
+// Returns true if each stage can be called with the result of the previous stage, and if the items
+// of serial stages can be moved to their queues.
+template <class Item, class Stage, class... Rest> consteval bool stages_fit() {
+    if constexpr (!std::invocable<stage_function<Stage>, Item&&> ||
+                  (Stage::order != stage_order::parallel && !std::move_constructible<Item>)) {
         return false;
+    } else if constexpr (sizeof...(Rest) != 0) {
+        using result = std::invoke_result_t<stage_function<Stage>, Item&&>;
+        if constexpr (std::is_void_v<result>) {
+            return false;
+        } else {
+            return detail::stages_fit<pipeline_value_t<result>, Rest...>();
+        }
     } else {
-        return stages_fit<pipeline_value_t<result>, Next, Rest...>;
+        return true;
     }
-}();
+}
 
 template <class Source>
 concept pipeline_source = std::ranges::input_range<Source&> || item_generator<Source>;
@@ -272,7 +912,7 @@ void parallel_pipeline(const fork_policy& on, std::size_t tokens, Source&& sourc
                        Stages&&... stages) {
     auto items = detail::source_of(source);
     static_assert(
-        detail::stages_fit<typename decltype(items)::item, std::remove_reference_t<Stages>...>,
+        detail::stages_fit<typename decltype(items)::item, std::remove_reference_t<Stages>...>(),
         "each stage must be callable with what the source or the stage before returns; "
         "what a serial stage gets must be movable");
     detail::run_pipeline(on, tokens, std::move(items), stages...);

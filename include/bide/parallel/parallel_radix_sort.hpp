@@ -7,11 +7,10 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/merge_sort.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
 #include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
@@ -76,14 +75,15 @@ template <class Forker, class It, class Key> class radix_sort {
 public:
     radix_sort(Forker forks, It begin, It end, Key& key, state& shared) noexcept
         : forks_(forks), size_(static_cast<std::size_t>(end - begin)), key_(key), state_(shared),
-          places_(begin, size_), digits_(size_), counts_((size_ / chunk_size + 1) * most_buckets) {}
+          places_(begin, size_), digits_(detail::make_raw_buffer<unsigned char>(size_)),
+          counts_(detail::make_raw_buffer<std::size_t>((size_ / chunk_size + 1) * most_buckets)) {}
 
     // Returns true if there is memory. All other functions require that.
     explicit operator bool() const noexcept { return places_ && digits_ && counts_; }
 
     void run() {
-        places_.bring_home();
-        sort(0, size_, places::home);
+        places_.bring_to_start();
+        sort(0, size_, places::start);
     }
 
 private:
@@ -150,7 +150,7 @@ private:
         const std::size_t buckets = std::size_t{1} << digit_bits;
         std::size_t small_counts[most_buckets];
         std::size_t* const counts =
-            all.chunks() == 1 ? small_counts : counts_.begin() + all.first_chunk() * most_buckets;
+            all.chunks() == 1 ? small_counts : counts_.get() + all.first_chunk() * most_buckets;
         const bool is_complete = places_.at(
             from, [&](auto begin) { return note_digits(begin, all, shift, buckets, counts); });
         if (!is_complete) {
@@ -170,16 +170,12 @@ private:
         if (all.chunks() == 1) {
             return f(0), true;
         }
-        typename Forker::platform::template atomic<bool> is_complete{true};
         detail::fork_each(forks_, 0, all.chunks(), [&](std::size_t chunk) {
             if (!state_.leaves_out(all.first)) {
-                return f(chunk);
+                f(chunk);
             }
-            // Order: relaxed; the joins of the chunks order it before the reader.
-            is_complete.store(false, std::memory_order_relaxed);
         });
-        // Order: relaxed; as above.
-        return is_complete.load(std::memory_order_relaxed);
+        return !state_.leaves_out(all.first); // stays true once it is true
     }
 
     // Finds the bits in which the keys of the part differ. Returns false if a chunk was skipped. If
@@ -205,7 +201,7 @@ private:
     bool note_digits(I begin, part all, int shift, std::size_t buckets, std::size_t* counts) const {
         return for_chunks(all, [&](std::size_t chunk) {
             std::size_t* const mine = counts + chunk * most_buckets;
-            unsigned char* const digits = digits_.begin();
+            unsigned char* const digits = digits_.get();
             std::fill_n(mine, buckets, std::size_t{0});
             const std::size_t end = all.begin_of(chunk + 1);
             for (std::size_t i = all.begin_of(chunk); i != end; ++i) {
@@ -237,7 +233,7 @@ private:
             places_.at(from, [&](auto source) {
                 places_.at(to, [&](auto target) {
                     for (std::size_t i = all.begin_of(chunk); i != end; ++i) {
-                        const std::size_t place_of = next[digits_.begin()[i]]++;
+                        const std::size_t place_of = next[digits_.get()[i]]++;
                         target[static_cast<difference>(place_of)] =
                             std::ranges::iter_move(source + static_cast<difference>(i));
                     }

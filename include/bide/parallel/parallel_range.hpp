@@ -206,6 +206,16 @@ template <class It, class F> BIDE_INLINE void each_element(const It& first, cons
 
 } // namespace detail
 
+/// Declares the overload of an algorithm that takes two iterators in place of a range. Only the
+/// headers of the algorithms use it. The other arguments are a requires-clause, or nothing.
+// The assertion takes the semicolon behind the macro.
+#define BIDE_DETAIL_TAKES_ITERATORS(name, ...)                                                     \
+    template <class It, detail::parallel_end<It> End, class... Args>                               \
+    __VA_ARGS__ auto name(const fork_policy& on, It first, End last, Args&&... args) {             \
+        return bide::name(on, detail::elements_of(first, last), std::forward<Args>(args)...);      \
+    }                                                                                              \
+    static_assert(true)
+
 /// True for an iterator to which the parallel algorithms can write: it is random-access, and
 /// different threads can write to different places. `Value` is the type of the written values.
 template <class Out, class Value>

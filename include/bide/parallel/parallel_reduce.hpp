@@ -2,36 +2,35 @@
 #ifndef BIDE_PARALLEL_PARALLEL_REDUCE_HPP
 #define BIDE_PARALLEL_PARALLEL_REDUCE_HPP
 
-// A reduction. Its result does not depend on the number of threads.
-//
-// The range is divided into a tree. A range of n indices is halved as long as both halves have at
-// least `grain` indices. If n is odd, the second half gets one index more. Halves are combined in
-// index order. A leaf is folded from left to right: it begins with its first index, then combines
-// groups of four, ((a b) (c d)), so that the processor can begin a sum before the previous one is
-// complete. The last one to three indices are combined one by one. If no grain is given, the grain
-// is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
-// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by
-// std::plus has the same result in any order, so it has no tree.
+/// \file
+/// Reduces a range to one value: parallel_reduce(). The result does not depend on the number of
+/// threads.
+///
+/// The range is divided into a tree. A range of n indices is halved as long as both halves have at
+/// least `grain` indices. If n is odd, the second half gets one index more. Halves are combined in
+/// index order. A leaf is folded from left to right: it begins with its first index, then combines
+/// groups of four, ((a b) (c d)), so that the processor can begin a sum before the previous one is
+/// complete. The last one to three indices are combined one by one. If no grain is given, the grain
+/// is n / 256, at least 1 and at most 2,048. So the same range gives the same tree, and a
+/// floating-point sum has the same bits on one worker and on a hundred. A sum of integers by
+/// std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
-// (detail/parallel_loop.hpp): one thread computes the tree from the left. If the thread has not
+// (parallel_for.hpp): one thread computes the tree from the left. If the thread has not
 // finished after 4 us, the remaining part of the same tree becomes a fork-join.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -51,12 +50,6 @@ concept reduces_to =
 
 template <class Forker, class Index, class T, class Map, class Combine> class reduction {
     using range = loop_range<Index>;
-    static_assert(reduces_to<std::invoke_result_t<Map&, Index>, T>,
-                  "bide: what map returns does not fit into the type of the identity: convert it, "
-                  "or give an identity of its type");
-    static_assert(reduces_to<std::invoke_result_t<Combine&, T, T>, T>,
-                  "bide: what combine returns does not fit into the type of the identity: convert "
-                  "it, or give an identity of its type");
 
 public:
     reduction(Forker forks, range all, const fork_options& options, Map& map,
@@ -67,62 +60,51 @@ public:
           map_(map), combine_(combine), state_(options, all.size()) {}
 
     T run(range all, const fork_options& options, T&& identity) {
-        std::optional<T> rest;
+        std::optional<T> result;
         if (options.grain == 0 && all.size() <= most_brief && options.progress == nullptr &&
             !options.stop.stop_possible()) {
-            begun_part begun;
-            const auto run_briefly = [&](std::uint64_t budget) {
-                begun.budget = budget;
-                advance(all, begun, 0, rest);
-                return all.size() - begun.done;
-            };
-            detail::enter_loop<longest_brief_ns>(forks_, all.size(), run_briefly,
-                                                 [&] { reduce(all, rest, &begun); });
+            forks_.template enter_loop<longest_brief_ns>(
+                all.size(),
+                [&](std::int64_t now) {
+                    begin_ = now;
+                    return begin(all, result) ? platform::now() : 0;
+                },
+                [&] { reduce(all, result); });
         } else {
-            forks_.enter([&] { reduce(all, rest); });
+            forks_.enter([&] { reduce(all, result); });
         }
         state_.finish();
-        return combine(std::move(identity), std::move(*rest));
+        return combine(std::move(identity), std::move(*result));
     }
 
 private:
+    using platform = typename Forker::platform;
+
     // The first call at a place in the program is measured with a tree of forks, which takes longer
     // than the same tree on one thread. So this limit is higher than that of a loop.
     static constexpr std::int64_t longest_brief_ns = 8'000;
     static constexpr std::uint64_t most_brief = 1 << 18;
-    static constexpr std::size_t most_levels = 9; // of the tree of `most_brief` iterations
-
-    // The part of the tree that one thread has already reduced, from the left. It ends somewhere in
-    // the tree. For each node on the path from the root to that end, `left` has the result of the
-    // node's left half, if that half is complete.
-    struct begun_part {
-        std::uint64_t done = 0;   // iterations
-        std::uint64_t budget = 0; // iterations that are still to be done now
-        std::optional<T> left[most_levels];
-    };
 
     bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
 
-    // Continues the reduction of a part on one thread. Returns true if the reduction is complete.
-    bool advance(range part, begun_part& begun, std::size_t level, std::optional<T>& result) {
-        if (begun.budget == 0) {
+    // Reduces the leftmost leaf and then the nodes above it, until this takes as long as a chunk.
+    // Returns true if `part` is reduced. The clock is read when 16 times as many iterations are
+    // done.
+    bool begin(range part, std::optional<T>& result) {
+        if (is_leaf(part.size())) {
+            result.emplace(fold(part));
+        } else if (!begin({part.first, part.middle()}, result)) {
             return false;
+        } else {
+            if (done_ >= 16 * checked_) {
+                checked_ = done_;
+                if (platform::now() - begin_ >= basic_chunk_sizes<platform>::chunk_time) {
+                    return false;
+                }
+            }
+            result.emplace(combine(std::move(*result), reduce_here({part.middle(), part.last})));
         }
-        const std::uint64_t n = part.size();
-        if (is_leaf(n) || (n <= begun.budget && range{first_, part.first}.size() == begun.done)) {
-            result.emplace(reduce_here(part));
-            begun.done += n;
-            begun.budget -= lesser_of(n, begun.budget);
-            return true;
-        }
-        std::optional<T>& left = begun.left[level];
-        std::optional<T> right;
-        if ((!left && !advance({part.first, part.middle()}, begun, level + 1, left)) ||
-            !advance({part.middle(), part.last}, begun, level + 1, right)) {
-            return false;
-        }
-        result.emplace(combine(std::move(*left), std::move(*right)));
-        left.reset();
+        done_ = part.size();
         return true;
     }
 
@@ -134,35 +116,28 @@ private:
         return combine(std::move(left), reduce_here({part.middle(), part.last}));
     }
 
-    // Reduces `part` and stores the result in `result`. If a leaf was skipped, `result` stays
-    // empty. A part that is skipped is not divided. `begun` is what one thread has reduced before,
-    // or nullptr. `level` is the level of `part` in the tree.
-    void reduce(range part, std::optional<T>& result, begun_part* begun = nullptr,
-                std::size_t level = 0) {
+    // Reduces `part` and stores the result in `result`. If a leaf was skipped, `result` is empty
+    // afterwards. A part that is skipped is not divided. If begin() has reduced a node of the tree,
+    // its result is in `result`.
+    void reduce(range part, std::optional<T>& result) {
         const std::uint64_t n = part.size();
         const std::uint64_t at = range{first_, part.first}.size();
-        std::optional<T> left;
-        std::optional<T> right;
-        if (begun != nullptr && at < begun->done) {
-            left = std::move(begun->left[level]);
-        } else if (state_.leaves_out(at)) {
+        if (at == 0 && n == done_) {
             return;
-        } else if (is_leaf(n)) {
+        }
+        if (state_.leaves_out(at)) {
+            return result.reset();
+        }
+        if (is_leaf(n)) {
             return state_.run(at, n, [&] { result.emplace(fold(part)); });
-        } else {
-            begun = nullptr;
         }
-        const Index middle = part.middle();
-        if (left) {
-            reduce({middle, part.last}, right, begun, level + 1);
-        } else {
-            forks_.both([&] { reduce({part.first, middle}, left, begun, level + 1); },
-                        [&] { reduce({middle, part.last}, right); });
+        std::optional<T> right;
+        forks_.both([&] { reduce({part.first, part.middle()}, result); },
+                    [&] { reduce({part.middle(), part.last}, right); });
+        if (!result || !right) {
+            return result.reset();
         }
-        if (left && right) {
-            state_.run(at, 0,
-                       [&] { result.emplace(combine(std::move(*left), std::move(*right))); });
-        }
+        state_.run(at, 0, [&] { result.emplace(combine(std::move(*result), std::move(*right))); });
     }
 
     T fold(range part) {
@@ -193,7 +168,10 @@ private:
     const std::uint64_t grain_;
     Map& map_;
     Combine& combine_;
-    basic_loop_state<typename Forker::platform> state_;
+    basic_loop_state<platform> state_;
+    std::uint64_t done_ = 0;    // the iterations of the node that begin() has reduced
+    std::uint64_t checked_ = 0; // of these, before the clock was last read
+    std::int64_t begin_ = 0;    // the time at which begin() was called
 };
 
 // True if the grouping does not change the result: a sum of integers, which wraps around.
@@ -204,28 +182,6 @@ concept sums_integers =
     (std::same_as<std::remove_cv_t<Combine>, std::plus<>> ||
      std::same_as<std::remove_cv_t<Combine>, std::plus<T>>);
 
-// Returns the sum of map(i). The order of the additions does not matter here. So this is a parallel
-// loop and not a tree, and the loop decides how large its leaves are.
-template <class T, class On, class Index, class Map>
-T sum(const On& on, loop_range<Index> all, Map& map) {
-    native_platform::atomic<std::uint64_t> sum{0};
-    detail::loop_over(on, all, [&](Index begin, Index end) {
-        std::make_unsigned_t<T> here = 0;
-        detail::run_with_callee<Index>(map, [&here, begin, end](auto& callee) {
-            std::make_unsigned_t<T> mine = 0;
-            detail::each_index(begin, end, [&](Index i) {
-                mine = static_cast<std::make_unsigned_t<T>>(
-                    mine + static_cast<std::make_unsigned_t<T>>(static_cast<T>(callee(i))));
-            });
-            here = mine;
-        });
-        // Order: relaxed; the loop's joins order it before the reader.
-        sum.fetch_add(here, std::memory_order_relaxed);
-    });
-    // Order: relaxed; as above.
-    return static_cast<T>(sum.load(std::memory_order_relaxed));
-}
-
 template <class On, class First, class Last, class T, class Map, class Combine>
 T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& combine) {
     const auto all = detail::range_of(first, last);
@@ -233,11 +189,33 @@ T reduce(const On& on, First first, Last last, T&& identity, Map& map, Combine& 
         return std::move(identity);
     }
     using index = std::remove_cv_t<decltype(all.first)>;
+    static_assert(reduces_to<std::invoke_result_t<Map&, index>, T>,
+                  "bide: what map returns does not fit into the type of the identity: convert it, "
+                  "or give an identity of its type");
+    static_assert(reduces_to<std::invoke_result_t<Combine&, T, T>, T>,
+                  "bide: what combine returns does not fit into the type of the identity: convert "
+                  "it, or give an identity of its type");
     if constexpr (sums_integers<T, Combine>) {
-        static_assert(reduces_to<std::invoke_result_t<Map&, index>, T>,
-                      "bide: what map returns does not fit into the type of the identity: convert "
-                      "it, or give an identity of its type");
-        return combine(std::move(identity), detail::sum<T>(on, loop_range<index>(all), map));
+        // The order of the additions does not matter. So this is a parallel loop and not a tree,
+        // and the loop decides how large its leaves are.
+        using wrapping = std::make_unsigned_t<T>;
+        native_platform::atomic<std::uint64_t> sum{0};
+        detail::loop_over(on, all, [&](index begin, index end) {
+            wrapping here = 0;
+            detail::run_with_callee<index>(map, [&here, begin, end](auto& callee) {
+                wrapping mine = 0;
+                detail::each_index(begin, end, [&](index i) {
+                    mine = static_cast<wrapping>(mine +
+                                                 static_cast<wrapping>(static_cast<T>(callee(i))));
+                });
+                here = mine;
+            });
+            // Order: relaxed; the loop's joins order it before the reader.
+            sum.fetch_add(here, std::memory_order_relaxed);
+        });
+        // Order: relaxed; as above.
+        const auto total = static_cast<T>(sum.load(std::memory_order_relaxed));
+        return combine(std::move(identity), T(total));
     } else {
         return reduction<decltype(on.forks()), index, T, Map, Combine>(on.forks(), all,
                                                                        on.options(), map, combine)
@@ -285,11 +263,7 @@ T parallel_reduce(const fork_policy& on, Range&& range, T identity, Combine&& co
 
 /// Reduces the elements of [first, last), or the results of a map. The callables are in another
 /// order than those of std::transform_reduce(): the map comes before the combination.
-template <class It, detail::parallel_end<It> End, class T, class... Callables>
-T parallel_reduce(const fork_policy& on, It first, End last, T identity, Callables&&... callables) {
-    return bide::parallel_reduce(on, detail::elements_of(first, last), std::move(identity),
-                                 std::forward<Callables>(callables)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_reduce);
 
 }} // namespace bide::BIDE_ABI
 

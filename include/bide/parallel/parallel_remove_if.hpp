@@ -13,17 +13,13 @@
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
-#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <memory>
-#include <span> // the concepts of ranges
-#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -158,11 +154,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_remove_if(const fork_policy& on
 }
 
 /// Removes elements of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_remove_if(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_remove_if(on, detail::elements_of(first, last),
-                                    std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_remove_if);
 
 /// Removes all but the first of each group of neighbours that are equal by equal(projection(a),
 /// projection(b)). Everything else is as in parallel_remove_if().
@@ -179,10 +171,7 @@ std::ranges::borrowed_iterator_t<Range> parallel_unique(const fork_policy& on, R
 }
 
 /// Removes elements of [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_unique(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_unique(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_unique);
 
 }} // namespace bide::BIDE_ABI
 

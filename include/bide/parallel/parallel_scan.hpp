@@ -2,16 +2,17 @@
 #ifndef BIDE_PARALLEL_PARALLEL_SCAN_HPP
 #define BIDE_PARALLEL_PARALLEL_SCAN_HPP
 
-// Scans: each result is the combination of all elements up to its place. The results do not depend
-// on the number of threads.
-//
-// The range is divided into blocks of equal size; the last block has less than twice that size. The
-// size is the grain. If no grain is given, the size is the first of 16, 32, 64 ... 2,048 whose
-// square is at least the number of elements, or 2,048. Within a block, elements are combined from
-// left to right. A result is the combination of two operands: the total of all earlier blocks, and
-// the combination of the elements of the block up to this place. The totals of the blocks are
-// combined from left to right. So the same range gives the same bits on one worker and on a
-// hundred.
+/// \file
+/// Scans: each result is the combination of all elements up to its place. The results do not depend
+/// on the number of threads.
+///
+/// The range is divided into blocks of equal size; the last block has less than twice that size.
+/// The size is the grain. If no grain is given, the size is the first of 16, 32, 64 ... 2,048 whose
+/// square is at least the number of elements, or 2,048. Within a block, elements are combined from
+/// left to right. A result is the combination of two operands: the total of all earlier blocks, and
+/// the combination of the elements of the block up to this place. The totals of the blocks are
+/// combined from left to right. So the same range gives the same bits on one worker and on a
+/// hundred.
 //
 // A scan makes about 2 n combinations on any number of workers. The serial scan of std makes n. A
 // scan that combines the same operands on any number of workers needs at least 2 n - 2 - d, where d
@@ -21,7 +22,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/ordered_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_reduce.hpp>
@@ -33,7 +33,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -166,17 +165,14 @@ private:
     }
 
     // Combines the elements of the block at `at` from left to right. Calls put(place, value) for
-    // each place, with the combination up to that place. For the first place of an exclusive scan,
-    // calls begin(place). Each element is read before its place is written, because both may be the
-    // same object.
-    template <class Begin, class Put> T fold(std::uint64_t at, Begin begin, Put put) {
+    // each place, except for the first place of an exclusive scan, with the combination up to that
+    // place. Each element is read before its place is written, because both may be the same object.
+    template <class Put> T fold(std::uint64_t at, Put put) {
         const It end = in_.at(end_of(at));
         It it = in_.at(at);
         Out to = out_.at(at);
         T sum = static_cast<T>(std::invoke(map_, *it));
-        if constexpr (is_exclusive) {
-            begin(to);
-        } else {
+        if constexpr (!is_exclusive) {
             put(to, std::as_const(sum));
         }
         while (++it != end) {
@@ -194,13 +190,13 @@ private:
     }
 
     T sum_of(std::uint64_t at) {
-        return fold(at, [](Out&) {}, [](Out&, const T&) {});
+        return fold(at, [](Out&, const T&) {});
     }
 
     // Scans the block as if no block came before it. In an exclusive scan, writes nothing to the
     // first place.
     T scan_alone(std::uint64_t at) {
-        return fold(at, [](Out&) {}, [](Out& to, const T& sum) { *to = sum; });
+        return fold(at, [](Out& to, const T& sum) { *to = sum; });
     }
 
     // Scans the block. `all_before` is the total of all earlier blocks. Returns the total of all
@@ -223,9 +219,11 @@ private:
             return sum;
         } else {
             const operand before = all_before;
-            T sum = fold(
-                at, [&before](Out& to) { *to = before; },
-                [this, &before](Out& to, const T& here) { *to = combine(before, here); });
+            T sum =
+                fold(at, [this, &before](Out& to, const T& here) { *to = combine(before, here); });
+            if constexpr (is_exclusive) {
+                *out_.at(at) = before;
+            }
             return combine(before, sum);
         }
     }
@@ -257,8 +255,7 @@ Out scan(const On& on, const elements<It>& in, const Out& out, Op& op, Map& map,
          std::optional<T> before = std::nullopt) {
     const std::uint64_t block = detail::scan_block(in.size, on.options().grain);
     scan_front<Kind, It, Out, T, Op, Map> front(in, out, block, op, map, std::move(before));
-    ordered_loop<decltype(on.forks())>(on.forks(), on.options(), in.size, block)
-        .run(front, in.size);
+    ordered_loop(on.forks(), on.options(), in.size, block).run(front, in.size);
     return elements<Out>{out, in.size}.end();
 }
 
@@ -296,11 +293,7 @@ Out parallel_inclusive_scan(const fork_policy& on, Range&& range, Out out, Op op
 }
 
 /// Scans [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_inclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_inclusive_scan(on, detail::elements_of(first, last),
-                                         std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_inclusive_scan);
 
 /// Writes for each element the combination of `init` and all elements before it. Everything else is
 /// as in parallel_inclusive_scan() with `init`.
@@ -313,11 +306,7 @@ Out parallel_exclusive_scan(const fork_policy& on, Range&& range, Out out, T ini
 }
 
 /// Scans [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_exclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_exclusive_scan(on, detail::elements_of(first, last),
-                                         std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_exclusive_scan);
 
 /// Scans map(element) for each element of the range. Everything else is as in
 /// parallel_inclusive_scan(), whose rules also hold for the calls of map. If the output does not
@@ -342,11 +331,7 @@ Out parallel_transform_inclusive_scan(const fork_policy& on, Range&& range, Out 
 }
 
 /// Scans [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_transform_inclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_transform_inclusive_scan(on, detail::elements_of(first, last),
-                                                   std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_transform_inclusive_scan);
 
 /// Writes for each element the combination of `init` and map(element) of all elements before it.
 /// Everything else is as in parallel_transform_inclusive_scan().
@@ -360,11 +345,7 @@ Out parallel_transform_exclusive_scan(const fork_policy& on, Range&& range, Out 
 }
 
 /// Scans [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_transform_exclusive_scan(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_transform_exclusive_scan(on, detail::elements_of(first, last),
-                                                   std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_transform_exclusive_scan);
 
 }} // namespace bide::BIDE_ABI
 

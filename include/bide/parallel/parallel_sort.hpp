@@ -10,21 +10,17 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/merge_sort.hpp>
-#include <bide/parallel/detail/quick_sort.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_merge.hpp>
+#include <bide/parallel/parallel_partition.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <new>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -51,7 +47,7 @@ void sort_here(Forker forks, It begin, It end, Compare& less, sort_state<Forker>
         return state.count(size);
     }
     if (Stable || has_runs) {
-        merge_sort<Forker, It, Compare> merging(forks, begin, end, less, state);
+        merge_sort merging(forks, begin, end, less, state);
         if (merging && has_runs) {
             return merging.run(runs);
         }
@@ -63,7 +59,7 @@ void sort_here(Forker forks, It begin, It end, Compare& less, sort_state<Forker>
         }
     }
     if constexpr (!Stable) {
-        quick_sort<Forker, It, Compare>(forks, begin, less, state).run(begin, end);
+        quick_sort(forks, begin, less, state).run(begin, end);
     }
 }
 
@@ -77,12 +73,16 @@ void sort(const On& on, const elements<It>& all, Compare& less) {
 
 } // namespace detail
 
-/// Sorts the range by less(projection(a), projection(b)): `parallel_sort(s, people, {},
-/// &person::age)`. The order of equal elements depends only on the range, and not on the number of
-/// workers. Elements are moved by std::ranges::iter_move() or swapped by std::ranges::iter_swap(),
-/// and copied only if copying is trivial. So the iterator's reference may be a proxy. If the range
-/// is made of a few sorted pieces, they are merged in a buffer, if there is memory for it.
-/// Otherwise the sort works in place.
+/// Sorts the range in place: element a comes before element b if less(projection(a), projection(b))
+/// is true. For example, `parallel_sort(s, people, {}, &person::age)` sorts people by their age.
+///
+/// Equal elements may change their order. Their new order depends only on the range: it is the same
+/// on any number of workers. If the range consists of a few sorted pieces, the pieces are merged in
+/// a buffer; without memory for the buffer, and for any other range, the sort needs no memory.
+///
+/// An element is moved by std::ranges::iter_move() or swapped by std::ranges::iter_swap(). It is
+/// copied only if it is trivially copyable. So an iterator may return a proxy in place of a
+/// reference.
 /// Blocks: until the range is sorted. Meanwhile the caller sorts parts of it. A short range is
 /// sorted by the calling thread alone.
 /// Throws: what a comparison throws. If several comparisons throw, the exception of the first one
@@ -106,11 +106,7 @@ void parallel_sort(const fork_policy& on, Range&& range, Compare less = {},
 }
 
 /// Sorts [first, last) in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-    requires detail::sortable_by<It, std::decay_t<Args>...>
-void parallel_sort(const fork_policy& on, It first, End last, Args&&... args) {
-    bide::parallel_sort(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_sort, requires detail::sortable_by<It, std::decay_t<Args>...>);
 
 /// Sorts as parallel_sort() does, but equal elements keep their order. So the result is the same on
 /// any number of workers. Before it changes anything, it allocates a buffer for as many elements.
@@ -126,11 +122,8 @@ void parallel_stable_sort(const fork_policy& on, Range&& range, Compare less = {
 }
 
 /// Sorts [first, last) stably, in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-    requires detail::sortable_by<It, std::decay_t<Args>...>
-void parallel_stable_sort(const fork_policy& on, It first, End last, Args&&... args) {
-    bide::parallel_stable_sort(on, detail::elements_of(first, last), std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_stable_sort,
+                            requires detail::sortable_by<It, std::decay_t<Args>...>);
 
 }} // namespace bide::BIDE_ABI
 

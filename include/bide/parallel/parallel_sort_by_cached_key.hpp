@@ -8,15 +8,13 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/parallel/detail/merge_sort.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
+#include <bide/parallel/parallel_merge.hpp>
 #include <bide/parallel/parallel_range.hpp>
 #include <bide/parallel/parallel_sort.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +24,6 @@
 #include <new>
 #include <optional>
 #include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -47,26 +44,6 @@ template <class Key> struct cached_key {
         }
     }
 };
-
-// Moves element keys[i].number to place i, for each i.
-template <class Forker, class It, class Keys>
-void move_in_order(const Forker& forks, It begin, std::size_t size, const Keys& keys,
-                   two_places<It>& places) {
-    using difference = std::iter_difference_t<It>;
-    auto* const buffer = places.buffer();
-    if constexpr (two_places<It>::is_plain) { // is_plain says nothing about copies
-        detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
-            detail::move_elements(begin + static_cast<difference>(first),
-                                  begin + static_cast<difference>(last), buffer + first);
-        });
-    }
-    places.bring_home();
-    detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
-        for (std::size_t i = first; i != last; ++i) {
-            begin[static_cast<difference>(i)] = std::ranges::iter_move(buffer + keys[i].number);
-        }
-    });
-}
 
 template <class On, class It, class Compute, class Compare>
 void sort_by_cached_key(const On& on, const elements<It>& all, Compute& compute, Compare& less) {
@@ -91,17 +68,28 @@ void sort_by_cached_key(const On& on, const elements<It>& all, Compute& compute,
         };
         fork_options uncounted = on.options();
         uncounted.progress = nullptr;
-        using forker_type = std::remove_const_t<decltype(forks)>;
-        parallel_loop<forker_type, std::uint64_t, decltype(compute_keys)>(forks, all.numbers(),
-                                                                          uncounted, compute_keys)
-            .run(all.numbers());
+        detail::run_loop_over(forks, all.numbers(), uncounted, compute_keys);
         auto by_key = [&less](auto&& a, auto&& b) -> bool {
             return std::invoke(less, a.key(), b.key());
         };
-        sort_state<forker_type> of_keys(uncounted, 0);
+        std::remove_reference_t<decltype(state)> of_keys(uncounted, 0);
         detail::sort_here<true>(forks, keys.get(), keys.get() + size, by_key, of_keys);
         of_keys.finish();
-        detail::move_in_order(forks, begin, size, keys, places);
+        auto* const buffer = places.buffer();
+        const auto place = [begin](std::size_t n) {
+            return begin + static_cast<std::iter_difference_t<It>>(n);
+        };
+        if constexpr (decltype(places)::is_plain) { // is_plain says nothing about copies
+            detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
+                detail::move_elements(place(first), place(last), buffer + first);
+            });
+        }
+        places.bring_to_start();
+        detail::for_all_parts(forks, size, [&](std::size_t first, std::size_t last) {
+            for (std::size_t i = first; i != last; ++i) {
+                *place(i) = std::ranges::iter_move(buffer + keys[i].number);
+            }
+        });
         state.count(all.size);
     });
 }

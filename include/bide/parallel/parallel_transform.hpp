@@ -8,17 +8,14 @@
 /// function of the index instead: `parallel_transform(s, iota(0, n), out, f)`.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
-#include <bide/parallel/fork_join.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
-#include <span> // the concepts of ranges
 #include <type_traits>
 #include <utility>
 
@@ -64,8 +61,8 @@ using transformed_t = std::invoke_result_t<F&, std::iter_reference_t<Its>...>;
 /// Writes f(element) for each element of the range to consecutive places from `out` on, in any
 /// order. Returns the iterator behind the last of these places. `out` may be the beginning of the
 /// range itself; otherwise the places and the range must not overlap.
-/// Blocks, throws, cancellation: as parallel_for(). After an exception or a stop, some of the places
-/// are written.
+/// Blocks, throws, cancellation: as parallel_for(). After an exception or a stop, some of the
+/// places are written.
 /// Requires: f may be called by several threads at once. It is copied as the body of parallel_for()
 /// is.
 template <parallel_range Range, class Out, class F>
@@ -83,11 +80,7 @@ Out parallel_transform(const fork_policy& on, Range&& range, Second second, Out 
 }
 
 /// Transforms [first, last), alone or with a second range, in the same way.
-template <class It, detail::parallel_end<It> End, class... Args>
-auto parallel_transform(const fork_policy& on, It first, End last, Args&&... args) {
-    return bide::parallel_transform(on, detail::elements_of(first, last),
-                                    std::forward<Args>(args)...);
-}
+BIDE_DETAIL_TAKES_ITERATORS(parallel_transform);
 
 }} // namespace bide::BIDE_ABI
 

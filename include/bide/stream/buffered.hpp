@@ -54,28 +54,14 @@ template <class T> task<numbered_outcome<T>> run_numbered(std::uint64_t number, 
     to.number = number;
 #if BIDE_EXCEPTIONS
     try {
+#endif
         to.value.emplace(co_await std::move(work));
+#if BIDE_EXCEPTIONS
     } catch (...) {
         to.error = std::current_exception();
     }
-#else
-    to.value.emplace(co_await std::move(work));
 #endif
     co_return to;
-}
-
-// Cancels the tasks and waits for them, without a thread. Drops their outcomes.
-template <class T> task<> end_all(join_set<T>& running) {
-    running.cancel();
-#if BIDE_EXCEPTIONS
-    try {
-#endif
-        // If the set is cancelled, the first call returns when all tasks have ended.
-        static_cast<void>(co_await running.async_join_next());
-#if BIDE_EXCEPTIONS
-    } catch (...) { // a task has failed, or the consumer is cancelled
-    }
-#endif
 }
 
 template <class T, receivable S>
@@ -143,7 +129,12 @@ async_generator<T> run_buffered(task_runner& on, S source, std::size_t n, bool i
         error = std::current_exception();
     }
     if (error) { // of the stream or of a task, or the consumer is cancelled
-        co_await detail::end_all(running);
+        running.cancel();
+        try {
+            // If the set is cancelled, the first call returns when all tasks have ended.
+            static_cast<void>(co_await running.async_join_next());
+        } catch (...) { // a task has failed, or the consumer is cancelled
+        }
         std::rethrow_exception(error);
     }
 #endif

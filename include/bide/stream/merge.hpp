@@ -78,23 +78,20 @@ private:
     template <stream S> task<> pump(S& source, sender<T> to) {
 #if BIDE_EXCEPTIONS
         try {
-            co_await send_all(source, to);
+#endif
+            while (auto item = co_await detail::next_of(source)) {
+                const auto sent = co_await to.async_send(static_cast<stream_item_t<S>&&>(*item));
+                if (!sent) {
+                    co_return; // the pump is cancelled
+                }
+            }
+            // Order: relaxed; the end of this pump publishes it.
+            unfinished_.fetch_sub(1, std::memory_order_relaxed);
+#if BIDE_EXCEPTIONS
         } catch (...) {
             fail(std::current_exception());
         }
-#else
-        co_await send_all(source, to);
 #endif
-    }
-    template <stream S> task<> send_all(S& source, sender<T>& to) {
-        while (auto item = co_await detail::next_of(source)) {
-            const auto sent = co_await to.async_send(static_cast<stream_item_t<S>&&>(*item));
-            if (!sent) {
-                co_return; // the pump is cancelled
-            }
-        }
-        // Order: relaxed; the end of this pump publishes it.
-        unfinished_.fetch_sub(1, std::memory_order_relaxed);
     }
 
     void fail(std::exception_ptr why) noexcept {

@@ -22,7 +22,6 @@
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/item_payload.hpp> // so that each async_op<T> has one definition
 #include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/task/async_generator.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
@@ -110,39 +109,23 @@ using item_of_t = std::conditional_t<std::is_pointer_v<Next>, Item, std::remove_
 // ---- A wait that does not throw
 
 // How a wait for an item has ended.
-class next_end {
-public:
-    static next_end of_stream() noexcept { return next_end(kind::end); }
-    static next_end by_time() noexcept { return next_end(kind::time); }
-    // If there is no exception, the wait was stopped.
-    static next_end by_failure(std::exception_ptr error = nullptr) noexcept {
-        next_end e(kind::failure);
-        e.error_ = std::move(error);
-        return e;
-    }
-    next_end() noexcept = default; // by an item
+struct next_end {
+    enum { by_item, of_stream, by_time, by_failure } how = by_item;
+    std::exception_ptr error = nullptr; // of a failure; without one, the wait was stopped
 
     // Returns true if more items may come.
     // Throws: the exception of the stream, if it has failed.
     bool goes_on() const {
-        if (what_ == kind::failure) {
+        if (how == by_failure) {
 #if BIDE_EXCEPTIONS
-            if (error_) {
-                std::rethrow_exception(error_);
+            if (error) {
+                std::rethrow_exception(error);
             }
 #endif
             throw_error(errc::stopped);
         }
-        return what_ != kind::end;
+        return how != of_stream;
     }
-
-private:
-    enum class kind : unsigned char { item, end, time, failure };
-
-    explicit next_end(kind what) noexcept : what_(what) {}
-
-    kind what_ = kind::item;
-    std::exception_ptr error_;
 };
 
 template <class T> struct next_outcome {
@@ -158,12 +141,12 @@ public:
         next_outcome<T> to;
 #if BIDE_EXCEPTIONS
         try {
+#endif
             take(to, this->outcome());
+#if BIDE_EXCEPTIONS
         } catch (...) {
-            to.end = next_end::by_failure(std::current_exception());
+            to.end = {next_end::by_failure, std::current_exception()};
         }
-#else
-        take(to, this->outcome());
 #endif
         return to;
     }
@@ -174,13 +157,13 @@ private:
             if (got) {
                 take(to, *std::move(got));
             } else {
-                to.end =
-                    got.error() == errc::timeout ? next_end::by_time() : next_end::by_failure();
+                to.end.how =
+                    got.error() == errc::timeout ? next_end::by_time : next_end::by_failure;
             }
         } else if (got) {
             to.item.emplace(static_cast<item_of_t<std::remove_cvref_t<Next>>&&>(*got));
         } else {
-            to.end = next_end::of_stream();
+            to.end.how = next_end::of_stream;
         }
     }
 };

@@ -2,17 +2,20 @@
 #ifndef BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
 #define BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
 
-// The loop of algorithms in which a part needs the result of all parts before it. In a scan, this
-// is the sum of all earlier elements; in a filter, it is the number of earlier elements that are
-// kept.
+// A loop for algorithms in which the work on an element needs the result of all elements before it.
+// For a scan, that result is their sum. For a filter, it is the number of those that are kept,
+// because this number is the place of the next element.
 //
-// One thread goes through the elements from left to right. Its state is called the front: the
-// result of all elements that this thread has passed. As long as no other thread asks for work,
-// this is a serial loop, and each element is visited once. If a thread asks for work, the second
-// half of the remaining elements becomes an arm, a function that another thread may take. A thief
-// that takes the arm does the work that needs no front, such as the sum of its part. When the owner
-// reaches that part, it joins the thief's result to the front. The remaining work on that part is a
-// parallel loop. If no thief takes the arm, the owner continues with its elements.
+// One thread, the owner, visits the elements from left to right. It updates an object, the front,
+// which has the result of all elements that were visited so far. While no other thread wants work,
+// this is a serial loop: each element is visited once.
+//
+// If another thread, a thief, wants work, the owner offers it the second half of the remaining
+// elements, and continues with the first half. The thief does not know the result of the first half
+// yet. So it does only the work that needs no such result: for a scan, it adds up its elements.
+// When the owner has visited the first half, it calls join(), which adds the thief's result to the
+// front, and completes the thief's half by a parallel loop: for a scan, this writes the sums. If no
+// thief has taken the second half, the owner visits it, too.
 //
 // A Front has these members. `from` and `to` are numbers of elements:
 //
@@ -28,8 +31,8 @@
 // elements.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_policy.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <cstdint>
@@ -57,7 +60,14 @@ public:
     // Throws: what a serial run would throw, and stopped_error after a stop.
     template <class Front> void run(Front& front, std::uint64_t size) {
         if (size != 0) {
-            enter(front, {0, size});
+            range part{0, size};
+            const auto run_pieces = [this, &front, &part](std::uint64_t n) -> std::uint64_t {
+                const range now{part.first, part.first + rounded(part, n)};
+                part.first = now.last;
+                return run_piece(front, now) ? part.size() : 0;
+            };
+            detail::enter_loop<longest_brief_ns>(forks_, size, run_pieces,
+                                                 [&] { advance(front, part); });
         }
         state_.finish();
     }
@@ -99,11 +109,7 @@ public:
     // Calls leaf(first, last) in parallel for parts of [0, count). `first` and `last` are numbers
     // of blocks. The leaf itself uses state() to check whether it is left out.
     template <class Leaf> void for_blocks(std::uint64_t count, Leaf leaf) const {
-        if (count != 0) {
-            const fork_options plain;
-            parallel_loop<Forker, std::uint64_t, Leaf>(forks_, {0, count}, plain, leaf)
-                .run({0, count});
-        }
+        detail::run_loop_over(forks_, range{0, count}, fork_options(), leaf);
     }
 
     basic_loop_state<platform>& state() noexcept { return state_; }
@@ -117,17 +123,6 @@ private:
     static constexpr std::uint64_t first_piece = 64;
     static constexpr std::uint64_t longest_piece = 4'096;
 
-    // Takes all elements into the front. A brief loop does so without a fork-join.
-    template <class Front> void enter(Front& front, range part) {
-        const auto run_pieces = [this, &front, &part](std::uint64_t n) -> std::uint64_t {
-            const range now{part.first, part.first + rounded(part, n)};
-            part.first = now.last;
-            return run_piece(front, now) ? part.size() : 0;
-        };
-        detail::enter_loop<longest_brief_ns>(forks_, part.size(), run_pieces,
-                                             [this, &front, &part] { advance(front, part); });
-    }
-
     // Runs `first` on about n elements of the part, while the remaining elements are an arm. Sets
     // `part` to the remaining elements. If a thief has taken the arm, joins its result to the
     // front, and `part` is empty. Returns false if the remaining elements must be left out.
@@ -136,7 +131,7 @@ private:
         const range rest{part.first + rounded(part, n), part.last};
         const range begin{part.first, rest.first};
         part = rest;
-        const void* const here = forks_.lane();
+        const void* const here = forks_.thread();
         if (rest.empty() || rest.size() < least_ || here == nullptr) {
             return first(begin);
         }
@@ -146,7 +141,7 @@ private:
         state_.run(begin.first, 0, [&] {
             forks_.both([&] { goes_on = first(begin); },
                         [&] {
-                            if (forks_.lane() != here) {
+                            if (forks_.thread() != here) {
                                 run_ahead(front, rest, ahead);
                             }
                         });
@@ -230,8 +225,7 @@ private:
 // `least` elements.
 template <class On, class Front>
 void run_in_order(const On& on, std::uint64_t size, Front& front, std::uint64_t least = 1) {
-    ordered_loop<decltype(on.forks())>(on.forks(), on.options(), size, on.options().grain, least)
-        .run(front, size);
+    ordered_loop(on.forks(), on.options(), size, on.options().grain, least).run(front, size);
 }
 
 }}} // namespace bide::BIDE_ABI::detail

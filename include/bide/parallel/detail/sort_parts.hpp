@@ -10,8 +10,8 @@
 // same names.
 
 #include <bide/core/config.hpp>
-#include <bide/parallel/detail/parallel_loop.hpp>
 #include <bide/parallel/fork_join.hpp>
+#include <bide/parallel/parallel_for.hpp>
 #include <bide/parallel/parallel_range.hpp>
 
 #include <algorithm>
@@ -68,11 +68,6 @@ inline constexpr bool sorts_branchless =
     std::is_same_v<std::iter_reference_t<It>, std::iter_value_t<It>&> &&
     std::is_same_v<std::iter_rvalue_reference_t<It>, std::iter_value_t<It>&&>;
 
-// True if an element moves from one place to the other without an exception.
-template <class From, class To>
-inline constexpr bool is_nothrow_element_move =
-    noexcept(*std::declval<To&>() = std::ranges::iter_move(std::declval<From&>()));
-
 // As std::ranges::move().
 template <class From, class To> To move_elements(From first, From last, To to) {
     if constexpr (std::is_pointer_v<From> && std::is_pointer_v<To>) {
@@ -125,16 +120,12 @@ template <class It> It choose(std::ptrdiff_t number, It zero, It one) noexcept {
 // Calls f() and ignores its exception, because another exception is being handled.
 template <class F> void ignore_exceptions(F&& f) noexcept {
 #if BIDE_EXCEPTIONS
-    if constexpr (noexcept(f())) {
+    try {
+#endif
         f();
-    } else {
-        try {
-            f();
-        } catch (...) {
-        }
+#if BIDE_EXCEPTIONS
+    } catch (...) {
     }
-#else
-    f();
 #endif
 }
 
@@ -203,9 +194,7 @@ public:
     hole& operator=(const hole&) = delete;
     ~hole() {
         if (!filled_) {
-            ignore_exceptions([this]() noexcept(noexcept(*at_ = std::move(element_))) {
-                *at_ = std::move(element_);
-            });
+            ignore_exceptions([this] { *at_ = std::move(element_); });
         }
     }
 
@@ -246,27 +235,17 @@ std::iter_difference_t<It> insert(It begin, It at, Compare& less) {
     return at - before;
 }
 
-// Sorts stably.
-template <class It, class Compare> void insertion_sort(It begin, It end, Compare& less) {
-    if (begin == end) {
-        return;
-    }
-    for (It at = begin + 1; at != end; ++at) {
-        if (less(*at, *(at - 1))) {
-            detail::insert(begin, at, less);
-        }
-    }
-}
-
-// Sorts a range that needs few moves. Returns false if it needs more and is not sorted.
-template <class It, class Compare> bool sort_if_nearly(It begin, It end, Compare& less) {
+// Sorts stably. If `IfNearly` is true, gives up and returns false when it has moved elements by
+// more than 8 places.
+template <bool IfNearly = false, class It, class Compare>
+bool insertion_sort(It begin, It end, Compare& less) {
     if (begin == end) {
         return true;
     }
     std::iter_difference_t<It> moved = 0;
     for (It at = begin + 1; at != end; ++at) {
         if (less(*at, *(at - 1))) {
-            if (moved > 8) {
+            if (IfNearly && moved > 8) {
                 return false;
             }
             moved += detail::insert(begin, at, less);
