@@ -171,7 +171,7 @@ private:
 }} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
-#include <bide/durable/impl/locks.hpp>
+#include <bide/durable/locks.hpp> // has the definitions
 #endif
 
 #endif
