@@ -10,7 +10,6 @@
 
 #include <bide/durable/impl/acquire_all.hpp>
 #include <bide/durable/impl/admin.hpp>
-#include <bide/durable/impl/guard.hpp>
 #include <bide/durable/impl/leader_election.hpp>
 #include <bide/durable/impl/locks.hpp>
 #include <bide/durable/impl/rate_limiter.hpp>

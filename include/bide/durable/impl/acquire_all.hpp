@@ -13,7 +13,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/acquire_all.hpp>
-#include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/record_types.hpp>

@@ -6,8 +6,8 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/admin.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record.hpp>
 

@@ -7,10 +7,10 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/background.hpp>
+#include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/rate_record.hpp>
-#include <bide/durable/detail/record_store.hpp>
-#include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
@@ -77,34 +77,19 @@ public:
     }
     call_limits retry_limits() const { return limits(deadline::after(options_.retry_time), {}); }
 
-    std::string explain() {
-        part& mine = own();
-        const std::lock_guard held(mine.state);
-        return mine.trouble;
-    }
+    std::string explain() { return own().explain(); }
 
 private:
-    struct part { // of one process, as process_part
+    struct part : slot_part {
+        using slot_part::slot_part;
         const std::string boot = durable::this_boot();
-        mutex state;
-        std::string trouble; // under state
-        mutex turn;
-        std::minstd_rand random{std::random_device()()}; // used with the turn
     };
     part& own() {
-        return own_.get([] { return part(); });
-    }
-    std::error_code failed(std::error_code error) {
-        part& mine = own();
-        std::string why = slot_->explain();
-        const std::lock_guard held(mine.state);
-        mine.trouble = std::move(why);
-        return error;
+        return own_.get([this] { return part(*slot_); });
     }
 
     // Reads the record of a snapshot, and drains its debt until now.
     result<rate_record, std::error_code> read(const slot_snapshot& from);
-    template <class Rule> cas_result try_once(update_tries& tries, Rule& rule);
 
     slot_ref slot_;
     const rate_options options_;
@@ -163,43 +148,19 @@ inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot
     return r;
 }
 
-template <class Rule> cas_result rate_store::try_once(update_tries& tries, Rule& rule) {
-    std::error_code error;
-    const auto apply = [&](const slot_snapshot& from) -> std::optional<std::string> {
+template <class Rule> std::error_code rate_store::update(deadline until, Rule rule) {
+    const auto apply = [&](const slot_snapshot& from, std::int64_t, bool maybe_done,
+                           std::error_code& error) -> std::optional<std::string> {
         auto stored = read(from);
         if (!stored) {
             error = stored.error();
             return std::nullopt;
         }
-        const bool is_changed = rule(*stored, tries.maybe_done());
+        const bool is_changed = rule(*stored, maybe_done);
         return is_changed || stored->begins_again ? std::optional(encode_rate(*stored))
                                                   : std::nullopt;
     };
-    const auto swap = [&]() -> cas_result {
-        const auto loaded = slot_->load();
-        if (!loaded) {
-            return {cas_status::failed, 0, {}, loaded.error()};
-        }
-        const auto changed = apply(*loaded);
-        return changed ? slot_->compare_exchange(loaded->version, *changed)
-                       : cas_result{cas_status::stored, 0, {}, {}};
-    };
-    const cas_result tried = tries.once(swap, [&] { return slot_->update_locked(apply); });
-    return error ? cas_result{cas_status::failed, 0, {}, error} : tried;
-}
-
-template <class Rule> std::error_code rate_store::update(deadline until, Rule rule) {
-    update_tries tries(until, options_.retry_time);
-    part& mine = own();
-    if (!mine.turn.try_lock_for(tries.rest())) {
-        return make_error_code(durable_errc::store_busy);
-    }
-    const std::lock_guard turn(mine.turn, std::adopt_lock);
-    const blocking_section section;
-    return tries.run(
-        mine.random, [&] { return try_once(tries, rule); },
-        [&](const cas_result&) { return !tries.may_lock(); },
-        [&](std::error_code error) { return failed(error); });
+    return update_value(own(), until, options_.retry_time, [] {}, apply, [] {});
 }
 
 // Gives n tokens back. Returns false if others were taken later.
@@ -225,9 +186,9 @@ struct taken_tokens {
     ~taken_tokens() {
         if (is_taken && !is_kept) {
             try_to([this] {
-                static_cast<void>(
-                    store_call::start(std::make_shared<answer_call<result<bool, std::error_code>>>(
-                        giving_back(), call_kind::has_to_run)));
+                static_cast<void>(store_call::start(std::make_shared<store_call>(
+                    [back = giving_back()] { try_to([&] { static_cast<void>(back()); }); },
+                    call_kind::has_to_run)));
             });
         }
     }
@@ -405,9 +366,7 @@ BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> durable_rate_limiter::
         [store = store_] { return detail::available_tokens(*store); }, store_->retry_limits()));
 }
 
-BIDE_DURABLE_INLINE std::string durable_rate_limiter::explain() const {
-    return detail::printable_line(store_->explain());
-}
+BIDE_DURABLE_INLINE std::string durable_rate_limiter::explain() const { return store_->explain(); }
 
 }} // namespace bide::BIDE_ABI
 
