@@ -45,7 +45,7 @@
 // size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
 // exist is absent.
 //
-// detail/file/page_file.hpp describes the pages. A machine of any architecture can read the file.
+// detail/file/store.hpp describes the pages. A machine of any architecture can read the file.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -122,7 +122,7 @@ struct file_slot_options {
 /// the lock file, drain() returns ESTALE. In a child of fork() it also returns ESTALE. Make a new
 /// watch then. Each watch uses an inotify instance. The process keeps up to four unused instances.
 ///
-/// be_present() takes a mark in the lock file; see detail/file/presence_file.hpp. It returns
+/// be_present() takes a mark in the lock file; see detail/file/posix_file.hpp. It returns
 /// errc::operation_not_supported if `any_filesystem` is set, or if the system lacks such locks.
 /// is_present() never waits for the lock, and returns `unknown` if the lock file is not the one
 /// that has the mark.

@@ -11,9 +11,7 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/file/page_file.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
-#include <bide/durable/slots/detail/file/presence_file.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/detail/sqlite/database_files.hpp>
 #include <bide/durable/slots/sqlite.hpp>

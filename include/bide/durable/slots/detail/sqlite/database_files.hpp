@@ -6,7 +6,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot_types.hpp>
-#include <bide/durable/slots/detail/file/page_file.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/sched/detail/quoted.hpp>
 
@@ -135,7 +134,7 @@ inline std::string sqlite_path_error_text(std::error_code error) {
 // In a full bucket a new entry replaces the one with the earliest version. Two writers may overwrite
 // each other's entries in a bucket. A half-written entry has a wrong checksum.
 //
-// Far behind the table are the bytes that presences lock; see presence_file.hpp.
+// Far behind the table are the bytes that presences lock; see posix_file.hpp.
 
 struct sqlite_known_version {
     slot_version version = 0; // 0: none
@@ -188,7 +187,7 @@ public:
             const bool is_good = load_little<std::uint32_t>(at + 24) == crc32c({at, 24});
             const slot_version version = is_good ? load_little<std::uint64_t>(at + 8) : 0;
             const bool is_mine = is_good && load_little<std::uint64_t>(at) == hash_;
-            if (is_mine && version >= found.version && version < file_versions::most_believed) {
+            if (is_mine && version >= found.version && version < std::uint64_t{1} << 62) {
                 found = {version, load_little<std::uint32_t>(at + 16)};
             }
             if (is_mine || (version < earliest && earliest != 0)) {
