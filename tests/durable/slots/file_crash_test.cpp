@@ -11,7 +11,6 @@
 
 using namespace bide;
 using bide::detail::file_page;
-using bide::detail::file_settings;
 using bide::detail::file_versions;
 using test::is_long_run; // enumerates what short runs draw at random
 
@@ -336,10 +335,18 @@ struct disk_io {
 
 using store = bide::detail::file_store<disk_io>;
 
-file_settings pages_of(std::uint32_t size) { return {.page_size = size}; }
+struct file_settings : file_slot_options {
+    bool is_synced = true;
+};
+
+file_settings pages_of(std::size_t size) {
+    file_settings settings;
+    settings.page_size = size;
+    return settings;
+}
 
 store on(disk& d, const file_settings& settings = pages_of(4096)) {
-    return store(data_path, settings, disk_io{&d});
+    return store(data_path, settings, settings.is_synced, disk_io{&d});
 }
 
 // ---- what is stored, and what a load may return
@@ -779,7 +786,7 @@ TEST_CASE("file_slot: a reader that arrives during a change waits for its end") 
     for (const bool synced : {true, false}) {
         file_settings settings = pages_of(4096);
         settings.is_synced = synced;
-        settings.retry_time_ns = 50'000'000; // of the simulated clock
+        settings.retry_time = std::chrono::milliseconds(50); // of the simulated clock
         disk d;
         history h;
         store s = on(d, settings);
@@ -1156,26 +1163,13 @@ TEST_CASE(
     constexpr std::int64_t ms = 1'000'000;
     disk d;
     d.is_claimed = true;
-    file_settings settings = pages_of(4096);
-    store s = on(d, settings);
+    store s = on(d);
     REQUIRE(s.compare_exchange(0, "x").status == cas_status::stored);
     REQUIRE(d.slept > 0);
     REQUIRE(d.slept < ms);
     d.free_at = d.slept + 200 * ms;
     REQUIRE(s.compare_exchange(0, "x").status == cas_status::conflict);
     REQUIRE(d.claims == 0);
-
-    // If any filesystem is allowed, no claim is taken.
-    settings.any_filesystem = true;
-    d.is_claimed = false;
-    store any = on(d, settings);
-    d.free_at = d.slept + 200 * ms;
-    REQUIRE(any.compare_exchange(0, "x").status == cas_status::conflict);
-    REQUIRE(d.claims == 0);
-    d.is_claimed = true;
-    const std::int64_t before = d.slept;
-    REQUIRE(any.compare_exchange(0, "x").status == cas_status::conflict);
-    REQUIRE(d.slept == before);
 }
 
 TEST_CASE("file_slot: a new version is later than any that may have been lost") {

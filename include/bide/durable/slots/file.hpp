@@ -78,10 +78,6 @@ struct file_slot_options {
     /// slot need read and write permission on both files.
     unsigned mode = 0600;
 
-    /// Accepts every filesystem, also network filesystems and FUSE, whose locks and syncs may not
-    /// work.
-    bool any_filesystem = false;
-
     /// A descriptor of the caller that has the `.lock` file open for writing; -1 means none. Marks
     /// of presence are taken on the open file of this descriptor. So an inheritable grant lasts as
     /// long as any process has that open file, for example the shell that runs this program. A mark
@@ -104,7 +100,7 @@ struct file_slot_options {
 ///   ETIMEDOUT   the lock was not free within the option `retry_time`
 ///   EDEADLK     the object was used inside its own update
 ///   durable_errc::corrupt_record, too_large
-///   durable_errc::unsupported_filesystem      see any_filesystem
+///   durable_errc::unsupported_filesystem      a network filesystem or FUSE
 ///   durable_errc::unsupported_record_version  a later format wrote the file
 ///   durable_errc::invalid_argument            the path cannot name a file
 /// \endcode
@@ -123,7 +119,7 @@ struct file_slot_options {
 /// watch then. Each watch uses an inotify instance. The process keeps up to four unused instances.
 ///
 /// be_present() takes a mark in the lock file; see detail/file/posix_file.hpp. It returns
-/// errc::operation_not_supported if `any_filesystem` is set, or if the system lacks such locks.
+/// errc::operation_not_supported if the system lacks such locks.
 /// is_present() never waits for the lock, and returns `unknown` if the lock file is not the one
 /// that has the mark.
 class file_slot_operations : public detail::slot_handle {

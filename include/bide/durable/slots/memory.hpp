@@ -19,7 +19,7 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 struct slot_memory;
-}
+} // namespace detail
 
 /// A slot in the memory of this process. A copy is a slot object over the same memory; two threads
 /// may use two copies at the same time.

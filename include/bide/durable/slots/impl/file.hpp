@@ -12,9 +12,7 @@
 #include <bide/durable/slots/detail/file/store.hpp>
 #include <bide/durable/slots/file.hpp>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -181,17 +179,8 @@ public:
 BIDE_DURABLE_INLINE file_slot_operations::file_slot_operations(const std::string& path,
                                                                const file_slot_options& options,
                                                                bool is_synced)
-    : slot_handle(std::make_unique<detail::file_core>(
-          detail::absolute_path(path),
-          detail::file_settings{.is_synced = is_synced,
-                                .page_size = std::min(options.page_size, std::size_t{1} << 30),
-                                .max_value = std::min(options.max_value, std::size_t{1} << 30),
-                                .retry_time_ns =
-                                    1'000'000 * std::clamp<std::int64_t>(options.retry_time.count(),
-                                                                         0, 1'000'000'000),
-                                .mode = options.mode,
-                                .any_filesystem = options.any_filesystem,
-                                .descriptor = options.descriptor})) {}
+    : slot_handle(
+          std::make_unique<detail::file_core>(detail::absolute_path(path), options, is_synced)) {}
 
 BIDE_DURABLE_INLINE bool file_slot_operations::has_mark(int descriptor,
                                                         std::int64_t mark) const noexcept {

@@ -263,25 +263,17 @@ class posix_io {
         return *path == 0 ? ::fstat(fd, &facts) : ::lstat(path, &facts);
     }
 
-    template <class Call> static auto again(Call call) noexcept {
-        auto got = call();
-        while (got < 0 && errno == EINTR) {
-            got = call();
-        }
-        return got;
-    }
-
 public:
     int open_file(const char* path, int flags, unsigned mode = 0) noexcept {
-        return again([&] { return ::open(path, flags | O_CLOEXEC, integer_cast<mode_t>(mode)); });
+        return ::open(path, flags | O_CLOEXEC, integer_cast<mode_t>(mode));
     }
     void close_file(int fd) noexcept { ::close(fd); }
 
     ssize_t read_at(int fd, char* to, std::size_t size, std::uint64_t at) noexcept {
-        return again([&] { return ::pread(fd, to, size, static_cast<off_t>(at)); });
+        return ::pread(fd, to, size, static_cast<off_t>(at));
     }
     ssize_t write_at(int fd, const char* from, std::size_t size, std::uint64_t at) noexcept {
-        return again([&] { return ::pwrite(fd, from, size, static_cast<off_t>(at)); });
+        return ::pwrite(fd, from, size, static_cast<off_t>(at));
     }
 
     // Waits until the written data survives a loss of power.
@@ -289,17 +281,17 @@ public:
 #if defined(__APPLE__)
         return sync_all(fd); // fdatasync() leaves the data in the disk's write cache
 #else
-        return again([&] { return ::fdatasync(fd); });
+        return ::fdatasync(fd);
 #endif
     }
     int sync_all(int fd) noexcept {
 #if defined(__APPLE__)
-        const int flushed = again([&] { return ::fcntl(fd, F_FULLFSYNC); });
+        const int flushed = ::fcntl(fd, F_FULLFSYNC);
         if (flushed == 0 || (errno != ENOTSUP && errno != EINVAL)) {
             return flushed;
         }
 #endif
-        return again([&] { return ::fsync(fd); });
+        return ::fsync(fd);
     }
 
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
@@ -312,7 +304,7 @@ public:
 
     // Never waits. EWOULDBLOCK: another open file holds the lock.
     int try_lock(int fd, bool exclusive) noexcept {
-        return again([&] { return ::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB); });
+        return ::flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
     }
     void unlock(int fd) noexcept { ::flock(fd, LOCK_UN); }
 
@@ -325,7 +317,7 @@ public:
     bool is_reliable(int fd) noexcept {
 #if defined(__linux__)
         struct statfs facts;
-        const int looked = again([&] { return ::fstatfs(fd, &facts); });
+        const int looked = ::fstatfs(fd, &facts);
         return looked == 0 && !is_remote_filesystem(static_cast<std::uint32_t>(facts.f_type));
 #elif defined(MNT_LOCAL)
         struct statfs facts;

@@ -47,7 +47,11 @@
 #include <system_error>
 #include <utility>
 
-namespace bide { inline namespace BIDE_ABI { namespace detail {
+namespace bide { inline namespace BIDE_ABI {
+
+struct file_slot_options;
+
+namespace detail {
 
 // ---- pages
 
@@ -192,24 +196,13 @@ private:
 
 // ---- the slot
 
-// The options of a file slot, checked.
-struct file_settings {
-    bool is_synced = true;
-    std::size_t page_size = 4 * file_page::granule;
-    std::size_t max_value = std::size_t{64} << 20;
-    std::int64_t retry_time_ns = 10'000'000'000;
-    unsigned mode = 0600;
-    bool any_filesystem = false;
-    int descriptor = -1;
-};
-
-// A slot on any Io. A function that returns false has recorded the error, with the file that it
-// concerns.
-template <class Io> class file_store : public slot {
+// A slot on any Io; slots/file.hpp defines the options. A function that returns false has recorded
+// the error, with the file that it concerns.
+template <class Io, class Options = file_slot_options> class file_store : public slot {
 public:
-    file_store(std::string path, const file_settings& settings, Io io = Io())
-        : io_(io), path_(std::move(path)), set_(settings), lock_(io), data_(io),
-          owner_(io_.process()) {}
+    file_store(std::string path, const Options& options, bool to_sync, Io io = Io())
+        : io_(io), path_(std::move(path)), options_(options), is_synced_(to_sync), lock_(io),
+          data_(io), owner_(io_.process()) {}
     file_store(const file_store&) = delete;
     file_store& operator=(const file_store&) = delete;
     ~file_store() override { forget_stale_files(); }
@@ -263,16 +256,11 @@ public:
         if (!is_file_name(path_)) {
             return unexpected{make_error_code(durable_errc::invalid_argument)};
         }
-        if (set_.any_filesystem) {
-            return unexpected{std::make_error_code(std::errc::operation_not_supported)};
-        }
-        return marks_.be_present(set_.descriptor);
+        return marks_.be_present(options_.descriptor);
     }
-    presence is_present(std::int64_t mark) const override {
-        return set_.any_filesystem ? presence::unknown : marks_.is_present(mark);
-    }
+    presence is_present(std::int64_t mark) const override { return marks_.is_present(mark); }
     bool has_mark(int descriptor, std::int64_t mark) const noexcept {
-        return !set_.any_filesystem && marks_.is_on(descriptor, mark);
+        return marks_.is_on(descriptor, mark);
     }
 
     std::string explain() const override {
@@ -298,6 +286,8 @@ protected:
     const std::string& lock_path() const noexcept { return lock_path_; }
 
 private:
+    static constexpr std::size_t largest_page = std::size_t{1} << 30;
+
     // ---- results
 
     bool fail(const std::string& file, std::error_code error = system_error_code()) noexcept {
@@ -312,7 +302,7 @@ private:
     cas_result stored(slot_version version) noexcept {
         // A slot that does not sync writes version 0, which means "none" to a slot that syncs. The
         // write still wakes watches.
-        set_synced_version(set_.is_synced ? version : 0);
+        set_synced_version(is_synced_ ? version : 0);
         synced_ = version;
         return {cas_status::stored, version, {}, {}};
     }
@@ -379,14 +369,14 @@ private:
             if (is_ours) {
                 return fail(lock_path_, check_kind(now));
             }
-        } while (io_.steady_ns() - begin <= set_.retry_time_ns);
+        } while (io_.steady_ns() - begin <= retry_time_ns_);
         return fail(lock_path_, system_error_code(ETIMEDOUT));
     }
 
     // A reader can use a file that it may not write.
     bool open_lock() noexcept {
-        std::error_code error = lock_.open(lock_path_.c_str(), true, O_CREAT, set_.mode);
-        if (!error && !set_.any_filesystem && !io_.is_reliable(lock_.get())) {
+        std::error_code error = lock_.open(lock_path_.c_str(), true, O_CREAT, options_.mode);
+        if (!error && !io_.is_reliable(lock_.get())) {
             lock_.reset();
             error = durable_errc::unsupported_filesystem;
         }
@@ -402,8 +392,6 @@ private:
     // time for polling waiters. So one process that has waited long takes a second lock, the claim,
     // and polls often. If a process arrives and sees the claim, it pauses once and so lets the
     // claimant go first. It does not wait for the claim to end, because the claimant may be stopped.
-    // With the option any_filesystem, the claim is not used: on some filesystems both locks would be
-    // the same.
     bool wait(const file_descriptor<Io>& file, const std::string& name, bool exclusive,
               std::int64_t begin) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
@@ -411,19 +399,19 @@ private:
         constexpr std::int64_t long_wait_ns = 50'000'000;
         constexpr std::int64_t polite_rest_ns = 100'000; // a claimant tries twice in this time
         const int fd = file.get();
-        const bool may_claim = &file == &lock_ && !set_.any_filesystem;
+        const bool may_claim = &file == &lock_;
         std::int64_t rest = first_rest_ns;
         std::int64_t waited = 0;
         bool is_next = false;
         int tried = 0;
         if (may_claim && io_.is_claimed(fd)) {
-            io_.sleep(std::min(polite_rest_ns, set_.retry_time_ns));
+            io_.sleep(std::min(polite_rest_ns, retry_time_ns_));
         }
         while ((tried = io_.try_lock(fd, exclusive)) != 0 && errno == EWOULDBLOCK &&
-               (waited = io_.steady_ns() - begin) < set_.retry_time_ns) {
+               (waited = io_.steady_ns() - begin) < retry_time_ns_) {
             is_next = is_next || (waited >= long_wait_ns && may_claim && io_.try_claim(fd));
             rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
-            io_.sleep(std::min(rest / 2 + random_below(rest), set_.retry_time_ns - waited));
+            io_.sleep(std::min(rest / 2 + random_below(rest), retry_time_ns_ - waited));
         }
         const int error = errno == EWOULDBLOCK ? ETIMEDOUT : errno;
         if (is_next) {
@@ -468,7 +456,7 @@ private:
         }
         const slot_version version = pages_.page().version;
         if (version < seen_ || lost_after_ == version ||
-            (set_.is_synced && synced_ != version && synced_version() != version)) {
+            (is_synced_ && synced_ != version && synced_version() != version)) {
             return false;
         }
         seen_ = synced_ = version;
@@ -514,9 +502,7 @@ private:
 
     // Reads the file. Requires the lock, as do all functions below.
     bool read(bool to_write) {
-        // If any filesystem is allowed, a second lock may conflict with the lock that is held
-        // already.
-        if (!(to_write && !set_.any_filesystem ? attach_locked() : attach(to_write))) {
+        if (!(to_write ? attach_locked() : attach(false))) {
             return false;
         }
         if (!data_) {
@@ -534,7 +520,7 @@ private:
     // good one.
     bool confirm_synced() {
         const slot_version version = pages_.page().version;
-        const bool is_known_synced = !set_.is_synced || synced_ == version;
+        const bool is_known_synced = !is_synced_ || synced_ == version;
         if (is_known_synced && !pages_.fell_back()) {
             return true;
         }
@@ -560,7 +546,7 @@ private:
     void find_loss(slot_version mark) noexcept {
         const bool has_mark = mark != 0 && mark < file_versions::most_believed;
         const slot_version version = pages_.page().version;
-        if (has_mark ? mark > version : set_.is_synced && pages_.fell_back()) {
+        if (has_mark ? mark > version : is_synced_ && pages_.fell_back()) {
             lost_after_ = version;
             seen_ = std::max(seen_, has_mark ? mark : 0);
         }
@@ -569,7 +555,8 @@ private:
     // ---- writing
 
     bool fits(std::string_view value) noexcept {
-        return value.size() <= set_.max_value || fail(path_, durable_errc::too_large);
+        return value.size() <= std::min(options_.max_value, largest_page) ||
+               fail(path_, durable_errc::too_large);
     }
 
     cas_result put(std::string_view value) {
@@ -595,7 +582,7 @@ private:
             drop_cache();
             return failed(!is_unchanged);
         }
-        return !set_.is_synced || sync_data() ? stored(next) : failed(true);
+        return !is_synced_ || sync_data() ? stored(next) : failed(true);
     }
 
     // Writes a new file. It is complete and synced before it is renamed to the path. A damaged file
@@ -616,7 +603,7 @@ private:
             io_.remove_file(new_path_.c_str());
             return failed(is_ready && error_ == std::errc::io_error);
         }
-        if (set_.is_synced && !sync_directory(directory)) {
+        if (is_synced_ && !sync_directory(directory)) {
             return failed(true);
         }
         data_ = std::move(fresh);
@@ -627,7 +614,7 @@ private:
     bool create(file_descriptor<Io>& to, const std::string& name) noexcept {
         constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
         if (io_.remove_file(name.c_str()) == 0 || errno == ENOENT) {
-            to.reset(io_.open_file(name.c_str(), how, set_.mode));
+            to.reset(io_.open_file(name.c_str(), how, options_.mode));
         }
         return to || fail(name);
     }
@@ -641,7 +628,8 @@ private:
         const int fd = fresh.get();
         const bool has_before = data_ && !is_damaged;
         const std::size_t needed = file_page::header_size + value.size();
-        std::size_t size = std::max<std::size_t>(set_.page_size, has_before ? pages_.page_size : 0);
+        std::size_t size = std::max<std::size_t>(std::min(options_.page_size, largest_page),
+                                                 has_before ? pages_.page_size : 1);
         size = needed <= size ? size : needed + needed / 2; // so a growing value is rarely moved
         size = (size + granule - 1) / granule * granule;
         const auto page = static_cast<std::uint32_t>(size);
@@ -722,8 +710,11 @@ private:
     const std::string new_path_ = path_ + ".new";
     const std::string damaged_path_ = path_ + ".damaged";
     const std::string directory_ = path_.substr(0, path_.rfind('/') + 1);
-    const file_settings set_;
-    const presence_file marks_{lock_path_, set_.mode};
+    const Options options_;
+    const bool is_synced_;
+    const std::int64_t retry_time_ns_ =
+        1'000'000 * std::clamp<std::int64_t>(options_.retry_time.count(), 0, 1'000'000'000);
+    const presence_file marks_{lock_path_, options_.mode};
     file_descriptor<Io> lock_;
     file_descriptor<Io> data_; // not open if there is no file
     file_pages pages_;
@@ -738,6 +729,7 @@ private:
     const std::string* wrong_ = &path_; // the file that the error concerns
 };
 
-}}} // namespace bide::BIDE_ABI::detail
+} // namespace detail
+}} // namespace bide::BIDE_ABI
 
 #endif
