@@ -28,12 +28,12 @@
 // was deleted and made again do not repeat, unless the clock was set back by exactly that time.
 //
 // An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
-// with a persistent journal in the other mode. WAL mode is faster and is used where it is safe; see
-// sqlite_journal. If another program changes the mode of the database later, the slot follows.
+// with a persistent journal in the other mode. If another program changes the mode of the database
+// later, the slot follows.
 //
 // The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
-// row, and the marks of presences; see impl/sqlite.hpp. Delete it only while no lock is held. If a row is older than its acknowledged version, the row fell back: SQLite dropped
-// the end of a log, or an older copy replaced the database. If the row is missing, it was deleted,
+// row, and the marks of presences; see impl/sqlite.hpp. Delete it only while no lock is held. If a
+// row is older than its acknowledged version, it fell back. If the row is missing, it was deleted,
 // or the database was truncated: the slot sets lost_acknowledged only. If a value differs from its
 // checksum, load() fails with durable_errc::corrupt_record.
 

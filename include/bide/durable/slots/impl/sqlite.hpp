@@ -95,13 +95,12 @@ inline bool is_sqlite_text(std::string_view text) noexcept {
     return text.empty();
 }
 
-// SQLite would read a file that is not regular, and block there. SQLite finds the journal, the log
-// and the shared memory of a database by the path. If processes reach one file by two paths (two
-// directories or two names), each path has its own log. Then each process reads and writes a
-// different database, without an error.
+// SQLite finds the journal, the log and the shared memory of a database by the path. If processes
+// reach one file by two paths (two directories or two names), each path has its own log. Then each
+// process reads and writes a different database, without an error.
 //
-// No function below opens the database: to close a descriptor of it would drop this process's SQLite
-// locks on it.
+// No function below opens the database: to close a descriptor of it would drop the locks of this
+// process on it.
 
 // Returns the path beside which SQLite makes its files: symbolic links are resolved.
 // Throws: std::bad_alloc.
@@ -134,32 +133,27 @@ inline std::error_code check_sqlite_path(const char* path) noexcept {
 
 // ---- the file of acknowledged versions
 //
-// The file `<database>-bide` beside the database detects that the database lost an acknowledged
-// version of a slot's row. SQLite uses other names there (-journal, -wal, -shm and -mj...), and does
-// not copy this file with a database.
+// The file `<database>-bide` has an entry for each row: the last version that a slot acknowledged,
+// and a checksum of its value. A slot writes the entry after the commit, and reads it before it
+// reads the row. If a row is older than its entry, newer values of the row are lost. There are
+// three causes: SQLite found a wrong checksum in a log and dropped the rest of the log, which it
+// does without an error; the row was deleted; an older or empty file replaced the database. If a
+// row has the version of its entry and another checksum, the disk damaged it: SQLite's pages have
+// no checksums. The file is not synced; if an entry is lost or late, fewer losses are detected.
 //
-// The file has an entry for each row: the last version that a slot acknowledged, and a checksum of
-// its value. A slot writes the entry after the commit, and reads it before it reads the row. If a
-// row is older than its entry, newer values of the row are lost. There are three causes: SQLite
-// found a wrong checksum in a log and dropped the rest of the log, which it does without an error;
-// the row was deleted; an older or empty file replaced the database. If a row has the version of its
-// entry and another checksum, the disk damaged it: SQLite's pages have no checksums. The file is not
-// synced; if an entry is lost or late, fewer losses are detected.
+// The file is a table of 1,024 buckets of 128 bytes each, found by a hash. A bucket has four
+// entries of 32 bytes. Numbers are little-endian. Far behind the table are the bytes that presences
+// lock.
 //
-// The file is a table of 1,024 buckets of 128 bytes each, found by a hash of table and key. A bucket
-// has four entries of 32 bytes. Numbers are little-endian.
-//
-//   bytes  0..7   the hash
+//   bytes  0..7   the hash of table and key
 //          8..15  the version
 //         16..19  CRC-32C of the value
 //         20..23  zeros
 //         24..27  CRC-32C of bytes 0..23
 //         28..31  zeros
 //
-// In a full bucket a new entry replaces the one with the earliest version. Two writers may overwrite
-// each other's entries in a bucket. A half-written entry has a wrong checksum.
-//
-// Far behind the table are the bytes that presences lock; see posix_file.hpp.
+// In a full bucket a new entry replaces the one with the earliest version. Two writers may
+// overwrite each other's entries in a bucket. A half-written entry has a wrong checksum.
 
 struct sqlite_known_version {
     slot_version version = 0; // 0: none
@@ -191,35 +185,33 @@ public:
             !io.is_reliable(file_.get())) {
             file_.reset();
         } else if (has_facts && file_.facts.st_size == 0) { // it is new: the umask does not count
-            ::fchmod(file_.get(), mode);
-            if (::geteuid() == 0) { // SQLite does the same for the files that it makes
-                static_cast<void>(!::fchown(file_.get(), facts.st_uid, facts.st_gid));
-            }
+            io.copy_owner_and_mode(file_.get(), facts);
         }
     }
 
+    // Finds the entry of the row, or the entry that set() replaces.
     sqlite_known_version get() noexcept {
-        sqlite_known_version found;
         char bytes[bucket_size] = {};
         place_ = 0;
         if (!file_ || posix_io().read_at(file_.get(), bytes, bucket_size, bucket()) < 0) {
-            return found;
+            return {};
         }
-        slot_version earliest = ~slot_version(0);
+        constexpr slot_version most_believed = slot_version{1} << 62;
+        slot_version earliest = most_believed;
         for (std::size_t i = 0; i < entries_per_bucket; ++i) {
             const char* const at = bytes + i * entry_size;
             const bool is_good = load_little<std::uint32_t>(at + 24) == crc32c({at, 24});
             const slot_version version = is_good ? load_little<std::uint64_t>(at + 8) : 0;
             const bool is_mine = is_good && load_little<std::uint64_t>(at) == hash_;
-            if (is_mine && version >= found.version && version < std::uint64_t{1} << 62) {
-                found = {version, load_little<std::uint32_t>(at + 16)};
-            }
-            if (is_mine || (version < earliest && earliest != 0)) {
+            if (is_mine || version < earliest) {
                 place_ = i;
-                earliest = is_mine ? 0 : version;
+                earliest = version;
+            }
+            if (is_mine && version < most_believed) {
+                return {version, load_little<std::uint32_t>(at + 16)};
             }
         }
-        return found;
+        return {};
     }
 
     // Requires a get() before.
@@ -317,13 +309,6 @@ private:
 
 // ---- the operations
 
-// What was read from the row.
-struct sqlite_row {
-    slot_snapshot there{};    // version 0: there is no row
-    slot_version claimed = 0; // the version of a damaged row, if that is valid
-    std::string defect{};     // why no slot can have stored the row; empty: it is good
-};
-
 // A slot. It opens the database on demand, in a mode that keeps what is committed. A function that
 // returns false has recorded the error and its text.
 class sqlite_core final : public slot {
@@ -332,7 +317,7 @@ public:
     sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how, bool to_sync)
         : path_(absolute_path(at)), key_(std::move(of)), options_(how), is_synced_(to_sync),
           versions_(key_) {
-        if (at.empty() || at.find('\0') != at.npos || !is_sqlite_text(key_)) {
+        if (!is_file_name(at) || !is_sqlite_text(key_)) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide::sqlite_slot"));
         }
@@ -349,11 +334,11 @@ public:
 
     result<slot_snapshot, std::error_code> load() override {
         const operation now{*this};
-        sqlite_row row;
-        if (!now.begin() || !read(row)) {
+        slot_snapshot there;
+        if (!now.begin() || !read(there)) {
             return unexpected{error_};
         }
-        return std::move(row.there);
+        return there;
     }
 
     cas_result compare_exchange(slot_version version, std::string_view value) override {
@@ -363,29 +348,29 @@ public:
 
     cas_result update_locked(const slot_update& update) override {
         const operation now{*this};
-        sqlite_row row;
-        if (!now.begin() || !lock_and_read(row)) {
+        slot_snapshot there;
+        if (!now.begin() || !lock_and_read(there)) {
             return failed();
         }
-        const std::optional<std::string> value = update(row.there);
+        const std::optional<std::string> value = update(there);
         if (!is_usable()) { // the update has forked, and this is the child
             return failed();
         }
         if (!value) {
-            return {cas_status::stored, row.there.version, {}, {}};
+            return {cas_status::stored, there.version, {}, {}};
         }
         begin_wait();
-        return fits(*value) ? commit(write(row.there.version, *value), *value) : failed();
+        return fits(*value) ? commit(write(there.version, *value), *value) : failed();
     }
 
     cas_result replace_damaged(std::string_view value) override {
         const operation now{*this};
-        sqlite_row row;
+        slot_snapshot there;
         if (!now.begin() || !fits(value)) {
             return failed();
         }
-        if (lock_and_read(row)) {
-            return {cas_status::conflict, 0, std::move(row.there), {}};
+        if (lock_and_read(there)) {
+            return {cas_status::conflict, 0, std::move(there), {}};
         }
         if (error_ != durable_errc::corrupt_record) {
             return failed();
@@ -395,7 +380,7 @@ public:
             ::sqlite3_mprintf("DELETE FROM main.bide_lock WHERE key = %Q", key_.c_str());
         const bool is_erased = ok(erase == nullptr ? SQLITE_NOMEM : execute(erase));
         ::sqlite3_free(erase);
-        return is_erased ? commit(write(0, value, row.claimed + 1), value) : failed();
+        return is_erased ? commit(write(0, value, claimed_ + 1), value) : failed();
     }
 
 #if defined(__linux__)
@@ -525,7 +510,9 @@ private:
 
     // Locks the database and reads the row. No other connection writes or commits until the end of
     // the operation.
-    bool lock_and_read(sqlite_row& row) { return ok(execute("BEGIN IMMEDIATE")) && read(row); }
+    bool lock_and_read(slot_snapshot& there) {
+        return ok(execute("BEGIN IMMEDIATE")) && read(there);
+    }
 
     // ---- opening
 
@@ -709,55 +696,60 @@ private:
 
     // Reads the acknowledged version first, then the row, and compares them. So if the row has an
     // earlier version than the acknowledged one, the row has fallen back.
-    bool read(sqlite_row& row) {
+    bool read(slot_snapshot& there) {
         const struct scope {
             sqlite3_stmt* of;
             ~scope() { reset(of); }
         } running{select_};
         const sqlite_known_version known = versions_.get();
         const int code = run(select_);
-        if (code != SQLITE_DONE && (code != SQLITE_ROW || !copy_row(row))) {
-            return fail(code == SQLITE_ROW ? SQLITE_NOMEM : code);
+        claimed_ = 0;
+        if (code == SQLITE_ROW ? !copy_row(there) : code != SQLITE_DONE && !fail(code)) {
+            return false;
         }
-        slot_snapshot& there = row.there;
-        if (row.defect.empty() && known.version > there.version) {
+        if (known.version > there.version) {
             there.lost_acknowledged = true;
             there.fell_back = there.version != 0; // a missing row may have been deleted
-        } else if (row.defect.empty() && known.version != 0 && known.version == there.version &&
-                   known.sum != crc32c(there.value)) {
-            row.defect = "the value is not the one that was stored as version " +
-                         std::to_string(there.version);
         }
-        return row.defect.empty() || fail(durable_errc::corrupt_record, row.defect);
+        return known.version == 0 || known.version != there.version ||
+               known.sum == crc32c(there.value) ||
+               fail(durable_errc::corrupt_record,
+                    "the value is not the one that was stored as version " +
+                        std::to_string(there.version));
     }
 
-    // Copies the row to which the statement has stepped. False: there is no memory.
-    bool copy_row(sqlite_row& to) const {
-        constexpr const char* types[] = {"INTEGER", "REAL", "TEXT", "BLOB", "NULL"}; // 1 to 5
+    // Copies the row to which the statement has stepped. Fails if no slot can have stored it.
+    bool copy_row(slot_snapshot& to) {
+        constexpr const char* types[] = {"", "INTEGER", "REAL", "TEXT", "BLOB", "NULL"};
         const int of_version = ::sqlite3_column_type(select_, 0);
         const int of_value = ::sqlite3_column_type(select_, 1);
         const std::int64_t version = ::sqlite3_column_int64(select_, 0);
-        if (of_version != SQLITE_INTEGER) {
-            to.defect = std::string("the version is ") + types[of_version - 1];
-        } else if (version <= 0 || static_cast<slot_version>(version) + 1 >= last_version) {
-            to.defect = "the version is " + std::to_string(version);
-        } else if (to.claimed = static_cast<slot_version>(version); of_value != SQLITE_BLOB) {
-            to.defect = std::string("the value is ") + types[of_value - 1];
+        const bool is_valid = version > 0 && static_cast<slot_version>(version) + 1 < last_version;
+        if (of_version != SQLITE_INTEGER || !is_valid) {
+            return fail(durable_errc::corrupt_record,
+                        "the version is " + (of_version != SQLITE_INTEGER
+                                                 ? std::string(types[of_version])
+                                                 : std::to_string(version)));
         }
-        if (!to.defect.empty()) {
-            return true;
+        claimed_ = static_cast<slot_version>(version);
+        if (of_value != SQLITE_BLOB) {
+            return fail(durable_errc::corrupt_record,
+                        std::string("the value is ") + types[of_value]);
         }
         const auto* const bytes = static_cast<const char*>(::sqlite3_column_blob(select_, 1));
         const auto size = static_cast<std::size_t>(::sqlite3_column_bytes(select_, 1));
-        to.there.version = to.claimed;
-        to.there.value.assign(bytes == nullptr ? "" : bytes, bytes == nullptr ? 0 : size);
-        return bytes != nullptr || size == 0;
+        if (bytes == nullptr && size != 0) {
+            return fail(SQLITE_NOMEM);
+        }
+        to.version = claimed_;
+        to.value = std::string_view(bytes, size);
+        return true;
     }
 
     // Stores the value if the row has this version; 0: if there is no row. The new version is after
-    // the old one and after the last acknowledged one, and not before `least`. The first version of a
-    // row is the time in nanoseconds since 1970. So the versions of a row that was deleted and made
-    // again do not repeat.
+    // the old one and after the last acknowledged one, and not before `least`. The first version of
+    // a row is the time in nanoseconds since 1970. So the versions of a row that was deleted and
+    // made again do not repeat.
     cas_result write(slot_version version, std::string_view value, slot_version least = 1) {
         const slot_version next = std::max({least, versions_.get().version + 1,
                                             version == 0 ? posix_io().clock_ns() : version + 1});
@@ -799,7 +791,8 @@ private:
     sqlite3_stmt* select_ = nullptr; // the statements of the connection, if that is open
     sqlite3_stmt* insert_ = nullptr;
     sqlite3_stmt* update_ = nullptr;
-    int last_ = SQLITE_OK; // the last failure in this operation
+    slot_version claimed_ = 0; // of the row that was read last, if its version is valid
+    int last_ = SQLITE_OK;     // the last failure in this operation
     std::error_code error_{};
     std::string said_; // about the last failure
 };

@@ -522,8 +522,8 @@ public:
 
     // Opens the file that has the path now, asks the kernel about the lock, and closes the file;
     // read permission is enough. If that file is not the mark's file, the result is `unknown`. If
-    // this process is out of descriptors or memory, returns `yes`: so no holder is removed until the
-    // process can ask.
+    // this process is out of descriptors or memory, returns `yes`: so no holder is removed until
+    // the process can ask.
     presence is_present(std::int64_t mark) const noexcept {
         constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         posix_io io;

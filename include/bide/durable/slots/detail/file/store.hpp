@@ -2,9 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
 
-// The file of a file slot, and the operations on it. slots/file.hpp describes the protocol.
-//
-// The file has two pages of the same size, each
+// The file of a file slot, and the operations on it. The file has two pages of the same size, each
 //
 //   bytes  0.. 7   "bideslot"
 //         8..11   the format: 1
@@ -15,18 +13,37 @@
 //        32..     the value; the bytes after it have no meaning
 //
 // The size of a page is a multiple of 4096 and half of the file's size. So both pages are found,
-// whatever their bytes are.
+// whatever their bytes are. A page is good if its header is valid and its checksum matches.
+// Otherwise it is bad: a write of it was interrupted, or the disk damaged it. These two cases look
+// the same. Of two good pages, the one with the higher version counts.
 //
-// A page is good if its header is valid and its checksum matches. Otherwise it is bad: a write of
-// it was interrupted, or the disk damaged it. These two cases look the same. Of two good pages, the
-// one with the higher version counts.
+// A change overwrites the page that does not count, and syncs. A crash at any point leaves the
+// other page intact. If a page is too small for the value, or if there is no file, the writer makes
+// a new file, syncs it, renames it, and syncs the directory. A version is the time in nanoseconds
+// since 1970, or the last version plus one if that is later. So versions do not repeat when a file
+// is deleted and made again.
 //
-// A writer holds an exclusive flock(2) on the lock file, a reader a shared one. The kernel releases
-// the lock of a process that ends. If a holder is stopped, other processes wait at most for their
-// `retry_time`.
+// A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then it writes
+// the version into the lock file, as its only eight bytes: the synced version. That write also
+// wakes watches. It is not synced: if a crash loses it, the only cost is one more sync. If both
+// pages are good and the newer page has the synced version, a reader needs no lock. Any other
+// reader takes the shared lock, and so waits for the writer's sync. So no reader returns a value
+// that a crash could take back.
 //
-// The lock file holds eight bytes, the synced version. It is not synced: if a crash loses it, the
-// only cost is one more sync. Its write also wakes watches.
+// If a writer is killed between its write and the write of the synced version, the two versions
+// differ. The next process that holds the lock then syncs before it returns or writes a value.
+// Otherwise a loss of power could leave both pages half written.
+//
+// A writer also locks the value's file. If another program removed the lock file, a second writer
+// can make and lock a new lock file while the first writer still writes.
+//
+// If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
+// during a change that was not acknowledged leaves this state. If the synced version is later than
+// every version that can be read, an acknowledged value is lost as well: the page was damaged on
+// the disk, or the file is an older copy. If a page is bad and there is no synced version, the slot
+// cannot tell, and reports that loss, too. If both pages are bad, or no slot writes files of this
+// size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
+// exist is absent.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -105,11 +122,10 @@ inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t ve
     store_little(bytes + 28, page_sum(bytes, length));
 }
 
-// next() returns a version that was never used. It is later than the current version and than each
-// version that this slot has seen. If the clock is right, it is also later than each version from
-// before the file was deleted or restored from a copy. If the value may have fallen back to an
-// older one (`fell_back`), the version of the lost value is unknown. Then next() skips 2^20
-// versions, and skips past the version that the bad page claims to have (`claimed`).
+// next() returns a version that was never used: later than the current version, than each version
+// that this slot has seen, and than the clock. If the value may have fallen back to an older one
+// (`fell_back`), the version of the lost value is unknown. Then next() skips 2^20 versions, and
+// skips past the version that the bad page claims to have (`claimed`).
 struct file_versions {
     static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
     static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;
@@ -234,8 +250,7 @@ public:
         return value ? put(*value) : cas_result{cas_status::stored, pages_.page().version, {}, {}};
     }
 
-    // Replaces a file that load() reports as corrupt: what neither this format nor a later
-    // one can read.
+    // Replaces the file if load() reports it as corrupt. A file of a later format is not corrupt.
     cas_result replace_damaged(std::string_view value) override {
         const held_lock held{enter(true) ? this : nullptr};
         if (held.of != nullptr && read(true)) {
@@ -384,14 +399,14 @@ private:
     }
 
     // Locks the lock file or the value's file. A blocking flock() has no deadline, so this polls. A
-    // sync takes about a hundred microseconds: the pauses begin below that and grow, so that a crowd
-    // of waiters leaves the processors to the holder. The pauses are random, so that waiters do not
+    // sync takes about a hundred microseconds: the pauses begin below that and grow, so that a
+    // crowd of waiters leaves the processors to the holder. They are random, so that waiters do not
     // poll at the same moments.
     //
-    // A process that releases the lock and takes it again at once leaves it free for too short a
-    // time for polling waiters. So one process that has waited long takes a second lock, the claim,
-    // and polls often. If a process arrives and sees the claim, it pauses once and so lets the
-    // claimant go first. It does not wait for the claim to end, because the claimant may be stopped.
+    // If a process releases the lock and takes it again at once, polling waiters miss the moment.
+    // So one process that has waited long takes a second lock, the claim, and polls often. A
+    // process that arrives and sees the claim pauses once, so the claimant goes first. It does not
+    // wait for the claim to end, because the claimant may be stopped.
     bool wait(const file_descriptor<Io>& file, const std::string& name, bool exclusive,
               std::int64_t begin) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
@@ -443,11 +458,10 @@ private:
 
     // ---- reading
 
-    // Reads without the lock, so that readers do not block writers. Returns true if a read under the
-    // lock would give the same result: both pages are good, so no write of a page was under way; and
-    // the newer version is known to be synced, so no sync was under way. Returns false if the file
-    // is absent or older than before: its directory may be gone, or a value lost; the lock file
-    // tells which.
+    // Reads without the lock, so that readers do not block writers. Returns true if a read under
+    // the lock would give the same result: both pages are good, so no page was being written; and
+    // the newer version is known to be synced. Returns false if the file is absent or older than
+    // before: its directory may be gone, or a value lost; the lock file tells which.
     bool can_read_unlocked() {
         forget_stale_files();
         if (is_held_ || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_) ||
@@ -463,10 +477,10 @@ private:
         return true;
     }
 
-    // Opens the file that the path names. Opens it for writing if `to_write` is set or if permission
-    // allows. Fails with EXDEV if the file is on another device than the lock file: then it was
-    // mounted here from a directory with another lock. A missing file is no error: `data_` is not
-    // open then.
+    // Opens the file that the path names. Opens it for writing if `to_write` is set or if
+    // permission allows. Fails with EXDEV if the file is on another device than the lock file: then
+    // it was mounted here from a directory with another lock. A missing file is no error: `data_`
+    // is not open then.
     bool attach(bool to_write) noexcept {
         std::error_code error = data_.follow(path_.c_str(), !to_write);
         pages_.clear();
@@ -477,10 +491,9 @@ private:
         return !error || error.value() == ENOENT || fail(path_, error);
     }
 
-    // Opens the file for writing and takes the file's own lock, unless the file is absent. If
-    // another program removed the lock file, two writers may hold locks on two lock files: the
-    // file's own lock excludes one of them. Takes the lock first, and then looks at the path again:
-    // from then on, no other writer replaces the file.
+    // Opens the file for writing and takes the file's own lock, unless the file is absent. Takes
+    // the lock first, and then looks at the path again: from then on, no other writer replaces the
+    // file.
     // Blocks: for another writer, at most for the retry time.
     bool attach_locked() noexcept {
         const std::int64_t begin = io_.steady_ns();
@@ -515,9 +528,7 @@ private:
         return confirm_synced();
     }
 
-    // Syncs if the last writer may have ended before its sync; call it before a page is used.
-    // Without that, a crash could undo the value that was read, and the other page may be the only
-    // good one.
+    // Syncs if the last writer may have ended before its sync. Called before a page is used.
     bool confirm_synced() {
         const slot_version version = pages_.page().version;
         const bool is_known_synced = !is_synced_ || synced_ == version;
@@ -527,8 +538,7 @@ private:
         const slot_version mark = synced_version();
         find_loss(mark);
         if (!is_known_synced && mark != version) {
-            file_descriptor<Io> directory(io_);
-            if (!sync_data() || !open_directory(directory) || !sync_directory(directory)) {
+            if (!sync_data() || !sync_directory()) {
                 return false;
             }
             if (!lost_acknowledged()) { // otherwise the next reader must find the loss too
@@ -539,10 +549,8 @@ private:
         return true;
     }
 
-    // Finds out whether an acknowledged value was lost. The synced version was on the disk: if both
-    // pages are older, a page is bad or the file is an older copy. If a page is bad and there is no
-    // synced version, the bad page may have been acknowledged. A version that no clock will reach
-    // counts as no synced version.
+    // Finds out whether an acknowledged value was lost. A version that no clock will reach counts
+    // as no synced version.
     void find_loss(slot_version mark) noexcept {
         const bool has_mark = mark != 0 && mark < file_versions::most_believed;
         const slot_version version = pages_.page().version;
@@ -588,11 +596,10 @@ private:
     // Writes a new file. It is complete and synced before it is renamed to the path. A damaged file
     // is kept as <path>.damaged, and replaces an earlier one of that name.
     cas_result replace(std::string_view value, slot_version next, bool is_damaged) {
-        file_descriptor<Io> directory(io_);
         file_descriptor<Io> fresh(io_);
         // Allocates the lock file's space while a failure changes nothing yet.
         const bool has_space = data_ || set_synced_version(synced_version()) || fail(lock_path_);
-        const bool is_ready = has_space && open_directory(directory) && create(fresh, new_path_) &&
+        const bool is_ready = has_space && create(fresh, new_path_) &&
                               fill(fresh, value, next, is_damaged) &&
                               (!is_damaged || keep_damaged());
         seen_ = is_ready ? next : seen_;
@@ -603,7 +610,7 @@ private:
             io_.remove_file(new_path_.c_str());
             return failed(is_ready && error_ == std::errc::io_error);
         }
-        if (is_synced_ && !sync_directory(directory)) {
+        if (is_synced_ && !sync_directory()) {
             return failed(true);
         }
         data_ = std::move(fresh);
@@ -620,8 +627,8 @@ private:
     }
 
     // Writes both pages: one has the value, the other one the value before it, unless the file is
-    // damaged. Writes all bytes, also the zeros: if the blocks were only reserved, the first sync of
-    // each block would have to write the filesystem's journal.
+    // damaged. Writes all bytes, also the zeros: if the blocks were only reserved, the first sync
+    // of each block would have to write the filesystem's journal.
     bool fill(file_descriptor<Io>& fresh, std::string_view value, slot_version next,
               bool is_damaged) {
         constexpr std::size_t granule = file_page::granule;
@@ -688,12 +695,10 @@ private:
         drop_cache();
         return false;
     }
-    bool open_directory(file_descriptor<Io>& to) {
-        to.reset(io_.open_file((directory_ + '.').c_str(), O_RDONLY | O_DIRECTORY));
-        return to || fail(directory_);
-    }
-    bool sync_directory(const file_descriptor<Io>& directory) noexcept {
-        return io_.sync_all(directory.get()) == 0 || fail(directory_);
+    bool sync_directory() {
+        const file_descriptor<Io> directory(
+            io_, io_.open_file((directory_ + '.').c_str(), O_RDONLY | O_DIRECTORY));
+        return (directory && io_.sync_all(directory.get()) == 0) || fail(directory_);
     }
 
     // Drops the file's cached data. Call it after a disk error: the cache may differ from the disk,
