@@ -22,10 +22,10 @@
 //
 //   bide_lock (key TEXT PRIMARY KEY, version INTEGER, value BLOB)
 //
-// If the table is missing, the slot makes it. One UPDATE exchanges a value: it names the old
-// version and stores the next. The first value is stored by an INSERT that does nothing if the row
-// exists. The first version is the time in nanoseconds since 1970. So the versions of a row that
-// was deleted and made again do not repeat, unless the clock was set back by exactly that time.
+// If the table is missing, the slot makes it. A change locks the database, reads the row, stores the
+// next version, and commits. The first version is the time in nanoseconds since 1970. So the versions
+// of a row that was deleted and made again do not repeat, unless the clock was set back by exactly
+// that time.
 //
 // An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
 // with a persistent journal in the other mode. If another program changes the mode of the database

@@ -343,7 +343,10 @@ public:
 
     cas_result compare_exchange(slot_version version, std::string_view value) override {
         const operation now{*this};
-        return now.begin() && fits(value) ? acknowledged(write(version, value), value) : failed();
+        slot_snapshot there;
+        return !now.begin() || !lock_and_read(there) ? failed()
+               : there.version != version            ? conflict(std::move(there))
+                                                     : store(value);
     }
 
     cas_result update_locked(const slot_update& update) override {
@@ -356,31 +359,19 @@ public:
         if (!is_usable()) { // the update has forked, and this is the child
             return failed();
         }
-        if (!value) {
-            return {cas_status::stored, there.version, {}, {}};
-        }
         begin_wait();
-        return fits(*value) ? commit(write(there.version, *value), *value) : failed();
+        return value ? store(*value) : cas_result{cas_status::stored, there.version, {}, {}};
     }
 
     cas_result replace_damaged(std::string_view value) override {
         const operation now{*this};
         slot_snapshot there;
-        if (!now.begin() || !fits(value)) {
+        if (!now.begin()) {
             return failed();
         }
-        if (lock_and_read(there)) {
-            return {cas_status::conflict, 0, std::move(there), {}};
-        }
-        if (error_ != durable_errc::corrupt_record) {
-            return failed();
-        }
-        begin_wait();
-        char* const erase =
-            ::sqlite3_mprintf("DELETE FROM main.bide_lock WHERE key = %Q", key_.c_str());
-        const bool is_erased = ok(erase == nullptr ? SQLITE_NOMEM : execute(erase));
-        ::sqlite3_free(erase);
-        return is_erased ? commit(write(0, value, claimed_ + 1), value) : failed();
+        return lock_and_read(there)                     ? conflict(std::move(there))
+               : error_ == durable_errc::corrupt_record ? store(value, posix_io().clock_ns())
+                                                        : failed();
     }
 
 #if defined(__linux__)
@@ -404,8 +395,6 @@ public:
 #endif
 
 private:
-    static constexpr slot_version last_version = std::numeric_limits<std::int64_t>::max();
-
     // ---- results
 
     bool fail(std::error_code error, std::string words) {
@@ -431,34 +420,10 @@ private:
         return false;
     }
     bool ok(int code) { return code == SQLITE_OK || fail(code); }
-    bool fits(std::string_view value) {
-        return value.size() <= options_.max_value ||
-               fail(durable_errc::too_large, "the value is longer than max_value");
-    }
     cas_result failed() const { return {cas_status::failed, 0, {}, error_}; }
 
-    // Returns the result of a write or a commit that ended with this code. Version 0 means a
-    // conflict. SQLite rolls back what fails. But after a system error in the last steps of a
-    // commit, the disk may hold a complete transaction, which the next recovery applies. In WAL
-    // mode a lack of memory can have the same effect.
-    cas_result result_of(int code, slot_version stored) {
-        if (code == SQLITE_DONE) {
-            return {stored != 0 ? cas_status::stored : cas_status::conflict, stored, {}, {}};
-        }
-        fail(code);
-        const int primary = sqlite_primary(code);
-        const bool is_unsure =
-            primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;
-        if (primary == SQLITE_TOOBIG) {
-            error_ = durable_errc::too_large;
-        }
-        return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
-    }
-    cas_result acknowledged(cas_result r, std::string_view value) noexcept {
-        if (r.status == cas_status::stored) {
-            versions_.set({r.version, crc32c(value)});
-        }
-        return r;
+    static cas_result conflict(slot_snapshot there) {
+        return {cas_status::conflict, 0, std::move(there), {}};
     }
 
     // ---- an operation
@@ -583,12 +548,9 @@ private:
                                    " value BLOB NOT NULL CHECK (typeof(value) = 'blob'))"
                                    " WITHOUT ROWID")) &&
                prepare(select_, "SELECT version, value FROM " + table + " WHERE key = ?1") &&
-               prepare(insert_, "INSERT INTO " + table +
-                                    " (key, version, value) VALUES (?1, ?2, ?3)"
-                                    " ON CONFLICT (key) DO NOTHING") &&
-               prepare(update_,
-                       "UPDATE " + table +
-                           " SET version = ?2, value = ?3 WHERE key = ?1 AND version = ?4");
+               prepare(store_, "INSERT INTO " + table +
+                                   " (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (key)"
+                                   " DO UPDATE SET version = ?2, value = ?3");
     }
 
     // Sets the journal mode, and the sync mode that keeps what is committed.
@@ -702,8 +664,9 @@ private:
             ~scope() { reset(of); }
         } running{select_};
         const sqlite_known_version known = versions_.get();
-        const int code = run(select_);
+        known_ = known.version;
         claimed_ = 0;
+        const int code = run(select_);
         if (code == SQLITE_ROW ? !copy_row(there) : code != SQLITE_DONE && !fail(code)) {
             return false;
         }
@@ -724,7 +687,7 @@ private:
         const int of_version = ::sqlite3_column_type(select_, 0);
         const int of_value = ::sqlite3_column_type(select_, 1);
         const std::int64_t version = ::sqlite3_column_int64(select_, 0);
-        const bool is_valid = version > 0 && static_cast<slot_version>(version) + 1 < last_version;
+        const bool is_valid = version > 0 && version < std::numeric_limits<std::int64_t>::max() - 1;
         if (of_version != SQLITE_INTEGER || !is_valid) {
             return fail(durable_errc::corrupt_record,
                         "the version is " + (of_version != SQLITE_INTEGER
@@ -746,37 +709,37 @@ private:
         return true;
     }
 
-    // Stores the value if the row has this version; 0: if there is no row. The new version is after
-    // the old one and after the last acknowledged one, and not before `least`. The first version of
-    // a row is the time in nanoseconds since 1970. So the versions of a row that was deleted and
-    // made again do not repeat.
-    cas_result write(slot_version version, std::string_view value, slot_version least = 1) {
-        const slot_version next = std::max({least, versions_.get().version + 1,
-                                            version == 0 ? posix_io().clock_ns() : version + 1});
-        if (version >= last_version || next >= last_version) {
-            return result_of(SQLITE_DONE, 0);
+    // Stores the value in the transaction, and commits that. The new version is after the version of
+    // the row, after the last acknowledged one, and not before `least`. The first version of a row is
+    // the time in nanoseconds since 1970.
+    cas_result store(std::string_view value, slot_version least = 0) {
+        if (value.size() > options_.max_value) {
+            fail(durable_errc::too_large, "the value is longer than max_value");
+            return failed();
         }
-        sqlite3_stmt* const to = version == 0 ? insert_ : update_;
+        const slot_version next =
+            std::max({least, known_ + 1, claimed_ + 1, claimed_ == 0 ? posix_io().clock_ns() : 0});
         const void* const bytes = value.empty() ? "" : value.data();
-        int code = std::max(
-            {::sqlite3_bind_int64(to, 2, static_cast<sqlite3_int64>(next)),
-             ::sqlite3_bind_blob64(to, 3, bytes, value.size(), nullptr),
-             version == 0 ? SQLITE_OK
-                          : ::sqlite3_bind_int64(to, 4, static_cast<sqlite3_int64>(version))});
-        code = code == SQLITE_OK ? run(to) : code;
-        reset(to);
-        const bool is_stored = code == SQLITE_DONE && ::sqlite3_changes(db_) != 0;
-        return result_of(code, is_stored ? next : 0);
-    }
-
-    // Commits the transaction with this result.
-    cas_result commit(cas_result written, std::string_view value) {
-        if (written.status == cas_status::stored) {
-            const int code = execute("COMMIT");
-            written = result_of(code == SQLITE_OK ? SQLITE_DONE : code, written.version);
-            return acknowledged(written, value);
+        int code = std::max({::sqlite3_bind_int64(store_, 2, static_cast<sqlite3_int64>(next)),
+                             ::sqlite3_bind_blob64(store_, 3, bytes, value.size(), nullptr)});
+        code = code == SQLITE_OK ? run(store_) : code;
+        reset(store_);
+        if (code != SQLITE_DONE) {
+            fail(code);
+            error_ = code == SQLITE_TOOBIG ? durable_errc::too_large : error_;
+            return failed();
         }
-        return written.status == cas_status::indeterminate ? failed() : written;
+        if (!ok(execute("COMMIT"))) {
+            // SQLite rolls back what fails. But after a system error in the last steps of a commit,
+            // the disk may hold a complete transaction, which the next recovery applies. In WAL mode
+            // a lack of memory can have the same effect.
+            const int primary = sqlite_primary(last_);
+            const bool is_unsure =
+                primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;
+            return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
+        }
+        versions_.set({next, crc32c(value)});
+        return {cas_status::stored, next, {}, {}};
     }
 
     const std::string path_; // absolute; any thread may read it
@@ -789,9 +752,9 @@ private:
     ::pid_t owner_ = 0; // the process that opened the connection
     sqlite3* db_ = nullptr;
     sqlite3_stmt* select_ = nullptr; // the statements of the connection, if that is open
-    sqlite3_stmt* insert_ = nullptr;
-    sqlite3_stmt* update_ = nullptr;
-    slot_version claimed_ = 0; // of the row that was read last, if its version is valid
+    sqlite3_stmt* store_ = nullptr;
+    slot_version known_ = 0;   // the acknowledged version of the row that was read last
+    slot_version claimed_ = 0; // the version of that row, if it is valid
     int last_ = SQLITE_OK;     // the last failure in this operation
     std::error_code error_{};
     std::string said_; // about the last failure
