@@ -22,10 +22,10 @@
 //
 //   bide_lock (key TEXT PRIMARY KEY, version INTEGER, value BLOB)
 //
-// If the table is missing, the slot makes it. A change locks the database, reads the row, stores the
-// next version, and commits. The first version is the time in nanoseconds since 1970. So the versions
-// of a row that was deleted and made again do not repeat, unless the clock was set back by exactly
-// that time.
+// If the table is missing, the slot makes it. A change locks the database, reads the row, stores
+// the next version, and commits. The first version is the time in nanoseconds since 1970. So the
+// versions of a row that was deleted and made again do not repeat, unless the clock was set back by
+// exactly that time.
 //
 // An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
 // with a persistent journal in the other mode. If another program changes the mode of the database
@@ -106,7 +106,7 @@ struct sqlite_slot_options {
 ///
 /// Errors have a code of sqlite_category(), or a std::errc:
 /// \code
-///   EISDIR, EINVAL, EMLINK, EXDEV  the path cannot name a database; so do other errors of the system
+///   EISDIR, EINVAL, EMLINK, EXDEV  the path cannot name a database, as other errors of the system
 ///   operation_not_permitted        the process was forked during an operation
 ///   operation_not_supported        the database does not accept the journal mode; or it is in WAL
 ///                                  mode, and this SQLite may corrupt it when two connections write
@@ -118,8 +118,8 @@ struct sqlite_slot_options {
 /// A row that no slot can have stored is durable_errc::corrupt_record.
 ///
 /// be_present() takes a mark in `<path>-bide`, also while the database is locked. It returns
-/// errc::operation_not_supported if that file cannot be made or written. explain() returns path,
-/// table, key, and the last failure in SQLite's words.
+/// errc::operation_not_supported if that file cannot be made or written. explain() returns the
+/// path, the key, and the last failure in SQLite's words.
 class sqlite_slot_operations : public detail::slot_handle {
 protected:
     /// Makes a slot; see basic_sqlite_slot.
@@ -139,8 +139,7 @@ public:
     /// renamed, after most errors, and in a child of fork(). The path always names a file, never a
     /// URI; a relative path is resolved against the current working directory at once. The key is
     /// UTF-8 without zero bytes.
-    /// Throws: std::system_error (invalid_argument) if path, key or table are not valid;
-    /// std::bad_alloc.
+    /// Throws: std::system_error (invalid_argument) if path or key are not valid; std::bad_alloc.
     basic_sqlite_slot(const std::string& path, std::string key,
                       const sqlite_slot_options& options = {})
         : sqlite_slot_operations(path, std::move(key), options, Synced) {}

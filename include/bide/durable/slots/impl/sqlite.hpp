@@ -118,7 +118,7 @@ inline std::string sqlite_resolved(const std::string& path) {
 inline std::error_code check_sqlite_path(const char* path) noexcept {
     struct ::stat facts{};
     if (::stat(path, &facts) != 0) {
-        return errno == ENOENT || errno == EINTR ? std::error_code() : system_error_code();
+        return errno == ENOENT ? std::error_code() : system_error_code();
     }
     const std::error_code wrong = check_kind(facts);
 #if defined(__linux__) && defined(STATX_ATTR_MOUNT_ROOT)
@@ -346,7 +346,7 @@ public:
         slot_snapshot there;
         return !now.begin() || !lock_and_read(there) ? failed()
                : there.version != version            ? conflict(std::move(there))
-                                                     : store(value);
+                                                     : put(value);
     }
 
     cas_result update_locked(const slot_update& update) override {
@@ -360,7 +360,7 @@ public:
             return failed();
         }
         begin_wait();
-        return value ? store(*value) : cas_result{cas_status::stored, there.version, {}, {}};
+        return value ? put(*value) : cas_result{cas_status::stored, there.version, {}, {}};
     }
 
     cas_result replace_damaged(std::string_view value) override {
@@ -370,7 +370,7 @@ public:
             return failed();
         }
         return lock_and_read(there)                     ? conflict(std::move(there))
-               : error_ == durable_errc::corrupt_record ? store(value, posix_io().clock_ns())
+               : error_ == durable_errc::corrupt_record ? put(value, posix_io().clock_ns())
                                                         : failed();
     }
 
@@ -535,22 +535,21 @@ private:
         if (db_ != nullptr) {
             ::sqlite3_extended_result_codes(db_, 1);
         }
-        const std::string table = "main.bide_lock";
         return ok(code) && ok(::sqlite3_busy_handler(db_, &on_busy, this)) &&
                // A disk error must be a code, not a signal. On some systems fsync() stops at the
                // disk's cache.
                ok(execute("PRAGMA mmap_size=0; PRAGMA fullfsync=1;"
                           " PRAGMA checkpoint_fullfsync=1")) &&
                choose_journal() &&
-               ok_of_table(execute("CREATE TABLE IF NOT EXISTS " + table +
+               ok_of_table(execute("CREATE TABLE IF NOT EXISTS main.bide_lock"
                                    " (key TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL"
                                    " CHECK (typeof(version) = 'integer' AND version > 0),"
                                    " value BLOB NOT NULL CHECK (typeof(value) = 'blob'))"
                                    " WITHOUT ROWID")) &&
-               prepare(select_, "SELECT version, value FROM " + table + " WHERE key = ?1") &&
-               prepare(store_, "INSERT INTO " + table +
-                                   " (key, version, value) VALUES (?1, ?2, ?3) ON CONFLICT (key)"
-                                   " DO UPDATE SET version = ?2, value = ?3");
+               prepare(select_, "SELECT version, value FROM main.bide_lock WHERE key = ?1") &&
+               prepare(store_,
+                       "INSERT INTO main.bide_lock (key, version, value) VALUES (?1, ?2, ?3)"
+                       " ON CONFLICT (key) DO UPDATE SET version = ?2, value = ?3");
     }
 
     // Sets the journal mode, and the sync mode that keeps what is committed.
@@ -601,7 +600,7 @@ private:
     // ---- statements
 
     // The connection keeps the statement until it is closed.
-    bool prepare(sqlite3_stmt*& to, const std::string& text) {
+    bool prepare(sqlite3_stmt*& to, std::string_view text) {
         return ok_of_table(::sqlite3_prepare_v3(db_, text.data(), static_cast<int>(text.size()),
                                                 SQLITE_PREPARE_PERSISTENT, &to, nullptr));
     }
@@ -712,7 +711,7 @@ private:
     // Stores the value in the transaction, and commits that. The new version is after the version of
     // the row, after the last acknowledged one, and not before `least`. The first version of a row is
     // the time in nanoseconds since 1970.
-    cas_result store(std::string_view value, slot_version least = 0) {
+    cas_result put(std::string_view value, slot_version least = 0) {
         if (value.size() > options_.max_value) {
             fail(durable_errc::too_large, "the value is longer than max_value");
             return failed();

@@ -23,13 +23,13 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-#include <time.h>
 #include <unistd.h>
 
 #if defined(__linux__)
@@ -205,10 +205,9 @@ inline std::int64_t random_below(std::int64_t n) noexcept {
 }
 
 // Sets or removes a write lock of an open file on one byte, or asks whether another open file has
-// such a lock, by F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). Such a lock belongs to the open file
+// such a lock, by F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). The lock belongs to the open file
 // description. The system drops it when the last process that has the description open has closed
-// it or ended. Other code may open, lock, read, write and close the file without harm. (With
-// POSIX's own locks, a process that closes any descriptor of the file loses its locks.)
+// it or ended. Other code may open, lock, read, write and close the file without harm.
 enum class byte_lock { set, remove, ask };
 
 // Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
@@ -346,14 +345,11 @@ public:
     long process() noexcept { return ::getpid(); }
     std::int64_t steady_ns() noexcept { return native_platform::now(); }
     std::uint64_t clock_ns() noexcept {
-        const auto since = std::chrono::system_clock::now().time_since_epoch();
-        const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-        return ns > 0 ? static_cast<std::uint64_t>(ns) : 0;
+        const std::chrono::nanoseconds since = std::chrono::system_clock::now().time_since_epoch();
+        return static_cast<std::uint64_t>(std::max<std::int64_t>(since.count(), 0));
     }
     void sleep(std::int64_t ns) noexcept {
-        const timespec rest{integer_cast<time_t>(ns / 1'000'000'000),
-                            integer_cast<long>(ns % 1'000'000'000)};
-        ::nanosleep(&rest, nullptr);
+        std::this_thread::sleep_for(std::chrono::nanoseconds(ns));
     }
 };
 
