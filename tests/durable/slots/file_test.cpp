@@ -534,6 +534,7 @@ TEST_CASE("file_slot: a descriptor that other code closed and reused is left alo
         auto slot = std::make_unique<file_slot>(path);
         const auto seen = test::loaded(*slot);
         REQUIRE(slot->compare_exchange(seen->version, "mine").status == cas_status::stored);
+        REQUIRE(test::loaded(*slot)->value == "mine"); // keeps the file open
         std::vector<int> ours;
         for (int fd = 3; fd < 256; ++fd) {
             std::error_code none;

@@ -555,36 +555,29 @@ private:
     // Sets the journal mode, and the sync mode that keeps what is committed.
     bool choose_journal() {
         const bool is_safe = sqlite_wal_is_safe(::sqlite3_libversion_number());
-        bool to_wal = options_.journal == sqlite_journal::wal;
+        std::string pages = "unknown";
         std::string mode;
-        if (options_.journal == sqlite_journal::automatic) {
-            // The page count is read first: a program that makes a database sets the mode before it
-            // adds pages.
-            std::string pages;
-            if (!ok(execute("PRAGMA page_count", &pages)) ||
-                !ok(execute("PRAGMA journal_mode", &mode))) {
-                return false;
-            }
-            if (mode == "wal" && !is_safe) {
-                return fail(std::errc::operation_not_supported,
-                            "WAL mode is not safe with this SQLite");
-            }
-            to_wal = mode == "wal" || (pages == "0" && is_safe);
-        }
-        if (to_wal && !ok(execute("PRAGMA journal_mode=wal", &mode))) {
+        // The page count is read first: a program that makes a database sets the mode before it
+        // adds pages.
+        if (options_.journal == sqlite_journal::automatic &&
+            (!ok(execute("PRAGMA page_count", &pages)) ||
+             !ok(execute("PRAGMA journal_mode", &mode)))) {
             return false;
         }
-        const bool is_wal = to_wal && mode == "wal";
-        if (!is_wal && options_.journal != sqlite_journal::wal &&
-            !ok(execute("PRAGMA journal_mode=persist", &mode))) {
-            return false;
+        if (mode == "wal" && !is_safe) {
+            return fail(std::errc::operation_not_supported,
+                        "WAL mode is not safe with this SQLite");
         }
+        const bool is_wal =
+            options_.journal == sqlite_journal::wal || mode == "wal" || (pages == "0" && is_safe);
+        const std::string wanted = is_wal ? "wal" : "persist";
         const std::string level = !is_synced_ ? "1" // NORMAL
                                   : is_wal    ? "2" // FULL
                                               : "3";   // EXTRA
         std::string has;
-        return ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
-               ((has == level && (is_wal || mode == "persist")) ||
+        return ok(execute("PRAGMA journal_mode=" + wanted, &mode)) &&
+               ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
+               ((mode == wanted && has == level) ||
                 fail(std::errc::operation_not_supported,
                      "the database does not accept the journal mode"));
     }
@@ -708,9 +701,9 @@ private:
         return true;
     }
 
-    // Stores the value in the transaction, and commits that. The new version is after the version of
-    // the row, after the last acknowledged one, and not before `least`. The first version of a row is
-    // the time in nanoseconds since 1970.
+    // Stores the value in the transaction, and commits that. The new version is after the version
+    // of the row, after the last acknowledged one, and not before `least`. The first version of a
+    // row is the time in nanoseconds since 1970.
     cas_result put(std::string_view value, slot_version least = 0) {
         if (value.size() > options_.max_value) {
             fail(durable_errc::too_large, "the value is longer than max_value");
@@ -730,8 +723,8 @@ private:
         }
         if (!ok(execute("COMMIT"))) {
             // SQLite rolls back what fails. But after a system error in the last steps of a commit,
-            // the disk may hold a complete transaction, which the next recovery applies. In WAL mode
-            // a lack of memory can have the same effect.
+            // the disk may hold a complete transaction, which the next recovery applies. In WAL
+            // mode a lack of memory can have the same effect.
             const int primary = sqlite_primary(last_);
             const bool is_unsure =
                 primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;

@@ -360,12 +360,7 @@ public:
     file_descriptor(file_descriptor&& other) noexcept
         : facts(other.facts), is_writable(other.is_writable), io_(other.io_),
           fd_(std::exchange(other.fd_, -1)) {}
-    file_descriptor& operator=(file_descriptor&& other) noexcept {
-        facts = other.facts;
-        is_writable = other.is_writable;
-        reset(std::exchange(other.fd_, -1));
-        return *this;
-    }
+    file_descriptor& operator=(file_descriptor&&) = delete;
     ~file_descriptor() { reset(); }
 
     // Of a file that was opened by open(); may be changed to later ones of the same file.

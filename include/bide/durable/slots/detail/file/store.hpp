@@ -600,7 +600,7 @@ private:
         // Allocates the lock file's space while a failure changes nothing yet.
         const bool has_space = data_ || set_synced_version(synced_version()) || fail(lock_path_);
         const bool is_ready = has_space && create(fresh, new_path_) &&
-                              fill(fresh, value, next, is_damaged) &&
+                              fill(fresh.get(), value, next, is_damaged) &&
                               (!is_damaged || keep_damaged());
         seen_ = is_ready ? next : seen_;
         const bool is_renamed =
@@ -610,11 +610,7 @@ private:
             io_.remove_file(new_path_.c_str());
             return failed(is_ready && error_ == std::errc::io_error);
         }
-        if (is_synced_ && !sync_directory()) {
-            return failed(true);
-        }
-        data_ = std::move(fresh);
-        return stored(next);
+        return !is_synced_ || sync_directory() ? stored(next) : failed(true);
     }
 
     // Makes an empty file in place of one with this name.
@@ -629,10 +625,8 @@ private:
     // Writes both pages: one has the value, the other one the value before it, unless the file is
     // damaged. Writes all bytes, also the zeros: if the blocks were only reserved, the first sync
     // of each block would have to write the filesystem's journal.
-    bool fill(file_descriptor<Io>& fresh, std::string_view value, slot_version next,
-              bool is_damaged) {
+    bool fill(int fd, std::string_view value, slot_version next, bool is_damaged) {
         constexpr std::size_t granule = file_page::granule;
-        const int fd = fresh.get();
         const bool has_before = data_ && !is_damaged;
         const std::size_t needed = file_page::header_size + value.size();
         std::size_t size = std::max<std::size_t>(std::min(options_.page_size, largest_page),
@@ -645,7 +639,7 @@ private:
                write_page(new_path_, fd, 0, size, page, value, next) &&
                write_page(new_path_, fd, size, size, page, before,
                           has_before ? pages_.page().version : 0) &&
-               ((io_.sync_all(fd) == 0 && io_.look_at(fd, fresh.facts) == 0) || fail(new_path_));
+               (io_.sync_all(fd) == 0 || fail(new_path_));
     }
 
     // Copies the damaged file, so that the path names a file at any time.
