@@ -93,10 +93,8 @@ struct file_slot_options {
 /// lock, and returns `unknown` if the lock file is not the one that has the mark.
 class file_slot_operations : public detail::slot_handle {
 public:
-#if defined(__linux__)
     /// Makes a watch.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
-#endif
 
     /// Returns true if the mark was taken on the open file of `descriptor`.
     bool has_mark(int descriptor, std::int64_t mark) const noexcept;

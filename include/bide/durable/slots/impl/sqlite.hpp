@@ -374,7 +374,6 @@ public:
                                                         : failed();
     }
 
-#if defined(__linux__)
     // The marks use neither SQLite nor data of an operation. So any thread may call at any time.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
         const std::string at = sqlite_resolved(path_);
@@ -392,7 +391,6 @@ public:
         return presence_file(sqlite_version_file::path_beside(sqlite_resolved(path_)), 0)
             .is_present(mark);
     }
-#endif
 
 private:
     // ---- results
