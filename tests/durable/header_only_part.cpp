@@ -35,7 +35,7 @@ bool uses_every_part() {
     return candidate.campaign() && candidate.is_leader() && limiter.try_acquire().value() &&
            !limiter.try_acquire().value() && both && both->size() == 2;
 }
-std::error_code sqlite_error() { return bide::sqlite_slot_errc::unsafe_wal; }
+std::error_code sqlite_error() { return {5, bide::sqlite_category()}; }
 const std::error_category& sqlite_category() { return bide::sqlite_category(); }
 
 } // namespace header_only_part

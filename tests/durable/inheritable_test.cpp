@@ -7,7 +7,7 @@
 #include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
-#include <bide/durable/slots/detail/file/page_file.hpp>
+#include <bide/durable/slots/detail/file/store.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <support/children.hpp>

@@ -2,7 +2,6 @@
 
 // The file slot on a simulated disk. Each sector of a write can be lost until it is synced. A
 // process can be killed between any two of its steps.
-#include <bide/durable/slots/detail/file/page_file.hpp>
 #include <bide/durable/slots/detail/file/store.hpp>
 #include <support/slot_results.hpp>
 #include <support/stress.hpp>
@@ -12,7 +11,6 @@
 
 using namespace bide;
 using bide::detail::file_page;
-using bide::detail::file_settings;
 using bide::detail::file_versions;
 using test::is_long_run; // enumerates what short runs draw at random
 
@@ -41,8 +39,7 @@ public:
 
     int life = 1 << 30; // steps until the process is killed
     bool is_dead = false;
-    bool lies = false;        // syncs do nothing
-    bool can_exchange = true; // the filesystem can exchange two names in one step
+    bool lies = false; // syncs do nothing
     int syncs_before_eio =
         -1; // the sync after these fails; the written data may be on the disk or not
     int writes_before_error = -1;
@@ -165,16 +162,6 @@ public:
         }
         names[to] = names.at(from);
         names.erase(from);
-        return 0;
-    }
-    int exchange_files(const std::string& a, const std::string& b) {
-        if (!can_exchange) {
-            return fails(EINVAL);
-        }
-        if (!step()) {
-            return -1;
-        }
-        std::swap(names.at(a), names.at(b));
         return 0;
     }
     int remove_file(const std::string& path) {
@@ -313,7 +300,6 @@ struct disk_io {
     int sync_all(int fd) { return on->sync(fd); }
     int rename_file(const char* from, const char* to) { return on->rename_file(from, to); }
     int remove_file(const char* path) { return on->remove_file(path); }
-    int exchange_files(const char* a, const char* b) { return on->exchange_files(a, b); }
     int look_at(const char* path, struct stat& facts) {
         return on->look_at(std::string(path), facts);
     }
@@ -349,10 +335,18 @@ struct disk_io {
 
 using store = bide::detail::file_store<disk_io>;
 
-file_settings pages_of(std::uint32_t size) { return {.page_size = size}; }
+struct file_settings : file_slot_options {
+    bool is_synced = true;
+};
+
+file_settings pages_of(std::size_t size) {
+    file_settings settings;
+    settings.page_size = size;
+    return settings;
+}
 
 store on(disk& d, const file_settings& settings = pages_of(4096)) {
-    return store(data_path, settings, disk_io{&d});
+    return store(data_path, settings, settings.is_synced, disk_io{&d});
 }
 
 // ---- what is stored, and what a load may return
@@ -511,7 +505,8 @@ newest_page newest_on(disk& d) {
             break;
         }
         const file_page page = bide::detail::decode_header(bytes.data() + at);
-        if (!page.is_plausible(half) || !bide::detail::checksum_matches(bytes.data() + at, page)) {
+        if (!page.is_plausible(half) ||
+            bide::detail::page_sum(bytes.data() + at, page.length) != page.sum) {
             continue;
         }
         if (page.version > newest.version) {
@@ -669,9 +664,9 @@ TEST_CASE("file_slot: a page has the same bytes on every machine") {
     REQUIRE(page.version == 0x0102030405060708);
     REQUIRE(page.is_plausible(0x14000));
     REQUIRE(!page.is_plausible(0x4000));
-    REQUIRE(bide::detail::checksum_matches(bytes, page));
+    REQUIRE(bide::detail::page_sum(bytes, page.length) == page.sum);
     bytes[35] ^= 1;
-    REQUIRE(!bide::detail::checksum_matches(bytes, page));
+    REQUIRE(bide::detail::page_sum(bytes, page.length) != page.sum);
 }
 
 TEST_CASE("file_slot: a crash at any step leaves the old value or the new one",
@@ -791,7 +786,7 @@ TEST_CASE("file_slot: a reader that arrives during a change waits for its end") 
     for (const bool synced : {true, false}) {
         file_settings settings = pages_of(4096);
         settings.is_synced = synced;
-        settings.retry_time_ns = 50'000'000; // of the simulated clock
+        settings.retry_time = std::chrono::milliseconds(50); // of the simulated clock
         disk d;
         history h;
         store s = on(d, settings);
@@ -1001,51 +996,48 @@ TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file i
 }
 
 TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no version") {
-    for (const bool can_exchange : {true, false}) {
-        for (const int how : {0, 1, 2, 3, 4}) {
-            CAPTURE(can_exchange, how);
-            slot_on_disk one;
-            auto& [d, h, s] = one;
-            d.can_exchange = can_exchange;
-            d.clock = 10'000'000;
-            REQUIRE(put(s, h, 100));
-            REQUIRE(put(s, h, 100));
-            REQUIRE(put(s, h, 5'000)); // a new file with larger pages
-            const auto intact = s.replace_damaged("no");
-            REQUIRE(intact.status == cas_status::conflict);
-            REQUIRE(intact.current->version == h.all[2].version);
-            std::string& bytes = d.data().cached;
-            switch (how) {
-            case 0: // no plausible versions
-                bytes[16] ^= 64;
-                bytes[bytes.size() / 2 + 16] ^= 64;
-                break;
-            case 1:
-                bytes[40] ^= 1;
-                bytes[bytes.size() / 2 + 40] ^= 1;
-                break;
-            case 2: bytes.resize(4'097); break;
-            case 3: bytes.clear(); break;
-            case 4: bytes.assign(bytes.size(), '\0'); break;
-            }
-            const std::string damaged = bytes;
-            d.clock = 1'000; // the clock was set back; the synced version is later
-            store by = on(d);
-            REQUIRE(by.load().error() == durable_errc::corrupt_record);
-            REQUIRE(by.compare_exchange(0, "no").status == cas_status::failed);
-            const bide::cas_result r = by.replace_damaged("repaired");
-            REQUIRE(r.status == cas_status::stored);
-            REQUIRE(r.version > h.all[2].version);
-            REQUIRE(d.bytes_of("/d/slot.damaged") == damaged);
-            REQUIRE(!d.has("/d/slot.new"));
-            for (store* const reader : {&s, &by}) {
-                REQUIRE(one.loads(*reader) == "repaired");
-                REQUIRE(reader->load()->version == r.version);
-            }
-            REQUIRE(s.replace_damaged("again").status == cas_status::conflict);
-            REQUIRE(put(s, h, 300));
-            REQUIRE(h.all[3].version > r.version);
+    for (const int how : {0, 1, 2, 3, 4}) {
+        CAPTURE(how);
+        slot_on_disk one;
+        auto& [d, h, s] = one;
+        d.clock = 10'000'000;
+        REQUIRE(put(s, h, 100));
+        REQUIRE(put(s, h, 100));
+        REQUIRE(put(s, h, 5'000)); // a new file with larger pages
+        const auto intact = s.replace_damaged("no");
+        REQUIRE(intact.status == cas_status::conflict);
+        REQUIRE(intact.current->version == h.all[2].version);
+        std::string& bytes = d.data().cached;
+        switch (how) {
+        case 0: // no plausible versions
+            bytes[16] ^= 64;
+            bytes[bytes.size() / 2 + 16] ^= 64;
+            break;
+        case 1:
+            bytes[40] ^= 1;
+            bytes[bytes.size() / 2 + 40] ^= 1;
+            break;
+        case 2: bytes.resize(4'097); break;
+        case 3: bytes.clear(); break;
+        case 4: bytes.assign(bytes.size(), '\0'); break;
         }
+        const std::string damaged = bytes;
+        d.clock = 1'000; // the clock was set back; the synced version is later
+        store by = on(d);
+        REQUIRE(by.load().error() == durable_errc::corrupt_record);
+        REQUIRE(by.compare_exchange(0, "no").status == cas_status::failed);
+        const bide::cas_result r = by.replace_damaged("repaired");
+        REQUIRE(r.status == cas_status::stored);
+        REQUIRE(r.version > h.all[2].version);
+        REQUIRE(d.bytes_of("/d/slot.damaged") == damaged);
+        REQUIRE(!d.has("/d/slot.new"));
+        for (store* const reader : {&s, &by}) {
+            REQUIRE(one.loads(*reader) == "repaired");
+            REQUIRE(reader->load()->version == r.version);
+        }
+        REQUIRE(s.replace_damaged("again").status == cas_status::conflict);
+        REQUIRE(put(s, h, 300));
+        REQUIRE(h.all[3].version > r.version);
     }
     disk none;
     const bide::cas_result absent = on(none).replace_damaged("no");
@@ -1056,63 +1048,53 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
 
 TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or the repaired one",
           "[promise.file-slot-damage]") {
-    for (const bool can_exchange : {true, false}) {
-        long states = 0;
-        long damaged = 0;
-        long repaired = 0;
-        long absent = 0;
-        long wrong = 0;
-        for (int life = 0;; ++life) {
-            slot_on_disk one({100, 100});
-            disk& d = one.d;
-            d.can_exchange = can_exchange;
-            for (const std::size_t at : {std::size_t{40}, std::size_t{4'136}}) {
-                d.data().cached[at] ^= 1;
-                d.data().durable[at] ^= 1;
-            }
-            d.life = life;
-            const bool is_done = on(d).replace_damaged("repaired").status == cas_status::stored;
-            const bool was_killed = d.is_dead;
-            const auto judge = [&](disk& left) {
-                const auto read = on(left).load();
-                ++states;
-                if (!read) {
-                    ++damaged;
-                    wrong += is_done || read.error() != durable_errc::corrupt_record;
-                } else if (read->version == 0) {
-                    ++absent;
-                    wrong += is_done || can_exchange;
-                    return;
-                } else {
-                    ++repaired;
-                    wrong += read->value != "repaired" || read->fell_back ||
-                             read->lost_acknowledged || read->version <= one.h.all[1].version;
-                    return;
-                }
-                // The next repair succeeds.
-                const bide::cas_result r = on(left).replace_damaged("repaired");
-                const auto after = on(left).load();
-                wrong += r.status != cas_status::stored || !after || after->value != "repaired" ||
-                         after->version <= one.h.all[1].version || left.has("/d/slot.new");
-            };
-            d.each_loss(static_cast<std::uint32_t>(life), 300, [&](disk& left, long) {
-                left.can_exchange = can_exchange;
-                left.clock = 1'000 + 100;
-                judge(left);
-            });
-            d.revive();
-            judge(d);
-            if (!was_killed) {
-                REQUIRE(is_done);
-                break;
-            }
+    long states = 0;
+    long damaged = 0;
+    long repaired = 0;
+    long wrong = 0;
+    for (int life = 0;; ++life) {
+        slot_on_disk one({100, 100});
+        disk& d = one.d;
+        for (const std::size_t at : {std::size_t{40}, std::size_t{4'136}}) {
+            d.data().cached[at] ^= 1;
+            d.data().durable[at] ^= 1;
         }
-        CAPTURE(can_exchange, states, damaged, repaired, absent);
-        CHECK(wrong == 0);
-        CHECK(damaged > 0);
-        CHECK(repaired > 0);
-        CHECK((absent > 0) == !can_exchange);
+        d.life = life;
+        const bool is_done = on(d).replace_damaged("repaired").status == cas_status::stored;
+        const bool was_killed = d.is_dead;
+        const auto judge = [&](disk& left) {
+            const auto read = on(left).load();
+            ++states;
+            if (!read) {
+                ++damaged;
+                wrong += is_done || read.error() != durable_errc::corrupt_record;
+            } else {
+                ++repaired;
+                wrong += read->value != "repaired" || read->fell_back || read->lost_acknowledged ||
+                         read->version <= one.h.all[1].version;
+                return;
+            }
+            // The next repair succeeds.
+            const bide::cas_result r = on(left).replace_damaged("repaired");
+            const auto after = on(left).load();
+            wrong += r.status != cas_status::stored || !after || after->value != "repaired" ||
+                     after->version <= one.h.all[1].version || left.has("/d/slot.new");
+        };
+        d.each_loss(static_cast<std::uint32_t>(life), 300, [&](disk& left, long) {
+            left.clock = 1'000 + 100;
+            judge(left);
+        });
+        d.revive();
+        judge(d);
+        if (!was_killed) {
+            REQUIRE(is_done);
+            break;
+        }
     }
+    CAPTURE(states, damaged, repaired);
+    CHECK(wrong == 0);
+    CHECK(damaged > 0);
+    CHECK(repaired > 0);
 }
 
 TEST_CASE("file_slot: a file of zeros, of a wrong size or of a later format is not absent") {
@@ -1181,26 +1163,13 @@ TEST_CASE(
     constexpr std::int64_t ms = 1'000'000;
     disk d;
     d.is_claimed = true;
-    file_settings settings = pages_of(4096);
-    store s = on(d, settings);
+    store s = on(d);
     REQUIRE(s.compare_exchange(0, "x").status == cas_status::stored);
     REQUIRE(d.slept > 0);
     REQUIRE(d.slept < ms);
     d.free_at = d.slept + 200 * ms;
     REQUIRE(s.compare_exchange(0, "x").status == cas_status::conflict);
     REQUIRE(d.claims == 0);
-
-    // If any filesystem is allowed, no claim is taken.
-    settings.any_filesystem = true;
-    d.is_claimed = false;
-    store any = on(d, settings);
-    d.free_at = d.slept + 200 * ms;
-    REQUIRE(any.compare_exchange(0, "x").status == cas_status::conflict);
-    REQUIRE(d.claims == 0);
-    d.is_claimed = true;
-    const std::int64_t before = d.slept;
-    REQUIRE(any.compare_exchange(0, "x").status == cas_status::conflict);
-    REQUIRE(d.slept == before);
 }
 
 TEST_CASE("file_slot: a new version is later than any that may have been lost") {

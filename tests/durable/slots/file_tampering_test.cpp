@@ -89,13 +89,13 @@ TEST_CASE("file_slot: a file that is not regular is refused at once, and the err
         const std::string path = in / ("a" + beside.substr(0, 2));
         const std::string file = path + beside;
         REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
-        CHECK(words_of(path, EINVAL) == file + ": is a pipe (FIFO), and has to be a regular file");
+        CHECK(words_of(path, EINVAL) == file + ": is a pipe (FIFO), and not a regular file");
         REQUIRE(::unlink(file.c_str()) == 0);
         REQUIRE(make_socket(file));
-        CHECK(words_of(path, EINVAL) == file + ": is a socket, and has to be a regular file");
+        CHECK(words_of(path, EINVAL) == file + ": is a socket, and not a regular file");
         REQUIRE(::unlink(file.c_str()) == 0);
         REQUIRE(::mkdir(file.c_str(), 0700) == 0);
-        CHECK(words_of(path, EISDIR) == file + ": is a directory, and has to be a file");
+        CHECK(words_of(path, EISDIR) == file + ": is a directory, and not a regular file");
         REQUIRE(::rmdir(file.c_str()) == 0);
         REQUIRE(::symlink("elsewhere", file.c_str()) == 0);
         CHECK(begins(words_of(path, ELOOP), file + ": is a symbolic link"));
@@ -109,7 +109,7 @@ TEST_CASE("file_slot: a file that is not regular is refused at once, and the err
             WARN("skipped: the test may not make a device");
             continue;
         }
-        CHECK(words_of(path, EINVAL) == file + ": is a device, and has to be a regular file");
+        CHECK(words_of(path, EINVAL) == file + ": is a device, and not a regular file");
         REQUIRE(::unlink(file.c_str()) == 0);
 #endif
     }
@@ -160,7 +160,7 @@ TEST_CASE("file_slot: a file that no slot wrote is refused at once, kept, and na
 
     file_slot tight(in / "b", {.max_value = 10});
     CHECK(tight.compare_exchange(0, "eleven bytes").error == durable_errc::too_large);
-    CHECK(tight.explain() == in / "b: the record is larger than the slot's max_value");
+    CHECK(tight.explain() == in / "b: the record is larger than the store accepts");
 }
 
 TEST_CASE("file_slot: a timed-out wait for the lock says that another process holds it") {

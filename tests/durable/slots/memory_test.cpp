@@ -80,7 +80,7 @@ TEST_CASE("memory_slot: an operation that runs out of memory has no effect") {
     memory_slot slot;
     const std::string large(1000, 'x');
     const auto first = slot.compare_exchange(0, large);
-    const slot_update change = [&](const slot_snapshot&) { return std::string("y"); };
+    const slot_update change = [&](const slot_snapshot& there) { return there.value + "y"; };
     int thrown = 0;
     const auto tried = [&](auto operation) {
         try {

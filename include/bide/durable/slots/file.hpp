@@ -5,47 +5,17 @@
 /// \file
 /// A slot in a file on a local disk. It needs no server and no library. Each change costs one write
 /// and one sync. The file's space is allocated when the file is made, so changes go on when the
-/// disk is full. It needs flock(2).
+/// disk is full. It needs flock(2). A machine of any architecture can read the file.
 ///
 /// Files, all in one directory:
 /// \code
 ///   <path>          two pages, each with a value, its version and a checksum; the newer one counts
-///   <path>.lock     readers and writers lock it; never removed; see detail/file/store.hpp
+///   <path>.lock     readers and writers lock it; never removed
 ///   <path>.new      a file that is about to replace <path>; the next change removes one that a
 ///                   crash left
-///   <path>.damaged  the damaged file that a repair replaced
+///   <path>.damaged  a copy of the damaged file that a repair replaced
 /// \endcode
-//
-// A change overwrites the page that does not count, and syncs. A crash at any point leaves the
-// other page intact. A half-written page has a wrong checksum. The writer holds the exclusive lock
-// until the sync has returned. Then it writes the version into the lock file: the synced version.
-//
-// If both pages are good and the newer page has the synced version, a reader needs no lock. Any
-// other reader takes the shared lock, and so waits for the writer's sync. So no reader returns a
-// value that a crash could take back.
-//
-// If a writer is killed between its write and the write of the synced version, the two versions
-// differ. The next process that holds the lock then syncs before it returns or writes a value.
-// Otherwise a loss of power could leave both pages half written.
-//
-// A writer also locks <path> itself. If another program removed the lock file, a second writer can
-// make and lock a new lock file while the first writer still writes.
-//
-// If a page is too small for the value, or if there is no file, the writer makes a new file, syncs
-// it, renames it, and syncs the directory. An open slot looks at what the path names each time it
-// has the lock. So it notices a file that was replaced or deleted. A version is the time in
-// nanoseconds since 1970, or the last version plus one if that is later. So versions do not repeat
-// when a file is deleted and made again.
-//
-// If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
-// during a change that was not acknowledged leaves this state. If the synced version is later than
-// every version that can be read, an acknowledged value is lost as well: the page was damaged on
-// the disk, or the file is an older copy. If a page is bad and there is no synced version, the slot
-// cannot tell, and reports that loss, too. If both pages are bad, or no slot writes files of this
-// size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
-// exist is absent.
-//
-// detail/file/page_file.hpp describes the pages. A machine of any architecture can read the file.
+/// detail/file/store.hpp describes the pages and the protocol.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -78,10 +48,6 @@ struct file_slot_options {
     /// slot need read and write permission on both files.
     unsigned mode = 0600;
 
-    /// Accepts every filesystem, also network filesystems and FUSE, whose locks and syncs may not
-    /// work.
-    bool any_filesystem = false;
-
     /// A descriptor of the caller that has the `.lock` file open for writing; -1 means none. Marks
     /// of presence are taken on the open file of this descriptor. So an inheritable grant lasts as
     /// long as any process has that open file, for example the shell that runs this program. A mark
@@ -104,7 +70,7 @@ struct file_slot_options {
 ///   ETIMEDOUT   the lock was not free within the option `retry_time`
 ///   EDEADLK     the object was used inside its own update
 ///   durable_errc::corrupt_record, too_large
-///   durable_errc::unsupported_filesystem      see any_filesystem
+///   durable_errc::unsupported_filesystem      a network filesystem or FUSE
 ///   durable_errc::unsupported_record_version  a later format wrote the file
 ///   durable_errc::invalid_argument            the path cannot name a file
 /// \endcode
@@ -119,19 +85,16 @@ struct file_slot_options {
 /// On Linux, watch() makes a watch that reports each change by any process after it is durable. It
 /// also reports when a mark of presence ends, and when a slot object that used the file is
 /// destroyed. It does not report that the file was deleted. If another program removes or renames
-/// the lock file, drain() returns ESTALE. In a child of fork() it also returns ESTALE. Make a new
-/// watch then. Each watch uses an inotify instance. The process keeps up to four unused instances.
+/// the lock file, and in a child of fork(), drain() returns ESTALE: make a new watch then. Each
+/// watch uses an inotify instance. The process keeps up to four unused instances.
 ///
-/// be_present() takes a mark in the lock file; see detail/file/presence_file.hpp. It returns
-/// errc::operation_not_supported if `any_filesystem` is set, or if the system lacks such locks.
-/// is_present() never waits for the lock, and returns `unknown` if the lock file is not the one
-/// that has the mark.
+/// be_present() takes a mark in the lock file; see detail/file/posix_file.hpp. It returns
+/// errc::operation_not_supported if the system has no such locks. is_present() never waits for the
+/// lock, and returns `unknown` if the lock file is not the one that has the mark.
 class file_slot_operations : public detail::slot_handle {
 public:
-#if defined(__linux__)
     /// Makes a watch.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
-#endif
 
     /// Returns true if the mark was taken on the open file of `descriptor`.
     bool has_mark(int descriptor, std::int64_t mark) const noexcept;

@@ -14,27 +14,26 @@
 ///
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
 /// forks during an operation of a slot (inside an update, or while another thread is in an
-/// operation), the child's operations fail with sqlite_slot_errc::forked. In WAL mode the program
+/// operation), the child's operations fail with operation_not_permitted. In WAL mode the program
 /// must have no other connection to the same file open at the fork: the child would inherit
 /// SQLite's notes of the parent's locks.
 //
 // Each slot is one row, found by its key, of the table
 //
-//   key TEXT PRIMARY KEY, version INTEGER, value BLOB
+//   bide_lock (key TEXT PRIMARY KEY, version INTEGER, value BLOB)
 //
-// If the table is missing, the slot makes it. One UPDATE exchanges a value: it names the old
-// version and stores the next. The first value is stored by an INSERT that does nothing if the row
-// exists. The first version is the time in nanoseconds since 1970. So the versions of a row that
-// was deleted and made again do not repeat, unless the clock was set back by exactly that time.
+// If the table is missing, the slot makes it. A change locks the database, reads the row, stores
+// the next version, and commits. The first version is the time in nanoseconds since 1970. So the
+// versions of a row that was deleted and made again do not repeat, unless the clock was set back by
+// exactly that time.
 //
 // An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
-// with a persistent journal in the other mode. WAL mode is faster and is used where it is safe; see
-// sqlite_journal. If another program changes the mode of the database later, the slot follows.
+// with a persistent journal in the other mode. If another program changes the mode of the database
+// later, the slot follows.
 //
 // The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
-// row, and the marks of presences; see detail/sqlite/database_files.hpp. Delete it only while no
-// lock is held. If a row is older than its acknowledged version, the row fell back: SQLite dropped
-// the end of a log, or an older copy replaced the database. If the row is missing, it was deleted,
+// row, and the marks of presences; see impl/sqlite.hpp. Delete it only while no lock is held. If a
+// row is older than its acknowledged version, it fell back. If the row is missing, it was deleted,
 // or the database was truncated: the slot sets lost_acknowledged only. If a value differs from its
 // checksum, load() fails with durable_errc::corrupt_record.
 
@@ -46,58 +45,36 @@
 #include <cstdint>
 #include <string>
 #include <system_error>
-#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
-class sqlite_core;
+
+constexpr bool sqlite_wal_is_safe(int version) noexcept {
+    return version >= 3'051'003 || (version >= 3'050'007 && version < 3'051'000) ||
+           (version >= 3'044'006 && version < 3'045'000);
+}
+
 } // namespace detail
 
-/// The errors that a slot itself reports. Their codes are negative. The codes of SQLite, which are
-/// in the same category, are positive.
-enum class sqlite_slot_errc {
-    /// The database is in WAL mode, and this version of SQLite may corrupt such a database when two
-    /// connections write and checkpoint at the same time. Convert the database (PRAGMA
-    /// journal_mode=DELETE), link a later SQLite, or set sqlite_journal::wal if this SQLite is
-    /// known to be repaired.
-    unsafe_wal = -1,
-
-    /// The database does not accept the journal mode, or this SQLite does not accept the sync mode.
-    other_mode = -2,
-
-    /// The process was forked during an operation.
-    forked = -3,
-
-    /// The table's name belongs to a view, or to a table with other columns.
-    other_table = -4
-};
-
-/// Returns the category of SQLite's extended result codes and of sqlite_slot_errc. The codes
-/// compare equal to these conditions:
+/// Returns the category of SQLite's extended result codes. The codes compare equal to these
+/// conditions:
 /// \code
 ///   SQLITE_BUSY                    std::errc::timed_out
 ///   SQLITE_FULL                    no_space_on_device
 ///   SQLITE_READONLY, _PERM, _AUTH  permission_denied
 ///   SQLITE_IOERR                   io_error
 ///   SQLITE_NOTADB, SQLITE_CORRUPT  protocol_error
-///   SQLITE_CANTOPEN                the system's errno, which is in bits 16 and up
 /// \endcode
 const std::error_category& sqlite_category() noexcept;
-
-/// Makes a std::error_code of a sqlite_slot_errc.
-inline std::error_code make_error_code(sqlite_slot_errc e) noexcept {
-    return {static_cast<int>(e), sqlite_category()};
-}
 
 /// How the database file survives a crash.
 enum class sqlite_journal {
     /// If the database is empty, uses WAL where it is safe, otherwise `persist`. WAL is safe from
     /// SQLite 3.51.3 on, in 3.50.7 and later 3.50.x, and in 3.44.6 and later 3.44.x. Leaves an
     /// existing database in its mode. If that is WAL and WAL is not safe, fails with
-    /// sqlite_slot_errc::unsafe_wal. With any rollback journal, the slot's connection uses
-    /// `persist`.
+    /// operation_not_supported. With any rollback journal, the slot's connection uses `persist`.
     automatic,
 
     /// A write-ahead log, which is faster. Converts the database for all its users.
@@ -110,10 +87,6 @@ enum class sqlite_journal {
 
 /// Options of an SQLite slot.
 struct sqlite_slot_options {
-    /// The table: an ASCII letter or _, then letters, digits and _; at most 64 characters; not
-    /// "sqlite_" at the beginning.
-    std::string table = "bide_lock";
-
     /// How the database file survives a crash.
     sqlite_journal journal = sqlite_journal::automatic;
 
@@ -131,18 +104,27 @@ struct sqlite_slot_options {
 /// must not use a slot of this database. If the update throws, update_locked() throws the same
 /// exception and stores nothing. All operations throw std::bad_alloc.
 ///
-/// Errors have a code of sqlite_category(). A path that cannot name a database has the system's
-/// code: EISDIR, EINVAL (not a regular file), EMLINK or EXDEV. A row that no slot can have stored is
-/// durable_errc::corrupt_record.
+/// Errors have a code of sqlite_category(), or a std::errc:
+/// \code
+///   EISDIR, EINVAL, EMLINK, EXDEV  the path cannot name a database, as other errors of the system
+///   operation_not_permitted        the process was forked during an operation
+///   operation_not_supported        the database does not accept the journal mode; or it is in WAL
+///                                  mode, and this SQLite may corrupt it when two connections write
+///                                  and checkpoint at the same time: convert it (PRAGMA
+///                                  journal_mode=DELETE), link a later SQLite, or set
+///                                  sqlite_journal::wal if this SQLite is known to be repaired
+///   invalid_argument               `bide_lock` is a view, or a table with other columns
+/// \endcode
+/// A row that no slot can have stored is durable_errc::corrupt_record.
 ///
 /// be_present() takes a mark in `<path>-bide`, also while the database is locked. It returns
-/// errc::operation_not_supported if that file cannot be made or written. explain() returns path,
-/// table, key, and the last failure in SQLite's words.
+/// errc::operation_not_supported if that file cannot be made or written. explain() returns the
+/// path, the key, and the last failure in SQLite's words.
 class sqlite_slot_operations : public detail::slot_handle {
 protected:
     /// Makes a slot; see basic_sqlite_slot.
-    sqlite_slot_operations(const std::string& path, std::string key, sqlite_slot_options options,
-                           bool is_synced);
+    sqlite_slot_operations(const std::string& path, std::string key,
+                           const sqlite_slot_options& options, bool is_synced);
 };
 
 /// A slot in an SQLite database; see sqlite_slot and relaxed_sqlite_slot.
@@ -157,10 +139,10 @@ public:
     /// renamed, after most errors, and in a child of fork(). The path always names a file, never a
     /// URI; a relative path is resolved against the current working directory at once. The key is
     /// UTF-8 without zero bytes.
-    /// Throws: std::system_error (invalid_argument) if path, key or table are not valid;
-    /// std::bad_alloc.
-    basic_sqlite_slot(const std::string& path, std::string key, sqlite_slot_options options = {})
-        : sqlite_slot_operations(path, std::move(key), std::move(options), Synced) {}
+    /// Throws: std::system_error (invalid_argument) if path or key are not valid; std::bad_alloc.
+    basic_sqlite_slot(const std::string& path, std::string key,
+                      const sqlite_slot_options& options = {})
+        : sqlite_slot_operations(path, std::move(key), options, Synced) {}
 };
 
 /// A slot that acknowledges a commit after it has reached the disk.
@@ -171,10 +153,6 @@ using sqlite_slot = basic_sqlite_slot<true>;
 using relaxed_sqlite_slot = basic_sqlite_slot<false>;
 
 }} // namespace bide::BIDE_ABI
-
-/// \cond
-template <> struct std::is_error_code_enum<bide::sqlite_slot_errc> : std::true_type {};
-/// \endcond
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
 #include <bide/durable/slots/impl/sqlite.hpp>

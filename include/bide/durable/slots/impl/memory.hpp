@@ -2,10 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_MEMORY_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_MEMORY_HPP
 
-// The definitions of slots/memory.hpp.
-//
-// A memory is one value with its version, a mutex, and the watches. Slot objects and watches share
-// the ownership of a memory. The last of them destroys it.
+// The definitions of slots/memory.hpp. Slot objects and watches share the ownership of a memory.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -13,7 +10,6 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/memory.hpp>
 
-#include <cerrno>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,111 +27,75 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// A pipe whose reading end is readable from signal() to drain().
-class signal_pipe {
-public:
-    signal_pipe() noexcept {
-        if (::pipe(ends_) != 0) {
-            ends_[0] = ends_[1] = -1;
-            return;
-        }
-        for (const int fd : ends_) {
-            ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-            ::fcntl(fd, F_SETFL, O_NONBLOCK);
-        }
-    }
-
-    signal_pipe(const signal_pipe&) = delete;
-    signal_pipe& operator=(const signal_pipe&) = delete;
-    ~signal_pipe() { close(); }
-
-    // Whether the system had descriptors for the pipe.
-    bool is_made() const noexcept { return ends_[0] >= 0; }
-    int fd() const noexcept { return ends_[0]; }
-    void signal() const noexcept { // a full pipe is readable already
-        [[maybe_unused]] const ssize_t n = ::write(ends_[1], "", 1);
-    }
-
-    void drain() const noexcept {
-        char some[256];
-        ssize_t n = 0;
-        do {
-            n = ::read(ends_[0], some, sizeof some);
-        } while (n > 0 || (n < 0 && errno == EINTR));
-    }
-    void close() noexcept {
-        for (int& fd : ends_) {
-            if (fd >= 0) {
-                ::close(std::exchange(fd, -1));
-            }
-        }
-    }
-
-private:
-    int ends_[2];
-};
-
 class memory_watch;
 
 struct slot_memory {
-    slot_snapshot there() const {
-        slot_snapshot copy;
-        copy.version = version;
-        copy.value = value;
-        return copy;
-    }
+    // Requires the mutex.
     cas_result put(std::string&& next) noexcept;
 
     std::mutex mutex;
-    // The mutex guards the rest; both functions require it.
-    slot_version version = 0;
-    std::string value;
-    std::vector<memory_watch*> watches;
+    // The mutex guards:
+    slot_snapshot current{};
+    std::vector<const memory_watch*> watches{};
 };
 
+// A pipe whose reading end is readable from notify() to drain().
 class memory_watch final : public slot_watch {
 public:
     explicit memory_watch(std::shared_ptr<slot_memory> of) : memory_(std::move(of)) {
         const std::lock_guard lock(memory_->mutex);
         memory_->watches.push_back(this);
+        if (::pipe(ends_) == 0) { // otherwise leaves both ends at -1
+            for (const int end : ends_) {
+                ::fcntl(end, F_SETFD, FD_CLOEXEC);
+                ::fcntl(end, F_SETFL, O_NONBLOCK);
+            }
+        }
     }
     ~memory_watch() override {
         const std::lock_guard lock(memory_->mutex);
         std::erase(memory_->watches, this);
+        for (const int end : ends_) {
+            if (end >= 0) {
+                ::close(end);
+            }
+        }
     }
 
-    bool is_made() const noexcept { return pipe_.is_made(); }
-    int fd() const noexcept override { return pipe_.fd(); }
+    int fd() const noexcept override { return ends_[0]; }
 
     std::error_code drain() noexcept override {
         if (::getpid() != maker_) {
             return std::make_error_code(std::errc::operation_not_permitted);
         }
-        pipe_.drain();
+        char some[256];
+        while (::read(ends_[0], some, sizeof some) > 0) {
+        }
         return {};
     }
     void notify() const noexcept {
         if (::getpid() == maker_) {
-            pipe_.signal();
+            // If the pipe is full, it is readable already.
+            [[maybe_unused]] const ssize_t written = ::write(ends_[1], "", 1);
         }
     }
 
 private:
     const std::shared_ptr<slot_memory> memory_;
     const pid_t maker_ = ::getpid(); // a child must not write or read its parent's pipe
-    const signal_pipe pipe_;
+    int ends_[2] = {-1, -1};
 };
 
 inline cas_result slot_memory::put(std::string&& next) noexcept {
     if (next.size() > memory_slot::largest_value) {
         return {cas_status::failed, 0, {}, durable_errc::too_large};
     }
-    value = std::move(next);
-    ++version;
+    current.value = std::move(next);
+    ++current.version;
     for (const memory_watch* const watch : watches) {
         watch->notify();
     }
-    return {cas_status::stored, version, {}, {}};
+    return {cas_status::stored, current.version, {}, {}};
 }
 
 } // namespace detail
@@ -144,7 +104,7 @@ BIDE_DURABLE_INLINE memory_slot::memory_slot() : memory_(std::make_shared<detail
 
 BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code> memory_slot::watch() {
     auto made = std::make_unique<detail::memory_watch>(memory_);
-    if (!made->is_made()) {
+    if (made->fd() < 0) {
         return unexpected{std::make_error_code(std::errc::too_many_files_open)};
     }
     return std::unique_ptr<slot_watch>(std::move(made));
@@ -152,22 +112,23 @@ BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code> memory_
 
 BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> memory_slot::load() {
     const std::lock_guard lock(memory_->mutex);
-    return memory_->there();
+    return memory_->current;
 }
 
 BIDE_DURABLE_INLINE cas_result memory_slot::compare_exchange(slot_version version,
                                                              std::string_view value) {
     const std::lock_guard lock(memory_->mutex);
-    return memory_->version == version ? memory_->put(std::string(value))
-                                       : cas_result{cas_status::conflict, 0, memory_->there(), {}};
+    return memory_->current.version == version
+               ? memory_->put(std::string(value))
+               : cas_result{cas_status::conflict, 0, memory_->current, {}};
 }
 
 BIDE_DURABLE_INLINE cas_result memory_slot::update_locked(const slot_update& update) {
     const std::lock_guard lock(memory_->mutex);
-    if (std::optional<std::string> value = update(memory_->there())) {
+    if (std::optional<std::string> value = update(memory_->current)) {
         return memory_->put(std::move(*value));
     }
-    return {cas_status::stored, memory_->version, {}, {}};
+    return {cas_status::stored, memory_->current.version, {}, {}};
 }
 
 }} // namespace bide::BIDE_ABI

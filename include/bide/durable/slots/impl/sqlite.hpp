@@ -2,8 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_SQLITE_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_SQLITE_HPP
 
-// The definitions of slots/sqlite.hpp. A code is SQLite's if it is positive, and a sqlite_slot_errc
-// if it is negative.
+// The definitions of slots/sqlite.hpp.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -11,16 +10,17 @@
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/file/page_file.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
-#include <bide/durable/slots/detail/file/presence_file.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
-#include <bide/durable/slots/detail/sqlite/database_files.hpp>
 #include <bide/durable/slots/sqlite.hpp>
+#include <bide/sched/detail/quoted.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -34,7 +34,9 @@
 
 #include <sqlite3.h>
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -43,45 +45,21 @@ namespace detail {
 
 // ---- codes
 
-// A code has three parts: SQLite's primary code in bits 0..7, its extension in bits 8..15, and for
-// SQLITE_CANTOPEN the system's errno in bits 16 and up.
+// A code has SQLite's primary code in bits 0..7, and its extension in the bits above.
 constexpr int sqlite_primary(int code) noexcept { return code & 0xff; }
-constexpr int sqlite_system_error(int code) noexcept { return code < 0 ? 0 : code >> 16; }
-constexpr int sqlite_code(sqlite_slot_errc e) noexcept { return static_cast<int>(e); }
 
 class sqlite_category_type final : public std::error_category {
 public:
     const char* name() const noexcept override { return "sqlite"; }
 
     std::string message(int code) const override {
-        switch (static_cast<sqlite_slot_errc>(code)) {
-        case sqlite_slot_errc::unsafe_wal: return "WAL mode is not safe with this SQLite";
-        case sqlite_slot_errc::other_mode: return "the database does not accept the journal mode";
-        case sqlite_slot_errc::forked: return "the process was forked during an operation";
-        case sqlite_slot_errc::other_table: return "the table is not a table of locks";
-        }
-        const int of_sqlite = code & 0xffff;
-        std::string text = ::sqlite3_errstr(of_sqlite);
-        if (sqlite_primary(of_sqlite) != of_sqlite) {
-            text += " (" + std::to_string(of_sqlite) + ")";
-        }
-        if (const int of_system = sqlite_system_error(code)) {
-            text += ": " + std::generic_category().message(of_system);
-        }
-        return text;
+        return std::string(::sqlite3_errstr(code)) + " (" + std::to_string(code) + ")";
     }
 
     // A permanent error maps to a permanent errc.
     std::error_condition default_error_condition(int code) const noexcept override {
-        if (const int of_system = sqlite_system_error(code)) {
-            return {of_system, std::generic_category()};
-        }
-        switch (code < 0 ? code : sqlite_primary(code)) {
-        case sqlite_code(sqlite_slot_errc::unsafe_wal):
-        case sqlite_code(sqlite_slot_errc::other_mode): return std::errc::operation_not_supported;
-        case sqlite_code(sqlite_slot_errc::forked):
+        switch (sqlite_primary(code)) {
         case SQLITE_CONSTRAINT: return std::errc::operation_not_permitted;
-        case sqlite_code(sqlite_slot_errc::other_table): return std::errc::invalid_argument;
         case SQLITE_BUSY:
         case SQLITE_LOCKED: return std::errc::timed_out;
         case SQLITE_FULL: return std::errc::no_space_on_device;
@@ -106,6 +84,168 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
     return category.object;
 }
 
+// ---- keys and paths
+
+// Returns true if the text is well-formed UTF-8 without zero bytes: the same in every encoding of
+// SQLite.
+inline bool is_sqlite_text(std::string_view text) noexcept {
+    while (!text.empty() && text[0] != '\0' && utf8_length(text) != 0) {
+        text.remove_prefix(utf8_length(text));
+    }
+    return text.empty();
+}
+
+// SQLite finds the journal, the log and the shared memory of a database by the path. If processes
+// reach one file by two paths (two directories or two names), each path has its own log. Then each
+// process reads and writes a different database, without an error.
+//
+// No function below opens the database: to close a descriptor of it would drop the locks of this
+// process on it.
+
+// Returns the path beside which SQLite makes its files: symbolic links are resolved.
+// Throws: std::bad_alloc.
+inline std::string sqlite_resolved(const std::string& path) {
+    char* const real = ::realpath(path.c_str(), nullptr);
+    std::string resolved = real == nullptr ? path : real;
+    std::free(real);
+    return resolved;
+}
+
+// Accepts a missing file.
+// Returns: EISDIR for a directory, EINVAL for another kind of file that is not regular, EMLINK for
+// a file with a second name, EXDEV for a file that is mounted without its directory; otherwise the
+// system's error for the path.
+inline std::error_code check_sqlite_path(const char* path) noexcept {
+    struct ::stat facts{};
+    if (::stat(path, &facts) != 0) {
+        return errno == ENOENT ? std::error_code() : system_error_code();
+    }
+    const std::error_code wrong = check_kind(facts);
+#if defined(__linux__) && defined(STATX_ATTR_MOUNT_ROOT)
+    struct ::statx more{};
+    if (!wrong && ::statx(AT_FDCWD, path, 0, STATX_TYPE, &more) == 0 &&
+        (more.stx_attributes & more.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0) {
+        return system_error_code(EXDEV);
+    }
+#endif
+    return wrong;
+}
+
+// ---- the file of acknowledged versions
+//
+// The file `<database>-bide` has an entry for each row: the last version that a slot acknowledged,
+// and a checksum of its value. A slot writes the entry after the commit, and reads it before it
+// reads the row. If a row is older than its entry, newer values of the row are lost. There are
+// three causes: SQLite found a wrong checksum in a log and dropped the rest of the log, which it
+// does without an error; the row was deleted; an older or empty file replaced the database. If a
+// row has the version of its entry and another checksum, the disk damaged it: SQLite's pages have
+// no checksums. The file is not synced; if an entry is lost or late, fewer losses are detected.
+//
+// The file is a table of 1,024 buckets of 128 bytes each, found by a hash. A bucket has four
+// entries of 32 bytes. Numbers are little-endian. Far behind the table are the bytes that presences
+// lock.
+//
+//   bytes  0..7   the hash of table and key
+//          8..15  the version
+//         16..19  CRC-32C of the value
+//         20..23  zeros
+//         24..27  CRC-32C of bytes 0..23
+//         28..31  zeros
+//
+// In a full bucket a new entry replaces the one with the earliest version. Two writers may
+// overwrite each other's entries in a bucket. A half-written entry has a wrong checksum.
+
+struct sqlite_known_version {
+    slot_version version = 0; // 0: none
+    std::uint32_t sum = 0;    // of the value
+};
+
+// The entry of one row. If anything fails, there is none.
+class sqlite_version_file {
+public:
+    static constexpr std::size_t entry_size = 32;
+    static constexpr std::size_t entries_per_bucket = 4;
+    static constexpr std::size_t bucket_size = entry_size * entries_per_bucket;
+    static constexpr std::uint64_t buckets = 1'024;
+
+    explicit sqlite_version_file(std::string_view key) noexcept : hash_(hash_of(key)) {}
+
+    // Throws: std::bad_alloc.
+    static std::string path_beside(const std::string& database) { return database + "-bide"; }
+
+    // Opens the file of the database that the path names now. Makes a missing file with the
+    // database's owner and mode.
+    // Throws: std::bad_alloc.
+    void open(const std::string& database) {
+        posix_io io;
+        struct ::stat facts{};
+        const bool has_facts = io.look_at(database.c_str(), facts) == 0;
+        const mode_t mode = facts.st_mode & 0666;
+        if (file_.open(path_beside(database).c_str(), false, has_facts ? O_CREAT : 0, mode) ||
+            !io.is_reliable(file_.get())) {
+            file_.reset();
+        } else if (has_facts && file_.facts.st_size == 0) { // it is new: the umask does not count
+            io.copy_owner_and_mode(file_.get(), facts);
+        }
+    }
+
+    // Finds the entry of the row, or the entry that set() replaces.
+    sqlite_known_version get() noexcept {
+        char bytes[bucket_size] = {};
+        place_ = 0;
+        if (!file_ || posix_io().read_at(file_.get(), bytes, bucket_size, bucket()) < 0) {
+            return {};
+        }
+        constexpr slot_version most_believed = slot_version{1} << 62;
+        slot_version earliest = most_believed;
+        for (std::size_t i = 0; i < entries_per_bucket; ++i) {
+            const char* const at = bytes + i * entry_size;
+            const bool is_good = load_little<std::uint32_t>(at + 24) == crc32c({at, 24});
+            const slot_version version = is_good ? load_little<std::uint64_t>(at + 8) : 0;
+            const bool is_mine = is_good && load_little<std::uint64_t>(at) == hash_;
+            if (is_mine || version < earliest) {
+                place_ = i;
+                earliest = version;
+            }
+            if (is_mine && version < most_believed) {
+                return {version, load_little<std::uint32_t>(at + 16)};
+            }
+        }
+        return {};
+    }
+
+    // Requires a get() before.
+    void set(sqlite_known_version known) noexcept {
+        if (!file_) {
+            return;
+        }
+        char bytes[entry_size] = {};
+        store_little(bytes, hash_);
+        store_little(bytes + 8, std::uint64_t{known.version});
+        store_little(bytes + 16, known.sum);
+        store_little(bytes + 24, crc32c({bytes, 24}));
+        posix_io().write_at(file_.get(), bytes, entry_size, bucket() + place_ * entry_size);
+    }
+
+private:
+    // FNV-1a (Fowler, Noll, Vo), mixed, of the table's name, a zero byte, and the key.
+    static std::uint64_t hash_of(std::string_view key) noexcept {
+        std::uint64_t hash = 0xcbf29ce484222325;
+        for (const std::string_view part : {std::string_view("bide_lock", 10), key}) {
+            for (const char c : part) {
+                hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+            }
+        }
+        return std::max<std::uint64_t>(mixed_bits(hash), 1);
+    }
+
+    std::uint64_t bucket() const noexcept { return hash_ % buckets * bucket_size; }
+
+    const std::uint64_t hash_;
+    std::size_t place_ = 0;
+    file_descriptor<posix_io> file_{posix_io()};
+};
+
 // ---- connections
 
 // SQLite keeps notes of the locks that its process holds on each file. A child inherits the notes
@@ -113,207 +253,132 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 // notes. In WAL mode the child then believes that it holds the lock that means "in use". Another
 // process then concludes that it is the last user, and deletes the log that the child uses.
 //
-// So the first operation in a child closes all connections that the parent's slots had, before it
+// So the first use in a child closes all connections that the parent's slots had, before a slot
 // opens its own. If no connection was in an operation at the fork, that is safe: a close without a
 // checkpoint neither writes nor releases locks. If one was in an operation, the inherited state is
 // unusable, and all operations of slots in the child fail from then on.
-class BIDE_SHARED sqlite_connection {
-public:
-    sqlite_connection() { connections()->members.push_back(this); }
-    sqlite_connection(const sqlite_connection&) = delete;
-    sqlite_connection& operator=(const sqlite_connection&) = delete;
-    // Closes the connection. Exception: if the connection is the parent's and may be in an
-    // operation, leaves it open and never frees it.
-    ~sqlite_connection() {
-        bool is_usable = false;
-        {
-            const connections here;
-            std::erase(here->members, this);
-            is_usable = !here->is_unusable;
-            if (is_usable && here->has_inherited) {
-                close(true);
-            }
-        }
-        if (is_usable) {
-            close();
-        }
-    }
-
-    sqlite3* db = nullptr;
-
-    // Closes the connection and its statements. The last connection to a database in WAL mode writes
-    // the log back and removes it. An inherited connection has no locks, so it must not do that.
-    void close(bool is_inherited = false) noexcept {
-        if (db != nullptr && is_inherited) {
-            ::sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
-        }
-        while (sqlite3_stmt* const next =
-                   db != nullptr ? ::sqlite3_next_stmt(db, nullptr) : nullptr) {
-            ::sqlite3_finalize(next);
-        }
-        ::sqlite3_close_v2(std::exchange(db, nullptr));
-    }
-
-    // Begins an operation of any connection. False: the process was forked during an operation.
-    static bool enter() {
-        const connections here;
-        if (here->is_unusable) {
-            return false;
-        }
-        if (std::exchange(here->has_inherited, false)) {
-            for (sqlite_connection* const one : here->members) {
-                one->close(true);
-            }
-        }
-        ++here->busy;
-        return true;
-    }
-    static void leave() { --connections()->busy; }
-    // Call it after an operation has called user code. Returns false if the user code has forked
-    // and this is the child.
-    static bool is_still_here() { return !connections()->is_unusable; }
-
-private:
-    struct all {
+class BIDE_SHARED sqlite_process {
+    struct state {
         std::mutex mutex;
         // The mutex guards:
         ::pid_t pid = ::getpid();
         unsigned busy = 0; // running operations; in a child, at first those of its parent
         bool is_unusable = false;
-        bool has_inherited = false;
-        std::vector<sqlite_connection*> members; // open or not
+        std::vector<sqlite3*> open;
 
         // The handlers hold the mutex during a fork, so that the child can use it.
-        all() {
+        state() {
             ::pthread_atfork([] { here().mutex.lock(); }, [] { here().mutex.unlock(); },
                              [] { here().mutex.unlock(); });
         }
         // The object of this process. It is never destroyed, because slots may be static.
-        static all& here() {
-            static all* const one = new all;
+        static state& here() {
+            static state* const one = new state;
             return *one;
         }
     };
 
-    // Locks the connections of this process, and notices a fork.
-    class connections {
-    public:
-        connections() {
-            if (const ::pid_t now = ::getpid(); std::exchange(of_.pid, now) != now) {
-                of_.is_unusable = of_.is_unusable || of_.busy != 0;
-                of_.has_inherited = true;
+public:
+    // Locks the state of this process, and notices a fork.
+    sqlite_process() {
+        if (const ::pid_t now = ::getpid(); std::exchange(of_.pid, now) != now) {
+            of_.is_unusable = of_.is_unusable || of_.busy != 0;
+            for (sqlite3* const one : std::exchange(of_.open, {})) {
+                if (!of_.is_unusable) {
+                    ::sqlite3_db_config(one, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+                    close(one);
+                }
             }
         }
-        all* operator->() const noexcept { return &of_; }
+    }
+    state* operator->() const noexcept { return &of_; }
 
-    private:
-        all& of_ = all::here();
-        const std::lock_guard<std::mutex> lock_{of_.mutex};
-    };
+    // Closes a connection and its statements. The last connection to a database in WAL mode writes
+    // the log back and removes it.
+    static void close(sqlite3* db) noexcept {
+        while (sqlite3_stmt* const next = ::sqlite3_next_stmt(db, nullptr)) {
+            ::sqlite3_finalize(next);
+        }
+        ::sqlite3_close_v2(db);
+    }
+
+private:
+    state& of_ = state::here();
+    const std::lock_guard<std::mutex> lock_{of_.mutex};
 };
 
 // ---- the operations
-
-// What was read from the row.
-struct sqlite_row {
-    slot_snapshot there{};    // version 0: there is no row
-    slot_version claimed = 0; // the version of a damaged row, if that is valid
-    std::string defect{};     // why no slot can have stored the row; empty: it is good
-};
 
 // A slot. It opens the database on demand, in a mode that keeps what is committed. A function that
 // returns false has recorded the error and its text.
 class sqlite_core final : public slot {
 public:
     // Throws: std::system_error if an argument is not valid; std::bad_alloc.
-    sqlite_core(const std::string& at, std::string of, sqlite_slot_options how, bool to_sync)
-        : path_(absolute_path(at)), key_(std::move(of)), options_(std::move(how)),
-          is_synced_(to_sync), versions_(options_.table, key_) {
-        if (at.empty() || at.find('\0') != at.npos || !is_sqlite_name(options_.table) ||
-            !is_sqlite_text(key_)) {
+    sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how, bool to_sync)
+        : path_(absolute_path(at)), key_(std::move(of)), options_(how), is_synced_(to_sync),
+          versions_(key_) {
+        if (!is_file_name(at) || !is_sqlite_text(key_)) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide::sqlite_slot"));
         }
     }
+    sqlite_core(const sqlite_core&) = delete;
+    sqlite_core& operator=(const sqlite_core&) = delete;
+    ~sqlite_core() override { close(); }
 
     std::string explain() const override {
         const std::string line =
-            "SQLite database " + resolved_ + ", table " + options_.table + ", key \"" + key_ + '"';
+            "SQLite database " + resolved_ + ", table bide_lock, key \"" + key_ + '"';
         return one_line(said_.empty() ? line : line + ": " + said_, line.npos);
     }
 
     result<slot_snapshot, std::error_code> load() override {
-        operation now(*this);
-        sqlite_row row;
-        if (!now.begin() || !read(row)) {
+        const operation now{*this};
+        slot_snapshot there;
+        if (!now.begin() || !read(there)) {
             return unexpected{error_};
         }
-        return std::move(row.there);
+        return there;
     }
 
     cas_result compare_exchange(slot_version version, std::string_view value) override {
-        operation now(*this);
-        for (bool is_first = true;; is_first = false) {
-            if (!fits(value) || !now.begin()) {
-                return failed();
-            }
-            const cas_result r = write(version, value);
-            // If the file was deleted after begin(), tries once more.
-            if (!is_first || last_ != SQLITE_READONLY_DBMOVED) {
-                return acknowledged(r, value);
-            }
-        }
+        const operation now{*this};
+        slot_snapshot there;
+        return !now.begin() || !lock_and_read(there) ? failed()
+               : there.version != version            ? conflict(std::move(there))
+                                                     : put(value);
     }
 
     cas_result update_locked(const slot_update& update) override {
-        operation now(*this);
-        sqlite_row row;
-        if (!now.begin_locked(row)) {
+        const operation now{*this};
+        slot_snapshot there;
+        if (!now.begin() || !lock_and_read(there)) {
             return failed();
         }
-        const std::optional<std::string> value = update(row.there);
-        if (!sqlite_connection::is_still_here()) {
-            fail_forked();
+        const std::optional<std::string> value = update(there);
+        if (!is_usable()) { // the update has forked, and this is the child
             return failed();
-        }
-        if (!value) {
-            return {cas_status::stored, row.there.version, {}, {}};
         }
         begin_wait();
-        return fits(*value) ? commit(write(row.there.version, *value), *value) : failed();
+        return value ? put(*value) : cas_result{cas_status::stored, there.version, {}, {}};
     }
 
     cas_result replace_damaged(std::string_view value) override {
-        operation now(*this);
-        sqlite_row row;
-        if (!fits(value)) {
+        const operation now{*this};
+        slot_snapshot there;
+        if (!now.begin()) {
             return failed();
         }
-        if (now.begin_locked(row)) {
-            return {cas_status::conflict, 0, std::move(row.there), {}};
-        }
-        if (error_ != durable_errc::corrupt_record) {
-            return failed();
-        }
-        // The new version is later than the damaged row's version, unless that is not plausible.
-        const slot_version next = std::max({first_version(), known_.version + 1,
-                                            row.claimed < last_version - 1 ? row.claimed + 1 : 0});
-        sqlite3_stmt* change = nullptr;
-        begin_wait();
-        if (!prepare(change, "UPDATE " + table_ + " SET version = ?2, value = ?3 WHERE key = ?1")) {
-            return failed();
-        }
-        const cas_result written = result_of(put(change, next, value, 0), next);
-        ::sqlite3_finalize(change);
-        return commit(written, value);
+        return lock_and_read(there)                     ? conflict(std::move(there))
+               : error_ == durable_errc::corrupt_record ? put(value, posix_io().clock_ns())
+                                                        : failed();
     }
 
-#if defined(__linux__)
     // The marks use neither SQLite nor data of an operation. So any thread may call at any time.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
         const std::string at = sqlite_resolved(path_);
-        sqlite_version_file("", "").open(at); // makes it with the database's owner and mode
-        constexpr unsigned mode = 0644;       // the mode that SQLite gives to a database
+        sqlite_version_file("").open(at); // makes it with the database's owner and mode
+        constexpr unsigned mode = 0644;   // the mode that SQLite gives to a database
         auto taken = presence_file(sqlite_version_file::path_beside(at), mode).be_present();
         if (!taken && (taken.error() == std::errc::permission_denied ||
                        taken.error() == std::errc::read_only_file_system ||
@@ -326,116 +391,115 @@ public:
         return presence_file(sqlite_version_file::path_beside(sqlite_resolved(path_)), 0)
             .is_present(mark);
     }
-#endif
 
 private:
-    static constexpr slot_version last_version = std::numeric_limits<std::int64_t>::max();
-
     // ---- results
 
-    bool fail(int code) {
-        last_ = code;
-        sqlite3* const db = link_.db;
-        const int of_sqlite = db == nullptr ? SQLITE_OK : ::sqlite3_extended_errcode(db);
-        const bool is_said =
-            of_sqlite != SQLITE_OK &&
-            (of_sqlite == code || code == sqlite_code(sqlite_slot_errc::other_table));
-        if (db != nullptr && code > 0 && sqlite_primary(code) == SQLITE_CANTOPEN) {
-            code |= ::sqlite3_system_errno(db) << 16;
-        }
-        const std::error_code error(code, sqlite_category());
-        const std::string more = is_said ? ::sqlite3_errmsg(db) : "";
-        fail(error, error.message());
-        if (said_.find(more) == said_.npos) {
-            said_ += ": " + more;
-        }
-        return false;
-    }
     bool fail(std::error_code error, std::string words) {
         error_ = error;
         said_ = std::move(words);
         return false;
     }
-    bool fail_forked() { // does not use the connection
-        const std::error_code error = sqlite_slot_errc::forked;
-        return fail(error, error.message());
+    bool fail(std::errc error, std::string words) {
+        return fail(std::make_error_code(error), std::move(words));
+    }
+    bool fail(int code) {
+        last_ = code;
+        const std::error_code error(code, sqlite_category());
+        const bool has_words = db_ != nullptr && ::sqlite3_extended_errcode(db_) == code;
+        fail(error, has_words ? ::sqlite3_errmsg(db_) : error.message());
+        const int of_system = db_ != nullptr && sqlite_primary(code) == SQLITE_CANTOPEN
+                                  ? ::sqlite3_system_errno(db_)
+                                  : 0;
+        if (of_system != 0) {
+            error_ = system_error_code(of_system);
+            said_ += ": " + error_.message();
+        }
+        return false;
     }
     bool ok(int code) { return code == SQLITE_OK || fail(code); }
-    bool fits(std::string_view value) {
-        return value.size() <= options_.max_value ||
-               fail(durable_errc::too_large, "the value is longer than max_value");
-    }
     cas_result failed() const { return {cas_status::failed, 0, {}, error_}; }
 
-    // Returns the result of a write or a commit that ended with this code. Version 0 means a
-    // conflict. SQLite rolls back what fails. But after a system error in the last steps of a
-    // commit, the disk may hold a complete transaction, which the next recovery applies. In WAL
-    // mode a lack of memory can have the same effect.
-    cas_result result_of(int code, slot_version stored) {
-        if (code == SQLITE_DONE) {
-            return {stored != 0 ? cas_status::stored : cas_status::conflict, stored, {}, {}};
-        }
-        fail(code);
-        const int primary = sqlite_primary(code);
-        const bool is_unsure =
-            primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;
-        if (primary == SQLITE_TOOBIG) {
-            error_ = durable_errc::too_large;
-        }
-        return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
-    }
-    cas_result acknowledged(cas_result r, std::string_view value) noexcept {
-        if (r.status == cas_status::stored) {
-            versions_.set({r.version, crc32c(value)});
-        }
-        return r;
+    static cas_result conflict(slot_snapshot there) {
+        return {cas_status::conflict, 0, std::move(there), {}};
     }
 
     // ---- an operation
 
-    // The destructor rolls back what was not committed. After an error other than a busy or full
-    // database, it closes the connection.
     struct operation {
-        explicit operation(sqlite_core& core) noexcept
-            : of(core), is_in(sqlite_connection::enter()) {}
-        operation(const operation&) = delete;
-        operation& operator=(const operation&) = delete;
+        sqlite_core& of;
+        const bool is_in = of.enter();
+        bool begin() const { return is_in && of.begin(); }
         ~operation() {
             if (is_in) {
-                if (sqlite_connection::is_still_here()) {
-                    of.end();
-                }
-                sqlite_connection::leave();
+                of.leave();
             }
         }
-
-        bool begin() { return is_in ? of.begin() : of.fail_forked(); }
-        // Begins, locks the database and reads the row. No other connection writes or commits until
-        // the end of the operation.
-        bool begin_locked(sqlite_row& row) {
-            return begin() && of.ok(of.execute("BEGIN IMMEDIATE")) && of.read(row);
-        }
-
-        sqlite_core& of;
-        const bool is_in;
     };
+
+    bool is_usable() {
+        return !sqlite_process()->is_unusable || fail(std::errc::operation_not_permitted,
+                                                      "the process was forked during an operation");
+    }
+    bool enter() {
+        if (!is_usable()) {
+            return false;
+        }
+        const sqlite_process here;
+        ++here->busy;
+        if (std::exchange(owner_, here->pid) != here->pid) {
+            db_ = nullptr; // the parent's, which is closed
+        }
+        return true;
+    }
+    // Rolls back what was not committed. After an error other than a busy or full database, closes
+    // the connection.
+    void leave() {
+        if (!sqlite_process()->is_unusable) {
+            const auto is_in_transaction = [&] {
+                return db_ != nullptr && ::sqlite3_get_autocommit(db_) == 0;
+            };
+            if (is_in_transaction()) {
+                ::sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+            }
+            const int primary = sqlite_primary(last_);
+            if (is_in_transaction() || (primary != SQLITE_OK && primary != SQLITE_BUSY &&
+                                        primary != SQLITE_FULL && primary != SQLITE_TOOBIG)) {
+                close();
+            }
+        }
+        --sqlite_process()->busy;
+    }
+
+    // Locks the database and reads the row. No other connection writes or commits until the end of
+    // the operation.
+    bool lock_and_read(slot_snapshot& there) {
+        return ok(execute("BEGIN IMMEDIATE")) && read(there);
+    }
+
+    // ---- opening
 
     // Opens the database, unless the file that the path names is open already.
     bool begin() {
         last_ = SQLITE_OK;
         begin_wait();
         int moved = 0;
-        if (link_.db != nullptr && (::sqlite3_file_control(link_.db, "main", SQLITE_FCNTL_HAS_MOVED,
-                                                           &moved) != SQLITE_OK ||
-                                    moved == 0)) {
+        if (db_ != nullptr &&
+            (::sqlite3_file_control(db_, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK ||
+             moved == 0)) {
             return true;
         }
-        link_.close();
-        if (!open()) {
-            link_.close();
+        close();
+        const bool is_open = open();
+        if (db_ != nullptr) {
+            const sqlite_process here;
+            here->open.push_back(db_);
+        }
+        if (!is_open) {
+            close();
             return false;
         }
-        if (const char* const full = ::sqlite3_db_filename(link_.db, "main");
+        if (const char* const full = ::sqlite3_db_filename(db_, "main");
             full != nullptr && *full != 0) {
             resolved_ = full; // the path with its symbolic links resolved
         }
@@ -445,20 +509,16 @@ private:
         return true;
     }
 
-    void end() noexcept {
-        sqlite3* const db = link_.db;
-        const auto is_open = [db] { return db != nullptr && ::sqlite3_get_autocommit(db) == 0; };
-        if (is_open()) {
-            ::sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
-        }
-        const int primary = sqlite_primary(last_);
-        if (is_open() || (primary != SQLITE_OK && primary != SQLITE_BUSY &&
-                          primary != SQLITE_FULL && primary != SQLITE_TOOBIG)) {
-            link_.close();
+    void close() {
+        if (db_ != nullptr) {
+            const sqlite_process here;
+            if (owner_ == here->pid) {
+                std::erase(here->open, db_);
+                sqlite_process::close(db_);
+            }
+            db_ = nullptr;
         }
     }
-
-    // ---- opening
 
     bool open() {
         constexpr int how = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
@@ -467,88 +527,77 @@ private:
             return fail(SQLITE_MISUSE);
         }
         if (const std::error_code error = check_sqlite_path(resolved_.c_str())) {
-            return fail(error, sqlite_path_error_text(error));
+            return fail(error, file_error_text(error, resolved_));
         }
-        const int code = ::sqlite3_open_v2(resolved_.c_str(), &link_.db, how, nullptr);
-        if (link_.db != nullptr) {
-            ::sqlite3_extended_result_codes(link_.db, 1);
+        const int code = ::sqlite3_open_v2(resolved_.c_str(), &db_, how, nullptr);
+        if (db_ != nullptr) {
+            ::sqlite3_extended_result_codes(db_, 1);
         }
-        sqlite_journal taken = options_.journal;
-        return ok(code) && ok(::sqlite3_busy_handler(link_.db, &on_busy, this)) &&
-               ok(execute("PRAGMA mmap_size=0")) && // a disk error must be a code, not a signal
-               choose_journal(taken) && synchronize(taken) &&
-               // For systems where fsync() stops at the disk's cache.
-               ok(execute("PRAGMA fullfsync=1; PRAGMA checkpoint_fullfsync=1")) &&
-               ok_of_table(execute("CREATE TABLE IF NOT EXISTS " + table_ +
+        return ok(code) && ok(::sqlite3_busy_handler(db_, &on_busy, this)) &&
+               // A disk error must be a code, not a signal. On some systems fsync() stops at the
+               // disk's cache.
+               ok(execute("PRAGMA mmap_size=0; PRAGMA fullfsync=1;"
+                          " PRAGMA checkpoint_fullfsync=1")) &&
+               choose_journal() &&
+               ok_of_table(execute("CREATE TABLE IF NOT EXISTS main.bide_lock"
                                    " (key TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL"
                                    " CHECK (typeof(version) = 'integer' AND version > 0),"
                                    " value BLOB NOT NULL CHECK (typeof(value) = 'blob'))"
                                    " WITHOUT ROWID")) &&
-               prepare(select_, "SELECT version, value FROM " + table_ + " WHERE key = ?1") &&
-               prepare(insert_, "INSERT INTO " + table_ +
-                                    " (key, version, value) VALUES (?1, ?2, ?3)"
-                                    " ON CONFLICT (key) DO NOTHING") &&
-               prepare(update_,
-                       "UPDATE " + table_ +
-                           " SET version = ?2, value = ?3 WHERE key = ?1 AND version = ?4");
+               prepare(select_, "SELECT version, value FROM main.bide_lock WHERE key = ?1") &&
+               prepare(store_,
+                       "INSERT INTO main.bide_lock (key, version, value) VALUES (?1, ?2, ?3)"
+                       " ON CONFLICT (key) DO UPDATE SET version = ?2, value = ?3");
     }
 
-    // `taken` is the mode asked for, and then the mode in use.
-    bool choose_journal(sqlite_journal& taken) {
-        if (taken != sqlite_journal::automatic) {
-            return ok(become(taken));
-        }
-        // The page count is read first: a program that makes a database sets the mode before it adds
-        // pages.
-        std::string pages;
+    // Sets the journal mode, and the sync mode that keeps what is committed.
+    bool choose_journal() {
+        const bool is_safe = sqlite_wal_is_safe(::sqlite3_libversion_number());
+        std::string pages = "unknown";
         std::string mode;
-        if (!ok(execute("PRAGMA page_count", &pages)) ||
-            !ok(execute("PRAGMA journal_mode", &mode))) {
+        // The page count is read first: a program that makes a database sets the mode before it
+        // adds pages.
+        if (options_.journal == sqlite_journal::automatic &&
+            (!ok(execute("PRAGMA page_count", &pages)) ||
+             !ok(execute("PRAGMA journal_mode", &mode)))) {
             return false;
         }
-        const bool is_safe = sqlite_wal_is_safe(::sqlite3_libversion_number());
-        const bool is_wal = mode == "wal";
-        if (is_wal || (pages == "0" && is_safe && become(sqlite_journal::wal) == SQLITE_OK)) {
-            taken = sqlite_journal::wal;
-            return !is_wal || is_safe || fail(sqlite_code(sqlite_slot_errc::unsafe_wal));
+        if (mode == "wal" && !is_safe) {
+            return fail(std::errc::operation_not_supported,
+                        "WAL mode is not safe with this SQLite");
         }
-        taken = sqlite_journal::persist;
-        return ok(become(taken));
-    }
-
-    int become(sqlite_journal wanted) {
-        const std::string name = wanted == sqlite_journal::wal ? "wal" : "persist";
-        std::string mode;
-        const int code = execute("PRAGMA journal_mode=" + name, &mode);
-        return code != SQLITE_OK || mode == name ? code : sqlite_code(sqlite_slot_errc::other_mode);
-    }
-
-    bool synchronize(sqlite_journal taken) {
-        const char* const level = !is_synced_                    ? "1"  // NORMAL
-                                  : taken == sqlite_journal::wal ? "2"  // FULL
-                                                                 : "3"; // EXTRA
+        const bool is_wal =
+            options_.journal == sqlite_journal::wal || mode == "wal" || (pages == "0" && is_safe);
+        const std::string wanted = is_wal ? "wal" : "persist";
+        const std::string level = !is_synced_ ? "1" // NORMAL
+                                  : is_wal    ? "2" // FULL
+                                              : "3";   // EXTRA
         std::string has;
-        return ok(execute(std::string("PRAGMA synchronous=") + level + "; PRAGMA synchronous",
-                          &has)) &&
-               (has == level || fail(sqlite_code(sqlite_slot_errc::other_mode)));
+        return ok(execute("PRAGMA journal_mode=" + wanted, &mode)) &&
+               ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
+               ((mode == wanted && has == level) ||
+                fail(std::errc::operation_not_supported,
+                     "the database does not accept the journal mode"));
     }
 
     // SQLITE_ERROR means that the table is of another kind.
     bool ok_of_table(int code) {
-        return ok(code == SQLITE_ERROR ? sqlite_code(sqlite_slot_errc::other_table) : code);
+        return code == SQLITE_ERROR ? fail(std::errc::invalid_argument,
+                                           std::string("the table is not a table of locks: ") +
+                                               ::sqlite3_errmsg(db_))
+                                    : ok(code);
     }
 
     // ---- statements
 
     // The connection keeps the statement until it is closed.
-    bool prepare(sqlite3_stmt*& to, const std::string& text) {
-        return ok_of_table(::sqlite3_prepare_v3(link_.db, text.data(),
-                                                static_cast<int>(text.size()),
+    bool prepare(sqlite3_stmt*& to, std::string_view text) {
+        return ok_of_table(::sqlite3_prepare_v3(db_, text.data(), static_cast<int>(text.size()),
                                                 SQLITE_PREPARE_PERSISTENT, &to, nullptr));
     }
 
     // Runs statements without parameters. Stores the first column of their row in `to`. Returns a
-    // code.
+    // code. Some statements do not call the busy handler.
     int execute(const std::string& text, std::string* to = nullptr) {
         constexpr auto note = [](void* into, int, char** row, char**) {
             // A short text, for which no memory is needed.
@@ -559,17 +608,7 @@ private:
         };
         int code = SQLITE_OK;
         do {
-            code = ::sqlite3_exec(link_.db, text.c_str(), note, to, nullptr);
-        } while (sqlite_primary(code) == SQLITE_BUSY && wait());
-        return code;
-    }
-
-    // Runs one step. Repeats it while the database is busy, until the waiting time is over.
-    int step(sqlite3_stmt* statement) noexcept {
-        int code = SQLITE_OK;
-        do {
-            ::sqlite3_reset(statement);
-            code = ::sqlite3_step(statement);
+            code = ::sqlite3_exec(db_, text.c_str(), note, to, nullptr);
         } while (sqlite_primary(code) == SQLITE_BUSY && wait());
         return code;
     }
@@ -593,8 +632,11 @@ private:
         wait_until_ = std::chrono::steady_clock::now() + options_.retry_time;
     }
 
-    int bind_key(sqlite3_stmt* to) noexcept {
-        return ::sqlite3_bind_text(to, 1, key_.data(), static_cast<int>(key_.size()), nullptr);
+    // Binds the key, and runs the statement until its first row. Returns a code.
+    int run(sqlite3_stmt* statement) noexcept {
+        const int code =
+            ::sqlite3_bind_text(statement, 1, key_.data(), static_cast<int>(key_.size()), nullptr);
+        return code == SQLITE_OK ? ::sqlite3_step(statement) : code;
     }
     // Ends the run of a statement, and forgets what was bound to it.
     static void reset(sqlite3_stmt* statement) noexcept {
@@ -606,122 +648,104 @@ private:
 
     // Reads the acknowledged version first, then the row, and compares them. So if the row has an
     // earlier version than the acknowledged one, the row has fallen back.
-    bool read(sqlite_row& row) {
+    bool read(slot_snapshot& there) {
         const struct scope {
             sqlite3_stmt* of;
             ~scope() { reset(of); }
         } running{select_};
-        known_ = versions_.get();
-        int code = bind_key(select_);
-        code = code == SQLITE_OK ? step(select_) : code;
-        if (code != SQLITE_DONE && (code != SQLITE_ROW || !copy_row(row))) {
-            return fail(code == SQLITE_ROW ? SQLITE_NOMEM : code);
+        const sqlite_known_version known = versions_.get();
+        known_ = known.version;
+        claimed_ = 0;
+        const int code = run(select_);
+        if (code == SQLITE_ROW ? !copy_row(there) : code != SQLITE_DONE && !fail(code)) {
+            return false;
         }
-        slot_snapshot& there = row.there;
-        if (row.defect.empty() && known_.version > there.version) {
+        if (known.version > there.version) {
             there.lost_acknowledged = true;
             there.fell_back = there.version != 0; // a missing row may have been deleted
-        } else if (row.defect.empty() && known_.version != 0 && known_.version == there.version &&
-                   known_.sum != crc32c(there.value)) {
-            row.defect = "the value is not the one that was stored as version " +
-                         std::to_string(there.version);
         }
-        return row.defect.empty() || fail(durable_errc::corrupt_record, row.defect);
+        return known.version == 0 || known.version != there.version ||
+               known.sum == crc32c(there.value) ||
+               fail(durable_errc::corrupt_record,
+                    "the value is not the one that was stored as version " +
+                        std::to_string(there.version));
     }
 
-    // Copies the row to which the statement has stepped. False: there is no memory.
-    bool copy_row(sqlite_row& to) const {
-        const auto is = [&](int column, const char* name, int type) {
-            constexpr const char* types[] = {"INTEGER", "REAL", "TEXT", "BLOB", "NULL"}; // 1 to 5
-            const int found = ::sqlite3_column_type(select_, column);
-            if (found != type) {
-                to.defect = std::string("the ") + name + " is " + types[found - 1] + " and not " +
-                            types[type - 1];
-            }
-            return found == type;
-        };
-        if (!is(0, "version", SQLITE_INTEGER)) {
-            return true;
-        }
+    // Copies the row to which the statement has stepped. Fails if no slot can have stored it.
+    bool copy_row(slot_snapshot& to) {
+        constexpr const char* types[] = {"", "INTEGER", "REAL", "TEXT", "BLOB", "NULL"};
+        const int of_version = ::sqlite3_column_type(select_, 0);
+        const int of_value = ::sqlite3_column_type(select_, 1);
         const std::int64_t version = ::sqlite3_column_int64(select_, 0);
-        if (version <= 0 || static_cast<slot_version>(version) + 1 >= last_version) {
-            to.defect = "the version is " + std::to_string(version);
-            return true;
+        const bool is_valid = version > 0 && version < std::numeric_limits<std::int64_t>::max() - 1;
+        if (of_version != SQLITE_INTEGER || !is_valid) {
+            return fail(durable_errc::corrupt_record,
+                        "the version is " + (of_version != SQLITE_INTEGER
+                                                 ? std::string(types[of_version])
+                                                 : std::to_string(version)));
         }
-        to.claimed = static_cast<slot_version>(version);
-        if (!is(1, "value", SQLITE_BLOB)) {
-            return true;
+        claimed_ = static_cast<slot_version>(version);
+        if (of_value != SQLITE_BLOB) {
+            return fail(durable_errc::corrupt_record,
+                        std::string("the value is ") + types[of_value]);
         }
         const auto* const bytes = static_cast<const char*>(::sqlite3_column_blob(select_, 1));
         const auto size = static_cast<std::size_t>(::sqlite3_column_bytes(select_, 1));
         if (bytes == nullptr && size != 0) {
-            return false;
+            return fail(SQLITE_NOMEM);
         }
-        to.there.version = to.claimed;
-        to.there.value.assign(bytes == nullptr ? "" : bytes, size);
+        to.version = claimed_;
+        to.value = std::string_view(bytes, size);
         return true;
     }
 
-    // Stores the value if the row has this version. The new version is after the old one and after
-    // the last acknowledged one.
-    cas_result write(slot_version version, std::string_view value) {
-        known_ = versions_.get();
-        const slot_version least = version == 0 ? first_version() : version + 1;
-        const slot_version next = std::max(least, known_.version + 1);
-        if (version >= last_version || next >= last_version) {
-            return result_of(SQLITE_DONE, 0);
+    // Stores the value in the transaction, and commits that. The new version is after the version
+    // of the row, after the last acknowledged one, and not before `least`. The first version of a
+    // row is the time in nanoseconds since 1970.
+    cas_result put(std::string_view value, slot_version least = 0) {
+        if (value.size() > options_.max_value) {
+            fail(durable_errc::too_large, "the value is longer than max_value");
+            return failed();
         }
-        const int code = put(version == 0 ? insert_ : update_, next, value, version);
-        const bool is_stored = code == SQLITE_DONE && ::sqlite3_changes(link_.db) != 0;
-        return result_of(code, is_stored ? next : 0);
-    }
-
-    // Returns the first version of a row: the time in nanoseconds since 1970. So the versions of a
-    // row that was deleted and made again do not repeat.
-    static slot_version first_version() noexcept {
-        return std::max<slot_version>(posix_io().clock_ns(), 1);
-    }
-
-    // Stores a row; for an update, `before` is its version. Returns a code.
-    int put(sqlite3_stmt* to, slot_version version, std::string_view value,
-            slot_version before) noexcept {
+        const slot_version next =
+            std::max({least, known_ + 1, claimed_ + 1, claimed_ == 0 ? posix_io().clock_ns() : 0});
         const void* const bytes = value.empty() ? "" : value.data();
-        int code = std::max(
-            {bind_key(to), ::sqlite3_bind_int64(to, 2, static_cast<sqlite3_int64>(version)),
-             ::sqlite3_bind_blob64(to, 3, bytes, value.size(), nullptr),
-             before == 0 ? SQLITE_OK
-                         : ::sqlite3_bind_int64(to, 4, static_cast<sqlite3_int64>(before))});
-        if (code == SQLITE_OK) {
-            code = step(to);
+        int code = std::max({::sqlite3_bind_int64(store_, 2, static_cast<sqlite3_int64>(next)),
+                             ::sqlite3_bind_blob64(store_, 3, bytes, value.size(), nullptr)});
+        code = code == SQLITE_OK ? run(store_) : code;
+        reset(store_);
+        if (code != SQLITE_DONE) {
+            fail(code);
+            error_ = code == SQLITE_TOOBIG ? durable_errc::too_large : error_;
+            return failed();
         }
-        reset(to);
-        return code;
-    }
-
-    // Commits the transaction with this result.
-    cas_result commit(cas_result written, std::string_view value) {
-        if (written.status == cas_status::stored) {
-            const int code = execute("COMMIT");
-            written = result_of(code == SQLITE_OK ? SQLITE_DONE : code, written.version);
-            return acknowledged(written, value);
+        if (!ok(execute("COMMIT"))) {
+            // SQLite rolls back what fails. But after a system error in the last steps of a commit,
+            // the disk may hold a complete transaction, which the next recovery applies. In WAL
+            // mode a lack of memory can have the same effect.
+            const int primary = sqlite_primary(last_);
+            const bool is_unsure =
+                primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;
+            return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
         }
-        return written.status == cas_status::indeterminate ? failed() : written;
+        versions_.set({next, crc32c(value)});
+        return {cas_status::stored, next, {}, {}};
     }
 
     const std::string path_; // absolute; any thread may read it
     const std::string key_;
     const sqlite_slot_options options_;
     const bool is_synced_;
-    const std::string table_ = "main.\"" + options_.table + '"';
     std::string resolved_ = path_;
     std::chrono::steady_clock::time_point wait_until_{};
     sqlite_version_file versions_;
-    sqlite_known_version known_{};
-    sqlite_connection link_;
-    sqlite3_stmt* select_ = nullptr; // the statements of link_, if that is open
-    sqlite3_stmt* insert_ = nullptr;
-    sqlite3_stmt* update_ = nullptr;
-    int last_ = SQLITE_OK; // the last failure in this operation
+    ::pid_t owner_ = 0; // the process that opened the connection
+    sqlite3* db_ = nullptr;
+    sqlite3_stmt* select_ = nullptr; // the statements of the connection, if that is open
+    sqlite3_stmt* store_ = nullptr;
+    slot_version known_ = 0;   // the acknowledged version of the row that was read last
+    slot_version claimed_ = 0; // the version of that row, if it is valid
+    int last_ = SQLITE_OK;     // the last failure in this operation
     std::error_code error_{};
     std::string said_; // about the last failure
 };
@@ -734,9 +758,9 @@ BIDE_DURABLE_INLINE const std::error_category& sqlite_category() noexcept {
 
 BIDE_DURABLE_INLINE
 sqlite_slot_operations::sqlite_slot_operations(const std::string& path, std::string key,
-                                               sqlite_slot_options options, bool is_synced)
-    : slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), std::move(options),
-                                                        is_synced)) {}
+                                               const sqlite_slot_options& options, bool is_synced)
+    : slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), options, is_synced)) {
+}
 
 }} // namespace bide::BIDE_ABI
 

@@ -2,120 +2,312 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_FILE_STORE_HPP
 
-// The operations of a file slot, on any Io: locks, reads, writes. slots/file.hpp describes the
-// protocol.
+// The file of a file slot, and the operations on it. The file has two pages of the same size, each
 //
-// A writer holds an exclusive flock(2) on the lock file, a reader a shared one. The kernel releases
-// the lock of a process that ends. If a holder is stopped, other processes wait at most for their
-// `retry_time`.
+//   bytes  0.. 7   "bideslot"
+//         8..11   the format: 1
+//        12..15   the size of a page
+//        16..23   the version of the value; 0: the page holds no value yet
+//        24..27   the value's length
+//        28..31   CRC-32C of bytes 0..27 and of the value
+//        32..     the value; the bytes after it have no meaning
 //
-// The lock file holds eight bytes, the synced version. It is not synced: if a crash loses it, the
-// only cost is one more sync. Its write also wakes watches.
+// The size of a page is a multiple of 4096 and half of the file's size. So both pages are found,
+// whatever their bytes are. A page is good if its header is valid and its checksum matches.
+// Otherwise it is bad: a write of it was interrupted, or the disk damaged it. These two cases look
+// the same. Of two good pages, the one with the higher version counts.
+//
+// A change overwrites the page that does not count, and syncs. A crash at any point leaves the
+// other page intact. If a page is too small for the value, or if there is no file, the writer makes
+// a new file, syncs it, renames it, and syncs the directory. A version is the time in nanoseconds
+// since 1970, or the last version plus one if that is later. So versions do not repeat when a file
+// is deleted and made again.
+//
+// A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then it writes
+// the version into the lock file, as its only eight bytes: the synced version. That write also
+// wakes watches. It is not synced: if a crash loses it, the only cost is one more sync. If both
+// pages are good and the newer page has the synced version, a reader needs no lock. Any other
+// reader takes the shared lock, and so waits for the writer's sync. So no reader returns a value
+// that a crash could take back.
+//
+// If a writer is killed between its write and the write of the synced version, the two versions
+// differ. The next process that holds the lock then syncs before it returns or writes a value.
+// Otherwise a loss of power could leave both pages half written.
+//
+// A writer also locks the value's file. If another program removed the lock file, a second writer
+// can make and lock a new lock file while the first writer still writes.
+//
+// If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
+// during a change that was not acknowledged leaves this state. If the synced version is later than
+// every version that can be read, an acknowledged value is lost as well: the page was damaged on
+// the disk, or the file is an older copy. If a page is bad and there is no synced version, the slot
+// cannot tell, and reports that loss, too. If both pages are bad, or no slot writes files of this
+// size, operations fail with durable_errc::corrupt_record until a repair. Only a file that does not
+// exist is absent.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/file/page_file.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-namespace bide { inline namespace BIDE_ABI { namespace detail {
+namespace bide { inline namespace BIDE_ABI {
 
-// The options of a file slot, in the units that the implementation uses.
-struct file_settings {
-    bool is_synced = true;
-    std::uint32_t page_size = 4 * file_page::granule; // a multiple of the granule
-    std::size_t max_value = std::size_t{64} << 20;
-    std::int64_t retry_time_ns = 10'000'000'000;
-    unsigned mode = 0600;
-    bool any_filesystem = false;
+struct file_slot_options;
+
+namespace detail {
+
+// ---- pages
+
+struct file_page {
+    static constexpr std::size_t header_size = 32;
+    static constexpr std::size_t granule = 4096;
+    static constexpr char magic[] = {'b', 'i', 'd', 'e', 's', 'l', 'o', 't'};
+    static constexpr std::uint32_t known_format = 1;
+
+    // As read; if the page is not good, the values may be invalid.
+    bool is_good = false;
+    std::uint32_t format = 0; // 0: not a page of a slot
+    std::uint32_t page_size = 0;
+    std::uint64_t version = 0;
+    std::uint32_t length = 0;
+    std::uint32_t sum = 0;
+
+    bool operator==(const file_page&) const = default;
+
+    // Checks the header alone. A page is good if its checksum matches as well.
+    bool is_plausible(std::uint64_t page) const noexcept {
+        return format == known_format && page_size == page && length <= page - header_size;
+    }
 };
 
-// The file that an operation uses.
-enum class file_part { lock, data, fresh, directory };
+// Returns the checksum of a page: of its header and of the value behind it.
+inline std::uint32_t page_sum(const char* bytes, std::uint32_t length) noexcept {
+    return crc32c({bytes + file_page::header_size, length}, crc32c({bytes, 28}));
+}
 
-// A function that returns false has recorded the error, with the file that it concerns.
-template <class Io> class file_store : public slot {
+inline file_page decode_header(const char* bytes) noexcept {
+    file_page page;
+    if (std::memcmp(bytes, file_page::magic, sizeof file_page::magic) == 0) {
+        page.format = load_little<std::uint32_t>(bytes + 8);
+        page.page_size = load_little<std::uint32_t>(bytes + 12);
+        page.version = load_little<std::uint64_t>(bytes + 16);
+        page.length = load_little<std::uint32_t>(bytes + 24);
+        page.sum = load_little<std::uint32_t>(bytes + 28);
+    }
+    return page;
+}
+
+// Writes the header in front of the value, which is in place already.
+inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t version,
+                          std::uint32_t length) noexcept {
+    std::memcpy(bytes, file_page::magic, sizeof file_page::magic);
+    store_little(bytes + 8, file_page::known_format);
+    store_little(bytes + 12, page_size);
+    store_little(bytes + 16, version);
+    store_little(bytes + 24, length);
+    store_little(bytes + 28, page_sum(bytes, length));
+}
+
+// next() returns a version that was never used: later than the current version, than each version
+// that this slot has seen, and than the clock. If the value may have fallen back to an older one
+// (`fell_back`), the version of the lost value is unknown. Then next() skips 2^20 versions, and
+// skips past the version that the bad page claims to have (`claimed`).
+struct file_versions {
+    static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
+    static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;
+
+    static std::uint64_t next(std::uint64_t last, bool fell_back, std::uint64_t claimed,
+                              std::uint64_t seen, std::uint64_t clock_ns) noexcept {
+        const std::uint64_t after_bad = fell_back && claimed < most_believed ? claimed + jump : 0;
+        return std::max({last + (fell_back ? jump : 1), after_bad, seen + 1, clock_ns});
+    }
+};
+
+// What was read from the file. Without a file, all numbers are 0.
+class file_pages {
 public:
-    file_store(std::string path, const file_settings& settings, Io io = Io())
-        : io_(io), path_(std::move(path)), set_(settings), lock_(io), data_(io),
-          owner_(io_.process()) {}
+    std::uint32_t page_size = 0; // 0: unknown
+    std::array<file_page, 2> headers{};
+
+    const file_page& page() const noexcept { return headers[index_]; } // the page that counts
+    const file_page& other() const noexcept { return headers[1 - index_]; }
+    // Requires that the file was read.
+    std::string_view value() const noexcept {
+        return std::string_view(bytes_[index_]).substr(file_page::header_size, page().length);
+    }
+    bool fell_back() const noexcept { return page().is_good && !other().is_good; }
+    std::uint64_t offset_of_other() const noexcept { return std::uint64_t{1 - index_} * page_size; }
+
+    // Forgets what was read.
+    void clear() noexcept {
+        page_size = index_ = 0;
+        headers = {};
+    }
+
+    // Reads both pages. Fails if neither holds a value, or if the system fails.
+    // Throws: std::bad_alloc.
+    template <class Io> std::error_code read(Io& io, const file_descriptor<Io>& from) {
+        clear();
+        const auto size = static_cast<std::uint64_t>(from.facts.st_size);
+        if (size == 0 || size % (2 * file_page::granule) != 0 || size / 2 > UINT32_MAX) {
+            return durable_errc::corrupt_record;
+        }
+        page_size = static_cast<std::uint32_t>(size / 2);
+        if (!read_page(io, from.get(), 0) || !read_page(io, from.get(), 1)) {
+            return system_error_code();
+        }
+        index_ = headers[1].is_good && (!headers[0].is_good || other().version > page().version);
+        const bool has_two_values = page().is_good && other().is_good &&
+                                    page().version == other().version && page().sum != other().sum;
+        if (page().is_good && page().version != 0 && !has_two_values) {
+            return {};
+        }
+        return std::max(headers[0].format, headers[1].format) > file_page::known_format
+                   ? durable_errc::unsupported_record_version
+                   : durable_errc::corrupt_record;
+    }
+
+private:
+    // Reads the first 4096 bytes, and the rest of a longer value. Sets errno if it fails.
+    template <class Io> bool read_page(Io& io, int fd, unsigned which) {
+        std::string& bytes = bytes_[which];
+        file_page& to = headers[which];
+        std::size_t size = file_page::granule;
+        for (std::size_t done = 0; done < size;) {
+            bytes.resize(std::max(bytes.size(), size));
+            const ssize_t got = io.read_at(fd, bytes.data() + done, size - done,
+                                           std::uint64_t{which} * page_size + done);
+            if (got <= 0) {
+                errno = got < 0 ? errno : EIO; // the file was cut off
+                return false;
+            }
+            done += static_cast<std::size_t>(got);
+            if (done == file_page::granule) {
+                to = decode_header(bytes.data());
+                size = std::max(size, file_page::header_size +
+                                          (to.is_plausible(page_size) ? to.length : 0));
+            }
+        }
+        to.is_good = to.is_plausible(page_size) && page_sum(bytes.data(), to.length) == to.sum;
+        return true;
+    }
+
+    unsigned index_ = 0;
+    std::string bytes_[2]; // the beginnings of the pages: header and value, if they are good
+};
+
+// ---- the slot
+
+// A slot on any Io; slots/file.hpp defines the options. A function that returns false has recorded
+// the error, with the file that it concerns.
+template <class Io, class Options = file_slot_options> class file_store : public slot {
+public:
+    file_store(std::string path, const Options& options, bool to_sync, Io io = Io())
+        : io_(io), path_(std::move(path)), options_(options), is_synced_(to_sync), lock_(io),
+          data_(io), owner_(io_.process()) {}
     file_store(const file_store&) = delete;
     file_store& operator=(const file_store&) = delete;
     ~file_store() override { forget_stale_files(); }
 
-    const std::string& path() const noexcept { return path_; }
-    const std::string& lock_path() const noexcept { return lock_path_; }
-    // About the last operation that failed.
-    std::error_code error() const noexcept { return error_; }
-    file_part part() const noexcept { return part_; }
-
-    // Makes the lock file, which a watch needs.
-    std::error_code make_lock_file() {
-        return lock_scope(*this, false).is_held ? std::error_code() : error_;
-    }
-
     result<slot_snapshot, std::error_code> load() override {
-        if (can_read_unlocked()) {
-            return snapshot();
-        }
-        const lock_scope held(*this, false);
-        if (!held.is_held || !read(false)) {
-            return unexpected{error_};
+        if (!can_read_unlocked()) {
+            const held_lock held{enter(false) ? this : nullptr};
+            if (held.of == nullptr || !read(false)) {
+                return unexpected{error_};
+            }
         }
         return snapshot();
     }
 
     cas_result compare_exchange(slot_version version, std::string_view value) override {
-        const lock_scope held(*this, true);
-        return !held.is_held || !read(true)  ? failed()
-               : pages_.version() != version ? conflict()
-                                             : put(value);
+        const held_lock held{enter(true) ? this : nullptr};
+        return held.of == nullptr || !read(true)  ? failed()
+               : pages_.page().version != version ? conflict()
+                                                  : put(value);
     }
 
     // Requires: the update does not use this slot.
     cas_result update_locked(const slot_update& update) override {
-        const lock_scope held(*this, true);
-        if (!held.is_held || !read(true)) {
+        const held_lock held{enter(true) ? this : nullptr};
+        if (held.of == nullptr || !read(true)) {
             return failed();
         }
         const std::optional<std::string> value = update(snapshot());
-        return value ? put(*value) : cas_result{cas_status::stored, pages_.version(), {}, {}};
+        return value ? put(*value) : cas_result{cas_status::stored, pages_.page().version, {}, {}};
     }
 
-    // Replaces a file that load() reports as corrupt: what neither this format nor a later
-    // one can read.
+    // Replaces the file if load() reports it as corrupt. A file of a later format is not corrupt.
     cas_result replace_damaged(std::string_view value) override {
-        const lock_scope held(*this, true);
-        if (held.is_held && read(true)) {
+        const held_lock held{enter(true) ? this : nullptr};
+        if (held.of != nullptr && read(true)) {
             return conflict();
         }
         if (error_ != durable_errc::corrupt_record || !fits(value)) {
             return failed();
         }
-        slot_version last = pages_.claimed_by_any();
-        if (const slot_version mark = synced_version(); mark < file_versions::most_believed) {
-            last = std::max(last, mark);
+        slot_version last = 0;
+        for (const slot_version claimed :
+             {pages_.page().version, pages_.other().version, synced_version()}) {
+            last = std::max(last, claimed < file_versions::most_believed ? claimed : 0);
         }
         return replace(value, file_versions::next(last, true, 0, seen_, io_.clock_ns()), true);
     }
 
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
+        if (!is_file_name(path_)) {
+            return unexpected{make_error_code(durable_errc::invalid_argument)};
+        }
+        return marks_.be_present(options_.descriptor);
+    }
+    presence is_present(std::int64_t mark) const override { return marks_.is_present(mark); }
+    bool has_mark(int descriptor, std::int64_t mark) const noexcept {
+        return marks_.is_on(descriptor, mark);
+    }
+
+    std::string explain() const override {
+        if (!error_) {
+            return path_;
+        }
+        const std::string& file =
+            error_ == std::errc::no_such_file_or_directory ? directory_ : *wrong_;
+        return file + ": " +
+               (error_ == durable_errc::corrupt_record
+                    ? "is not a slot's file, or both copies of the record in it are damaged; a "
+                      "repair keeps it as .damaged and makes a new one"
+                : error_ == durable_errc::invalid_argument ? "the path cannot name a file"
+                                                           : file_error_text(error_, file));
+    }
+
+protected:
+    // Makes the lock file, which a watch needs.
+    std::error_code make_lock_file() {
+        const held_lock held{enter(false) ? this : nullptr};
+        return held.of != nullptr ? std::error_code() : error_;
+    }
+    const std::string& lock_path() const noexcept { return lock_path_; }
+
 private:
+    static constexpr std::size_t largest_page = std::size_t{1} << 30;
+
     // ---- results
 
-    bool fail(file_part part, std::error_code error = system_error_code()) noexcept {
+    bool fail(const std::string& file, std::error_code error = system_error_code()) noexcept {
         error_ = error;
-        part_ = part;
+        wrong_ = &file;
         return false;
     }
     cas_result failed(bool is_unsure = false) const {
@@ -125,40 +317,33 @@ private:
     cas_result stored(slot_version version) noexcept {
         // A slot that does not sync writes version 0, which means "none" to a slot that syncs. The
         // write still wakes watches.
-        set_synced_version(set_.is_synced ? version : 0);
+        set_synced_version(is_synced_ ? version : 0);
         synced_ = version;
         return {cas_status::stored, version, {}, {}};
     }
     slot_snapshot snapshot() const {
-        if (pages_.is_absent) {
+        if (!data_) {
             return {};
         }
-        return {.version = pages_.version(),
+        return {.version = pages_.page().version,
                 .value = std::string(pages_.value()),
                 .fell_back = fell_back(),
                 .lost_acknowledged = lost_acknowledged()};
     }
     bool lost_acknowledged() const noexcept {
-        return !pages_.is_absent && lost_after_ == pages_.version();
+        return lost_after_ != 0 && lost_after_ == pages_.page().version;
     }
     bool fell_back() const noexcept { return pages_.fell_back() || lost_acknowledged(); }
 
     // ---- the lock
 
-    // Holds the lock of the lock file.
-    struct lock_scope {
-        lock_scope(file_store& store, bool exclusive) noexcept
-            : of(store), is_held(store.enter(exclusive)) {}
-        lock_scope(const lock_scope&) = delete;
-        lock_scope& operator=(const lock_scope&) = delete;
-        ~lock_scope() {
-            if (is_held) {
-                of.leave();
+    struct held_lock {
+        file_store* const of; // nullptr: it is not held
+        ~held_lock() {
+            if (of != nullptr) {
+                of->leave();
             }
         }
-
-        file_store& of;
-        const bool is_held;
     };
 
     // Forgets files that other code has replaced and, after fork(), the files of the parent: a lock
@@ -169,7 +354,7 @@ private:
         if (const long now = io_.process(); std::exchange(owner_, now) != now) {
             data_.reset();
             lock_.reset();
-            is_held_ = false;
+            is_held_ = is_data_locked_ = false;
         }
     }
 
@@ -177,83 +362,81 @@ private:
     bool enter(bool exclusive) noexcept {
         forget_stale_files();
         if (!is_file_name(path_)) {
-            return fail(file_part::data, durable_errc::invalid_argument);
+            return fail(path_, durable_errc::invalid_argument);
         }
         if (is_held_) {
-            return fail(file_part::lock, system_error_code(EDEADLK));
+            return fail(lock_path_, system_error_code(EDEADLK));
         }
         const std::int64_t begin = io_.steady_ns();
         do {
-            if ((!lock_ && !open_lock()) || !wait(file_part::lock, exclusive, begin)) {
+            if ((!lock_ && !open_lock()) || !wait(lock_, lock_path_, exclusive, begin)) {
                 return false;
             }
             // If another program removed the lock file, other processes may lock a new one.
             struct stat now;
             const bool is_ours =
                 io_.look_at(lock_path_.c_str(), now) == 0 && is_same_file(now, lock_.facts);
-            const std::error_code error = is_ours ? check_kind(now) : std::error_code();
-            if (is_ours && !error) {
+            if (is_ours && !check_kind(now)) {
                 return is_held_ = true;
             }
             io_.unlock(lock_.get()); // a child of fork() may have it open, too
             lock_.reset();
-            if (error) {
-                return fail(file_part::lock, error);
+            if (is_ours) {
+                return fail(lock_path_, check_kind(now));
             }
-        } while (io_.steady_ns() - begin <= set_.retry_time_ns);
-        return fail(file_part::lock, system_error_code(ETIMEDOUT));
+        } while (io_.steady_ns() - begin <= retry_time_ns_);
+        return fail(lock_path_, system_error_code(ETIMEDOUT));
     }
 
     // A reader can use a file that it may not write.
     bool open_lock() noexcept {
-        std::error_code error = lock_.open(lock_path_.c_str(), true, O_CREAT, set_.mode);
-        if (!error && !set_.any_filesystem && !io_.is_reliable(lock_.get())) {
+        std::error_code error = lock_.open(lock_path_.c_str(), true, O_CREAT, options_.mode);
+        if (!error && !io_.is_reliable(lock_.get())) {
             lock_.reset();
             error = durable_errc::unsupported_filesystem;
         }
-        return !error || fail(file_part::lock, error);
+        return !error || fail(lock_path_, error);
     }
 
     // Locks the lock file or the value's file. A blocking flock() has no deadline, so this polls. A
-    // sync takes about a hundred microseconds: the pauses begin below that and grow, so that a crowd
-    // of waiters leaves the processors to the holder. The pauses are random, so that waiters do not
+    // sync takes about a hundred microseconds: the pauses begin below that and grow, so that a
+    // crowd of waiters leaves the processors to the holder. They are random, so that waiters do not
     // poll at the same moments.
     //
-    // A process that releases the lock and takes it again at once leaves it free for too short a
-    // time for polling waiters. So one process that has waited long takes a second lock, the claim,
-    // and polls often. If a process arrives and sees the claim, it pauses once and so lets the
-    // claimant go first. It does not wait for the claim to end, because the claimant may be stopped.
-    // With the option any_filesystem, the claim is not used: on some filesystems both locks would be
-    // the same.
-    bool wait(file_part part, bool exclusive, std::int64_t begin) noexcept {
+    // If a process releases the lock and takes it again at once, polling waiters miss the moment.
+    // So one process that has waited long takes a second lock, the claim, and polls often. A
+    // process that arrives and sees the claim pauses once, so the claimant goes first. It does not
+    // wait for the claim to end, because the claimant may be stopped.
+    bool wait(const file_descriptor<Io>& file, const std::string& name, bool exclusive,
+              std::int64_t begin) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
         constexpr std::int64_t longest_rest_ns = 2'000'000;
         constexpr std::int64_t long_wait_ns = 50'000'000;
         constexpr std::int64_t polite_rest_ns = 100'000; // a claimant tries twice in this time
-        const int fd = part == file_part::lock ? lock_.get() : data_.get();
-        const bool may_claim = part == file_part::lock && !set_.any_filesystem;
+        const int fd = file.get();
+        const bool may_claim = &file == &lock_;
         std::int64_t rest = first_rest_ns;
         std::int64_t waited = 0;
         bool is_next = false;
         int tried = 0;
         if (may_claim && io_.is_claimed(fd)) {
-            io_.sleep(std::min(polite_rest_ns, set_.retry_time_ns));
+            io_.sleep(std::min(polite_rest_ns, retry_time_ns_));
         }
         while ((tried = io_.try_lock(fd, exclusive)) != 0 && errno == EWOULDBLOCK &&
-               (waited = io_.steady_ns() - begin) < set_.retry_time_ns) {
+               (waited = io_.steady_ns() - begin) < retry_time_ns_) {
             is_next = is_next || (waited >= long_wait_ns && may_claim && io_.try_claim(fd));
             rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
-            io_.sleep(std::min(rest / 2 + random_below(rest), set_.retry_time_ns - waited));
+            io_.sleep(std::min(rest / 2 + random_below(rest), retry_time_ns_ - waited));
         }
         const int error = errno == EWOULDBLOCK ? ETIMEDOUT : errno;
         if (is_next) {
             io_.unclaim(fd);
         }
-        return tried == 0 || fail(part, system_error_code(error));
+        return tried == 0 || fail(name, system_error_code(error));
     }
 
     void leave() noexcept {
-        if (std::exchange(data_.is_locked, false)) {
+        if (std::exchange(is_data_locked_, false) && data_) {
             io_.unlock(data_.get());
         }
         if (lock_) {
@@ -275,89 +458,87 @@ private:
 
     // ---- reading
 
-    // Reads without the lock, so that readers do not block writers. Returns true if a read under the
-    // lock would give the same result: both pages are good, so no write of a page was under way; and
-    // the newer version is known to be synced, so no sync was under way. Returns false if the file
-    // is absent or older than before: its directory may be gone, or a value lost; the lock file
-    // tells which.
+    // Reads without the lock, so that readers do not block writers. Returns true if a read under
+    // the lock would give the same result: both pages are good, so no page was being written; and
+    // the newer version is known to be synced. Returns false if the file is absent or older than
+    // before: its directory may be gone, or a value lost; the lock file tells which.
     bool can_read_unlocked() {
         forget_stale_files();
-        if (is_held_ || !lock_ || !attach(false) || pages_.is_absent || pages_.read(io_, data_) ||
+        if (is_held_ || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_) ||
             pages_.fell_back()) {
             return false;
         }
-        const slot_version version = pages_.version();
+        const slot_version version = pages_.page().version;
         if (version < seen_ || lost_after_ == version ||
-            (set_.is_synced && synced_ != version && synced_version() != version)) {
+            (is_synced_ && synced_ != version && synced_version() != version)) {
             return false;
         }
         seen_ = synced_ = version;
         return true;
     }
 
-    // Opens the file that the path names. Opens it for writing if `to_write` is set or if permission
-    // allows. Fails with EXDEV if the file is on another device than the lock file: then it was
-    // mounted here from a directory with another lock. A missing file is no error: see
-    // file_pages::is_absent.
+    // Opens the file that the path names. Opens it for writing if `to_write` is set or if
+    // permission allows. Fails with EXDEV if the file is on another device than the lock file: then
+    // it was mounted here from a directory with another lock. A missing file is no error: `data_`
+    // is not open then.
     bool attach(bool to_write) noexcept {
         std::error_code error = data_.follow(path_.c_str(), !to_write);
-        pages_.clear(error.value() == ENOENT);
+        pages_.clear();
         if (!error && data_.facts.st_dev != lock_.facts.st_dev) {
             data_.reset();
             error = system_error_code(EXDEV);
         }
-        return !error || pages_.is_absent || fail(file_part::data, error);
+        return !error || error.value() == ENOENT || fail(path_, error);
     }
 
-    // Opens the file for writing and takes the file's own lock, unless the file is absent. If
-    // another program removed the lock file, two writers may hold locks on two lock files: the
-    // file's own lock excludes one of them. Takes the lock first, and then looks at the path again:
-    // from then on, no other writer replaces the file.
+    // Opens the file for writing and takes the file's own lock, unless the file is absent. Takes
+    // the lock first, and then looks at the path again: from then on, no other writer replaces the
+    // file.
     // Blocks: for another writer, at most for the retry time.
     bool attach_locked() noexcept {
         const std::int64_t begin = io_.steady_ns();
+        struct stat locked{};
         do {
             if (data_ && data_.is_writable) {
-                data_.is_locked = wait(file_part::data, true, begin);
+                locked = data_.facts;
+                is_data_locked_ = wait(data_, path_, true, begin);
+                if (!is_data_locked_) {
+                    return false;
+                }
             }
-            if ((data_ && data_.is_writable && !data_.is_locked) || !attach(true)) {
+            if (!attach(true)) {
                 return false;
             }
-        } while (!pages_.is_absent && !data_.is_locked);
+        } while (data_ && !(is_data_locked_ && is_same_file(locked, data_.facts)));
         return true;
     }
 
     // Reads the file. Requires the lock, as do all functions below.
     bool read(bool to_write) {
-        // If any filesystem is allowed, a second lock may conflict with the lock that is held
-        // already.
-        if (!(to_write && !set_.any_filesystem ? attach_locked() : attach(to_write))) {
+        if (!(to_write ? attach_locked() : attach(false))) {
             return false;
         }
-        if (pages_.is_absent) {
+        if (!data_) {
             return true;
         }
         if (const std::error_code error = pages_.read(io_, data_)) {
-            return fail(file_part::data, error);
+            return fail(path_, error);
         }
-        seen_ = std::max(seen_, pages_.version());
+        seen_ = std::max(seen_, pages_.page().version);
         return confirm_synced();
     }
 
-    // Syncs if the last writer may have ended before its sync; call it before a page is used.
-    // Without that, a crash could undo the value that was read, and the other page may be the only
-    // good one.
+    // Syncs if the last writer may have ended before its sync. Called before a page is used.
     bool confirm_synced() {
-        const slot_version version = pages_.version();
-        const bool is_known_synced = !set_.is_synced || synced_ == version;
+        const slot_version version = pages_.page().version;
+        const bool is_known_synced = !is_synced_ || synced_ == version;
         if (is_known_synced && !pages_.fell_back()) {
             return true;
         }
         const slot_version mark = synced_version();
         find_loss(mark);
         if (!is_known_synced && mark != version) {
-            file_descriptor<Io> directory(io_);
-            if (!sync_data() || !open_directory(directory) || !sync_directory(directory)) {
+            if (!sync_data() || !sync_directory()) {
                 return false;
             }
             if (!lost_acknowledged()) { // otherwise the next reader must find the loss too
@@ -368,14 +549,13 @@ private:
         return true;
     }
 
-    // Finds out whether an acknowledged value was lost. The synced version was on the disk: if both
-    // pages are older, a page is bad or the file is an older copy. If a page is bad and there is no
-    // synced version, the bad page may have been acknowledged. A version that no clock will reach
-    // counts as no synced version.
+    // Finds out whether an acknowledged value was lost. A version that no clock will reach counts
+    // as no synced version.
     void find_loss(slot_version mark) noexcept {
         const bool has_mark = mark != 0 && mark < file_versions::most_believed;
-        if (has_mark ? mark > pages_.version() : set_.is_synced && pages_.fell_back()) {
-            lost_after_ = pages_.version();
+        const slot_version version = pages_.page().version;
+        if (has_mark ? mark > version : is_synced_ && pages_.fell_back()) {
+            lost_after_ = version;
             seen_ = std::max(seen_, has_mark ? mark : 0);
         }
     }
@@ -383,20 +563,20 @@ private:
     // ---- writing
 
     bool fits(std::string_view value) noexcept {
-        return value.size() <= set_.max_value || fail(file_part::data, durable_errc::too_large);
+        return value.size() <= std::min(options_.max_value, largest_page) ||
+               fail(path_, durable_errc::too_large);
     }
 
     cas_result put(std::string_view value) {
         if (!fits(value)) {
             return failed();
         }
-        if (pages_.is_absent) {
+        if (!data_) {
             find_loss(synced_version()); // of the file that was deleted
         }
-        const slot_version next = file_versions::next(pages_.version(), fell_back(),
-                                                      pages_.claimed(), seen_, io_.clock_ns());
-        const bool has_room =
-            !pages_.is_absent && value.size() <= pages_.page_size - file_page::header_size;
+        const slot_version next = file_versions::next(
+            pages_.page().version, fell_back(), pages_.other().version, seen_, io_.clock_ns());
+        const bool has_room = data_ && value.size() <= pages_.page_size - file_page::header_size;
         return has_room ? overwrite(value, next) : replace(value, next, false);
     }
 
@@ -404,107 +584,99 @@ private:
     cas_result overwrite(std::string_view value, slot_version next) {
         seen_ = next;
         const auto before = pages_.headers;
-        if (!write_page(file_part::data, data_.get(), pages_.offset_of_other(),
+        if (!write_page(path_, data_.get(), pages_.offset_of_other(),
                         file_page::header_size + value.size(), pages_.page_size, value, next)) {
             const bool is_unchanged = !pages_.read(io_, data_) && pages_.headers == before;
             drop_cache();
             return failed(!is_unchanged);
         }
-        return !set_.is_synced || sync_data() ? stored(next) : failed(true);
+        return !is_synced_ || sync_data() ? stored(next) : failed(true);
     }
 
     // Writes a new file. It is complete and synced before it is renamed to the path. A damaged file
     // is kept as <path>.damaged, and replaces an earlier one of that name.
     cas_result replace(std::string_view value, slot_version next, bool is_damaged) {
-        constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
-        const std::string name = path_ + ".new";
-        file_descriptor<Io> directory(io_);
         file_descriptor<Io> fresh(io_);
         // Allocates the lock file's space while a failure changes nothing yet.
-        if (!(!pages_.is_absent || set_synced_version(synced_version()) || fail(file_part::lock)) ||
-            !open_directory(directory) ||
-            !(io_.remove_file(name.c_str()) == 0 || errno == ENOENT || fail(file_part::fresh))) {
-            return failed();
-        }
-        fresh.reset(io_.open_file(name.c_str(), how, set_.mode));
-        if (!fresh) {
-            fail(file_part::fresh);
-            return failed();
-        }
-        bool is_unsure = false;
-        bool is_done = fill(fresh, value, next, is_damaged);
-        if (is_done) {
-            seen_ = next;
-            is_done = rename(name, is_damaged, is_unsure);
-        }
-        if (!is_done) {
-            io_.remove_file(name.c_str());
-        } else if (set_.is_synced) {
-            is_done = sync_directory(directory);
-            is_unsure = !is_done;
-        }
+        const bool has_space = data_ || set_synced_version(synced_version()) || fail(lock_path_);
+        const bool is_ready = has_space && create(fresh, new_path_) &&
+                              fill(fresh.get(), value, next, is_damaged) &&
+                              (!is_damaged || keep_damaged());
+        seen_ = is_ready ? next : seen_;
+        const bool is_renamed =
+            is_ready && (io_.rename_file(new_path_.c_str(), path_.c_str()) == 0 || fail(new_path_));
         data_.reset();
-        if (!is_done) {
-            return failed(is_unsure);
+        if (!is_renamed) {
+            io_.remove_file(new_path_.c_str());
+            return failed(is_ready && error_ == std::errc::io_error);
         }
-        data_ = std::move(fresh);
-        return stored(next);
+        return !is_synced_ || sync_directory() ? stored(next) : failed(true);
+    }
+
+    // Makes an empty file in place of one with this name.
+    bool create(file_descriptor<Io>& to, const std::string& name) noexcept {
+        constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
+        if (io_.remove_file(name.c_str()) == 0 || errno == ENOENT) {
+            to.reset(io_.open_file(name.c_str(), how, options_.mode));
+        }
+        return to || fail(name);
     }
 
     // Writes both pages: one has the value, the other one the value before it, unless the file is
-    // damaged. Writes all bytes, also the zeros: if the blocks were only reserved, the first sync of
-    // each block would have to write the filesystem's journal.
-    bool fill(file_descriptor<Io>& fresh, std::string_view value, slot_version next,
-              bool is_damaged) {
-        constexpr file_part part = file_part::fresh;
-        const int fd = fresh.get();
-        const bool has_before = !pages_.is_absent && !is_damaged;
+    // damaged. Writes all bytes, also the zeros: if the blocks were only reserved, the first sync
+    // of each block would have to write the filesystem's journal.
+    bool fill(int fd, std::string_view value, slot_version next, bool is_damaged) {
+        constexpr std::size_t granule = file_page::granule;
+        const bool has_before = data_ && !is_damaged;
         const std::size_t needed = file_page::header_size + value.size();
-        std::size_t size = std::max(set_.page_size, has_before ? pages_.page_size : 0);
-        if (needed > size) { // half as much again, so that a growing value is rarely moved
-            size = (needed + needed / 2) / file_page::granule * file_page::granule +
-                   file_page::granule;
-        }
+        std::size_t size = std::max<std::size_t>(std::min(options_.page_size, largest_page),
+                                                 has_before ? pages_.page_size : 1);
+        size = needed <= size ? size : needed + needed / 2; // so a growing value is rarely moved
+        size = (size + granule - 1) / granule * granule;
         const auto page = static_cast<std::uint32_t>(size);
         const std::string_view before = has_before ? pages_.value() : std::string_view();
-        return (pages_.is_absent || io_.copy_owner_and_mode(fd, data_.facts) == 0 || fail(part)) &&
-               write_page(part, fd, 0, size, page, value, next) &&
-               write_page(part, fd, size, size, page, before, has_before ? pages_.version() : 0) &&
-               ((io_.sync_all(fd) == 0 && io_.look_at(fd, fresh.facts) == 0) || fail(part));
+        return (!data_ || io_.copy_owner_and_mode(fd, data_.facts) == 0 || fail(new_path_)) &&
+               write_page(new_path_, fd, 0, size, page, value, next) &&
+               write_page(new_path_, fd, size, size, page, before,
+                          has_before ? pages_.page().version : 0) &&
+               (io_.sync_all(fd) == 0 || fail(new_path_));
     }
 
-    // Renames the new file to the path. If the filesystem can exchange two names, the damaged file
-    // always has a name. Otherwise a crash may leave the damaged file as <path>.damaged, with no
-    // file at <path>. Sets `is_unsure` if there is an error but the new file may have the path.
-    bool rename(const std::string& fresh, bool is_damaged, bool& is_unsure) {
-        const std::string kept = path_ + ".damaged";
-        if (is_damaged && io_.exchange_files(fresh.c_str(), path_.c_str()) == 0) {
-            // If this fails, the next change removes the file.
-            io_.rename_file(fresh.c_str(), kept.c_str());
-            return true;
+    // Copies the damaged file, so that the path names a file at any time.
+    bool keep_damaged() {
+        file_descriptor<Io> kept(io_);
+        if (!create(kept, damaged_path_) || io_.copy_owner_and_mode(kept.get(), data_.facts) != 0) {
+            return fail(damaged_path_);
         }
-        const bool is_moved = is_damaged && io_.rename_file(path_.c_str(), kept.c_str()) == 0;
-        if ((is_moved || !is_damaged) && io_.rename_file(fresh.c_str(), path_.c_str()) == 0) {
-            return true;
+        image_.resize(std::size_t{1} << 20);
+        ssize_t got = 1;
+        for (std::uint64_t at = 0; got > 0; at += static_cast<std::uint64_t>(got)) {
+            got = io_.read_at(data_.get(), image_.data(), image_.size(), at);
+            if (got > 0 &&
+                !write_all(damaged_path_, kept.get(), {image_.data(), std::size_t(got)}, at)) {
+                return false;
+            }
         }
-        fail(file_part::fresh);
-        is_unsure = (is_moved && io_.rename_file(kept.c_str(), path_.c_str()) != 0) ||
-                    error_ == std::errc::io_error;
-        return false;
+        return (got == 0 && io_.sync_all(kept.get()) == 0) || fail(damaged_path_);
     }
 
     // Writes `size` bytes of a page, at least the header and the value.
-    bool write_page(file_part part, int fd, std::uint64_t at, std::size_t size,
+    bool write_page(const std::string& name, int fd, std::uint64_t at, std::size_t size,
                     std::uint32_t page_size, std::string_view value, slot_version version) {
         image_.assign(size, '\0');
         std::copy(value.begin(), value.end(), image_.data() + file_page::header_size);
         encode_header(image_.data(), page_size, version, static_cast<std::uint32_t>(value.size()));
-        for (std::size_t done = 0; done < size;) {
-            const ssize_t wrote = io_.write_at(fd, image_.data() + done, size - done, at + done);
+        return write_all(name, fd, image_, at);
+    }
+    bool write_all(const std::string& name, int fd, std::string_view bytes,
+                   std::uint64_t at) noexcept {
+        while (!bytes.empty()) {
+            const ssize_t wrote = io_.write_at(fd, bytes.data(), bytes.size(), at);
             if (wrote <= 0) {
-                return fail(part, system_error_code(wrote < 0 ? errno : EIO));
+                return fail(name, system_error_code(wrote < 0 ? errno : EIO));
             }
-            done += static_cast<std::size_t>(wrote);
+            bytes.remove_prefix(static_cast<std::size_t>(wrote));
+            at += static_cast<std::uint64_t>(wrote);
         }
         return true;
     }
@@ -513,17 +685,14 @@ private:
         if (io_.sync_data(data_.get()) == 0) {
             return true;
         }
-        fail(file_part::data);
+        fail(path_);
         drop_cache();
         return false;
     }
-    bool open_directory(file_descriptor<Io>& to) {
-        const std::string name = path_.substr(0, path_.rfind('/') + 1) + '.';
-        to.reset(io_.open_file(name.c_str(), O_RDONLY | O_DIRECTORY));
-        return to || fail(file_part::directory);
-    }
-    bool sync_directory(const file_descriptor<Io>& directory) noexcept {
-        return io_.sync_all(directory.get()) == 0 || fail(file_part::directory);
+    bool sync_directory() {
+        const file_descriptor<Io> directory(
+            io_, io_.open_file((directory_ + '.').c_str(), O_RDONLY | O_DIRECTORY));
+        return (directory && io_.sync_all(directory.get()) == 0) || fail(directory_);
     }
 
     // Drops the file's cached data. Call it after a disk error: the cache may differ from the disk,
@@ -533,23 +702,33 @@ private:
         data_.reset();
         synced_ = 0;
     }
+
     [[no_unique_address]] Io io_;
     const std::string path_;
     const std::string lock_path_ = path_ + ".lock";
-    const file_settings set_;
+    const std::string new_path_ = path_ + ".new";
+    const std::string damaged_path_ = path_ + ".damaged";
+    const std::string directory_ = path_.substr(0, path_.rfind('/') + 1);
+    const Options options_;
+    const bool is_synced_;
+    const std::int64_t retry_time_ns_ =
+        1'000'000 * std::clamp<std::int64_t>(options_.retry_time.count(), 0, 1'000'000'000);
+    const presence_file marks_{lock_path_, options_.mode};
     file_descriptor<Io> lock_;
-    file_descriptor<Io> data_;
+    file_descriptor<Io> data_; // not open if there is no file
     file_pages pages_;
     std::string image_;           // what is written
     long owner_;                  // the process that opened the files
     bool is_held_ = false;        // the lock of lock_
+    bool is_data_locked_ = false; // the lock of data_, if that is open
     slot_version synced_ = 0;     // a version that is known to be on the disk
     slot_version seen_ = 0;       // the latest version that this object has seen
     slot_version lost_after_ = 0; // a later version was acknowledged and lost; 0: none is known
     std::error_code error_{};
-    file_part part_ = file_part::data; // that the error concerns
+    const std::string* wrong_ = &path_; // the file that the error concerns
 };
 
-}}} // namespace bide::BIDE_ABI::detail
+} // namespace detail
+}} // namespace bide::BIDE_ABI
 
 #endif
