@@ -14,7 +14,6 @@
 #include <bide/durable/impl/leader_election.hpp>
 #include <bide/durable/impl/locks.hpp>
 #include <bide/durable/impl/rate_limiter.hpp>
-#include <bide/durable/impl/record_json.hpp>
 #include <bide/durable/impl/ticket.hpp>
 #include <bide/durable/slots/impl/file.hpp>
 #include <bide/durable/slots/impl/memory.hpp>
