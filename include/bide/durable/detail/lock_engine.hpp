@@ -8,12 +8,12 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/change_watch.hpp>
-#include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/record_store.hpp>
 #include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/options.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
 #include <bide/durable/slot.hpp>

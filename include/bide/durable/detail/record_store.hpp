@@ -26,7 +26,6 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/change_watch.hpp>
-#include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
 #include <bide/durable/process.hpp>
@@ -373,7 +372,7 @@ private:
     basic_worker_host<native_platform>* const host_;
 };
 
-// The state that each process keeps for one slot of a lock (detail/per_process.hpp).
+// The state that each process keeps for one slot of a lock (durable/process.hpp).
 //
 // In one process, one contender at a time updates the record. It holds the mutex `turn`; the other
 // comments say that it has the turn. The contenders get the turn in the order of arrival, so they
