@@ -8,7 +8,7 @@
 //   std::int64_t       a number           std::vector<label>   an object of texts
 //   bool               true or false      std::vector<T>       an array of objects
 //   std::string        a text             std::optional<T>     an object; absent without a value
-//   lock_clock         its name
+//   lock_clock         its name             std::string_view     anything, as JSON; only read
 //
 // If an object has a member `extra`, the reader keeps in it, as a JSON object, the fields that
 // fields() does not list. No general JSON library is used, because it would make a tree of the
@@ -92,12 +92,6 @@ template <class T> bool all_differ(std::vector<T>& values) {
 // The limit of nesting: functions call themselves for each level.
 inline constexpr int deepest_nesting = 64;
 
-// A field of any name.
-struct json_member {
-    std::string name;
-    std::string_view value; // as JSON
-};
-
 // Reads a text from its front to its end. After the first error, what was read is of no use.
 class json_reader {
 public:
@@ -111,8 +105,6 @@ public:
 
     // Reads an object with fields().
     template <class T> void object(T& into);
-    // Reads an object. No two of its fields have one name.
-    std::vector<json_member> members();
 
 private:
     class field_reader;
@@ -154,6 +146,12 @@ private:
         expect(error == std::errc() && value >= how.least && value <= how.most &&
                (digits.size() == 1 || digits[0] != '0'));
         left_.remove_prefix(all.size());
+    }
+    void read(std::string_view& value, const stored_as&) { // of any kind, as JSON
+        space();
+        const char* const begin = left_.data();
+        skip();
+        value = {begin, static_cast<std::size_t>(left_.data() - begin)};
     }
     void read(bool& value, const stored_as&) noexcept {
         space();
@@ -269,25 +267,6 @@ template <class T> void json_reader::object(T& into) {
     }
 }
 
-inline std::vector<json_member> json_reader::members() {
-    std::vector<json_member> all;
-    parts("{", "}", [&] {
-        json_member& one = all.emplace_back();
-        string(one.name);
-        take(":");
-        space();
-        const char* const begin = left_.data();
-        skip();
-        one.value = {begin, static_cast<std::size_t>(left_.data() - begin)};
-    });
-    std::vector<std::string_view> names;
-    for (const json_member& one : all) {
-        names.push_back(one.name);
-    }
-    expect(all_differ(names));
-    return all;
-}
-
 inline void json_reader::read(std::vector<label>& values, const stored_as&) {
     parts("{", "}", [&] {
         label& made = values.emplace_back();
@@ -305,7 +284,13 @@ inline void json_reader::read(std::vector<label>& values, const stored_as&) {
 inline void json_reader::skip() {
     space();
     if (left_.starts_with('{')) {
-        members();
+        std::vector<std::string> names;
+        parts("{", "}", [&] {
+            string(names.emplace_back());
+            take(":");
+            skip();
+        });
+        expect(all_differ(names));
     } else if (left_.starts_with('[')) {
         parts("[", "]", [this] { skip(); });
     } else if (left_.starts_with('"')) {
@@ -482,6 +467,11 @@ inline void json_writer::write(std::string_view text) {
 
 // ---- texts with a version
 
+struct json_version {
+    std::string_view v;
+};
+template <class F> void fields(json_version& text, F& f) { f("v", text.v); }
+
 // Reads a text of this version. Returns `invalid` if it has no version, or invalid fields.
 template <class T>
 std::error_code read_text(std::string_view text, T& into, std::error_code invalid) {
@@ -490,14 +480,13 @@ std::error_code read_text(std::string_view text, T& into, std::error_code invali
     if (in.has_ended()) {
         return {};
     }
+    json_version found;
     json_reader again(text);
-    for (const json_member& one : again.members()) {
-        if (one.name == "v" && one.value != std::to_string(record_format) &&
-            one.value.find_first_not_of("-0123456789") == one.value.npos && again.has_ended()) {
-            return make_error_code(durable_errc::unsupported_record_version);
-        }
-    }
-    return invalid;
+    again.object(found);
+    const bool is_integer = found.v.find_first_not_of("-0123456789") == found.v.npos;
+    return again.has_ended() && is_integer && found.v != std::to_string(record_format)
+               ? make_error_code(durable_errc::unsupported_record_version)
+               : invalid;
 }
 
 template <class T> std::string write_text(const T& from, std::size_t size = 256) {

@@ -48,8 +48,8 @@ struct held_locks {
     };
     using linked_stop = std::stop_callback<stops_other>;
     struct one_lock {
-        one_lock(durable_guard of, const std::stop_source& lost)
-            : guard(std::move(of)), on_loss(guard.lost(), stops_other{lost}) {}
+        one_lock(durable_guard of, const std::stop_source& loss)
+            : guard(std::move(of)), on_loss(guard.lost(), stops_other{loss}) {}
 
         durable_guard guard;
         linked_stop on_loss;
