@@ -2,7 +2,7 @@
 // the store works again. Most tests need no clock: the store hangs until the test releases it, so a
 // call that has returned before did not wait for it.
 
-#include <bide/durable/detail/grant.hpp>
+#include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slots/memory.hpp>
@@ -554,12 +554,12 @@ TEST_CASE("hung_store: a child of fork() can use the lock while a renewal of its
 TEST_CASE(
     "hung_store: locks that share a store renew on one thread, not delayed by their own calls",
     "[promise.durable-renewer]") {
-    const std::size_t stores = bide::detail::renewers::count();
+    const std::size_t stores = bide::detail::renewal_queues::count();
     REQUIRE(test::in_some_time(3s, [&](std::chrono::milliseconds lease) {
         const auto calls = std::make_shared<valve>();
         const auto renewals = std::make_shared<valve>();
         const std::string name_of_store = "the store with " + std::to_string(lease.count());
-        const std::size_t stores_before = bide::detail::renewers::count();
+        const std::size_t stores_before = bide::detail::renewal_queues::count();
         const int threads = threads_called("bide-lease");
         durable_options o{.lease = lease};
         std::vector<memory_slot> memories(20);
@@ -571,8 +571,8 @@ TEST_CASE(
             auto got = locks.back()->acquire();
             held.push_back(std::move(*got));
         }
-        REQUIRE(bide::detail::renewers::count() <= stores_before + 1);
-        REQUIRE(bide::detail::renewers::count() >= stores + 1);
+        REQUIRE(bide::detail::renewal_queues::count() <= stores_before + 1);
+        REQUIRE(bide::detail::renewal_queues::count() >= stores + 1);
         REQUIRE(threads_called("bide-lease") <= threads + 1);
         calls->hang_in(place::load);
         REQUIRE(test::in_some_time(1ms, [&](std::chrono::milliseconds time) {
@@ -598,7 +598,7 @@ TEST_CASE(
     }));
     REQUIRE(test::eventually([&] { // its thread stays a while
         std::this_thread::sleep_for(10ms);
-        return bide::detail::renewers::count() == stores;
+        return bide::detail::renewal_queues::count() == stores;
     }));
 }
 

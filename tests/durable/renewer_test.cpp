@@ -1,7 +1,7 @@
 // When the thread of the renewals starts. (guard_test tests the renewals, hung_store_test stores
 // that hang.)
 
-#include <bide/durable/detail/grant.hpp>
+#include <bide/durable/detail/acquisition.hpp>
 
 #include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
@@ -87,10 +87,12 @@ TEST_CASE("renewer: a grant that ended starts no thread") {
 }
 
 TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
-    const auto renewer = std::make_shared<bide::detail::renewer>();
-    const auto make = [](const memory_slot& memory, std::chrono::milliseconds lease) {
+    const auto queue =
+        std::make_shared<bide::detail::job_queue>(&bide::detail::store_threads::post_renewal);
+    const auto make = [&](const memory_slot& memory, std::chrono::milliseconds lease) {
         const auto engine =
             std::make_shared<bide::detail::lock_engine>(memory, 1, with_lease(lease));
+        engine->renewals.get([&] { return queue; });
         durable_ticket t{"a", bide::detail::fresh_nonce(), 1, false, 0};
         const auto got = engine->acquire(t, bide::detail::intent::queue);
         t.fence = got->outcome.fence;
@@ -100,15 +102,16 @@ TEST_CASE("renewer: a shorter lease is renewed in time beside longer ones") {
         return made;
     };
     const auto slow = make(memory_slot(), 1h);
-    renewer->add(slow);
     REQUIRE(test::in_some_time(100ms, [&](std::chrono::milliseconds lease) {
         const memory_slot memory;
         durable_mutex seen(memory);
         const auto quick = make(memory, lease);
-        renewer->add(quick);
         test::eventually([&] { return renewals(seen) > 0 || !quick->is_held(); });
-        return quick->is_held();
+        const bool was_kept = quick->is_held();
+        quick->leave();
+        return was_kept;
     }));
+    slow->leave();
 }
 
 TEST_CASE("renewer: a guard is renewed though its lock object has ended") {

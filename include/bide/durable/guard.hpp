@@ -23,8 +23,8 @@ class grant;
 
 /// Holds permits of a durable lock, and releases them on destruction.
 ///
-/// The guard renews its lease in the background (durable_options::auto_renew), and tells when it
-/// has lost the lock nevertheless.
+/// The guard renews its lease in the background (durable_options::auto_renew). If the lock is lost
+/// in spite of that, the stop token lost() is stopped.
 ///
 /// No library can keep a holder from being suspended for longer than its lease. Between a check of
 /// lost() and a write, another contender may acquire the lock. So pass the token to the resource,
@@ -171,7 +171,7 @@ private:
 }} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
-#include <bide/durable/impl/guard.hpp>
+#include <bide/durable/locks.hpp> // has the definitions
 #endif
 
 #endif

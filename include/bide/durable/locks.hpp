@@ -96,10 +96,40 @@ private:
 
 namespace detail {
 
-/// The operations that every durable lock has: single steps of an acquisition, for callers that
-/// decide themselves when to try again; inspect(); and the operations of an administrator.
+/// The operations that every durable lock has: acquire(); single steps of an acquisition, for callers
+/// that decide themselves when to try again; inspect(); and the operations of an administrator.
 class durable_lock {
 public:
+    /// Acquires `request.weight` permits, in the order of arrival.
+    ///
+    /// Returns: the guard, or an error, and then the contender has left the queue:
+    /// - errc::timeout: the permits were not free in time;
+    /// - errc::stopped;
+    /// - durable_errc::no_answer: the time was up before the store answered;
+    /// - the error of a store that failed when the time was up, or for durable_options::retry_time;
+    /// - another durable_errc.
+    /// Blocks: until the permits are granted or an error is returned. With a timeout or a stop
+    /// token it calls the store on a store thread. It returns at most
+    /// durable_options::attempt_limit after the timeout or the stop. On a store of this machine,
+    /// while the first store call has not ended, it returns at most attempt_limit after retry_time,
+    /// if that is later. A store call that is still running removes the contender from the queue
+    /// when it ends. Without a timeout and a stop token it calls the store on this thread, and
+    /// waits for each operation of the slot to end.
+    /// Throws: std::system_error if a thread cannot be started, std::bad_alloc. The contender has
+    /// left the queue in this case, too.
+    /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
+    /// is zero.
+    result<durable_guard, std::error_code> acquire(acquire_request request = {}) const;
+
+    /// Acquires as acquire() does, for a coroutine, which includes bide/task/task.hpp.
+    ///
+    /// No thread waits between two tries. Every call to the store runs on a store thread, never on
+    /// a thread that resumes the coroutine. The same holds for the calls of the guard.
+    ///
+    /// Cancellation: a task that is cancelled or destroyed leaves the queue. A cancelled task
+    /// resumes at most durable_options::attempt_limit later.
+    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) const;
+
     // ---- single steps, without waiting
     //
     // They are for work that is suspended and later resumed, in this process or in another one.
@@ -147,13 +177,11 @@ protected:
     durable_lock(slot_ref slot, std::int64_t permits, durable_options options);
 
     durable_ticket make_ticket(std::string holder_id, std::int64_t weight) const;
-    result<durable_guard, std::error_code> wait(acquire_request request) const;
-    task<result<durable_guard, std::error_code>> async_wait(acquire_request request) const;
-    static acquire_request now_or_never(std::int64_t weight) {
+    result<durable_guard, std::error_code> try_weight(std::int64_t weight) const {
         acquire_request request;
         request.weight = weight;
         request.timeout = std::chrono::nanoseconds(0);
-        return request;
+        return acquire(std::move(request));
     }
     std::int64_t permit_count() const noexcept;
 
@@ -167,8 +195,8 @@ private:
 ///
 /// A guard may outlive the semaphore object. Copies are the same semaphore.
 ///
-/// It also has the operations of detail::durable_lock: single steps by ticket, inspect() and
-/// admin().
+/// It also has the operations of detail::durable_lock: acquire(), async_acquire(), single steps by
+/// ticket, inspect() and admin().
 ///
 /// Thread safety: any thread may call any function at any time.
 class durable_semaphore : public detail::durable_lock {
@@ -196,48 +224,17 @@ public:
         return make_ticket(std::move(holder_id), weight);
     }
 
-    /// Acquires `request.weight` permits, in the order of arrival.
-    ///
-    /// Returns: the guard, or an error, and then the contender has left the queue:
-    /// - errc::timeout: the permits were not free in time;
-    /// - errc::stopped;
-    /// - durable_errc::no_answer: the time was up before the store answered;
-    /// - the error of a store that failed when the time was up, or for durable_options::retry_time;
-    /// - another durable_errc.
-    /// Blocks: until the permits are granted or an error is returned. With a timeout or a stop
-    /// token it calls the store on a store thread. It returns at most
-    /// durable_options::attempt_limit after the timeout or the stop. On a store of this machine,
-    /// while the first store call has not ended, it returns at most attempt_limit after retry_time,
-    /// if that is later. A store call that is still running removes the contender from the queue
-    /// when it ends. Without a timeout and a stop token it calls the store on this thread, and
-    /// waits for each operation of the slot to end.
-    /// Throws: std::system_error if a thread cannot be started, std::bad_alloc. The contender has
-    /// left the queue in this case, too.
-    /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
-    /// is zero.
-    result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
-        return wait(std::move(request));
-    }
-
     /// Acquires permits if they are free and no contender is ahead. Does not enter the queue.
     ///
     /// Returns: as acquire(); errc::timeout if the permits are not free; durable_errc::no_answer if
     /// the store takes too long.
-    /// Blocks: for the store, on a store thread: on a store of this machine for at most
-    /// durable_options::retry_time plus attempt_limit, otherwise for at most attempt_limit.
+    /// Blocks: a store thread calls the store, and this thread waits for it: for a store of this
+    /// machine at most durable_options::retry_time plus attempt_limit, otherwise at most
+    /// attempt_limit.
     result<durable_guard, std::error_code> try_acquire(std::int64_t weight = 1) {
-        return wait(now_or_never(weight));
+        return try_weight(weight);
     }
     using durable_lock::try_acquire;
-
-    /// Acquires as acquire() does, for a coroutine, which includes bide/task/task.hpp.
-    ///
-    /// No thread waits between two tries. Every call to the store runs on a store thread, never on
-    /// a thread that resumes the coroutine. The same holds for the calls of the guard.
-    ///
-    /// Cancellation: a task that is cancelled or destroyed leaves the queue. A cancelled task
-    /// resumes at most durable_options::attempt_limit later.
-    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
 
     /// Returns the number of permits that this object was constructed with.
     std::int64_t permits() const noexcept { return permit_count(); }
@@ -249,8 +246,8 @@ public:
 /// waits, unless it uses the same ticket. A guard may outlive the mutex object. Copies are the same
 /// mutex.
 ///
-/// It also has the operations of detail::durable_lock: single steps by ticket, inspect() and
-/// admin().
+/// It also has the operations of detail::durable_lock: acquire(), async_acquire(), single steps by
+/// ticket, inspect() and admin().
 ///
 /// Thread safety: any thread may call any function at any time.
 class durable_mutex : public detail::durable_lock {
@@ -268,15 +265,9 @@ public:
     durable_ticket ticket(std::string holder_id = {}) const {
         return make_ticket(std::move(holder_id), 1);
     }
-    /// Acquires the mutex as durable_semaphore::acquire() does.
-    result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
-        return wait(std::move(request));
-    }
     /// Acquires the mutex as durable_semaphore::try_acquire() does.
-    result<durable_guard, std::error_code> try_acquire() { return wait(now_or_never(1)); }
+    result<durable_guard, std::error_code> try_acquire() { return try_weight(1); }
     using durable_lock::try_acquire;
-    /// Acquires the mutex as durable_semaphore::async_acquire() does.
-    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
 };
 
 /// A shared mutex for all processes and machines that share a slot: many readers or one writer.
@@ -317,27 +308,25 @@ public:
         return make_ticket(std::move(holder_id), 1);
     }
 
-    /// Acquires the mutex for a writer as durable_semaphore::acquire() does. The weight of the
+    /// Acquires the mutex for a writer as durable_lock::acquire() does. The weight of the
     /// request is ignored.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
-        return wait(weighing(std::move(request), permit_count()));
+        return durable_lock::acquire(weighing(std::move(request), permit_count()));
     }
     /// Acquires the mutex for a writer as durable_semaphore::try_acquire() does.
-    result<durable_guard, std::error_code> try_acquire() {
-        return wait(now_or_never(permit_count()));
-    }
+    result<durable_guard, std::error_code> try_acquire() { return try_weight(permit_count()); }
     using durable_lock::try_acquire;
-    /// Acquires the mutex for a writer as durable_semaphore::async_acquire() does.
+    /// Acquires the mutex for a writer as durable_lock::async_acquire() does.
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
 
-    /// Acquires the mutex for a reader as durable_semaphore::acquire() does. The weight of the
+    /// Acquires the mutex for a reader as durable_lock::acquire() does. The weight of the
     /// request is ignored.
     result<durable_guard, std::error_code> acquire_shared(acquire_request request = {}) {
-        return wait(weighing(std::move(request), 1));
+        return durable_lock::acquire(weighing(std::move(request), 1));
     }
     /// Acquires the mutex for a reader as durable_semaphore::try_acquire() does.
-    result<durable_guard, std::error_code> try_acquire_shared() { return wait(now_or_never(1)); }
-    /// Acquires the mutex for a reader as durable_semaphore::async_acquire() does.
+    result<durable_guard, std::error_code> try_acquire_shared() { return try_weight(1); }
+    /// Acquires the mutex for a reader as durable_lock::async_acquire() does.
     task<result<durable_guard, std::error_code>> async_acquire_shared(acquire_request request = {});
 
 private:

@@ -9,7 +9,6 @@
 /// it in one of its files, or defines BIDE_DURABLE_HEADER_ONLY in all its files.
 
 #include <bide/durable/impl/acquire_all.hpp>
-#include <bide/durable/impl/guard.hpp>
 #include <bide/durable/impl/leader_election.hpp>
 #include <bide/durable/impl/locks.hpp>
 #include <bide/durable/impl/rate_limiter.hpp>

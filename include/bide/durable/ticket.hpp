@@ -57,7 +57,7 @@ std::string fresh_nonce();
 bool is_utf8(std::string_view text) noexcept;
 
 // Returns the text as one line of printable UTF-8: every other byte is a question mark.
-std::string printable_line(std::string text);
+std::string printable_line(std::string_view text);
 
 } // namespace detail
 }} // namespace bide::BIDE_ABI

@@ -7,7 +7,9 @@
 //   lease_monitor    one thread, which waits for times and for file descriptors. It notifies its
 //                    clients: grants whose lease ends, waiters, and jobs that are due
 //   store_threads    threads that call stores, started when they are needed
-//   background_job   work that a store thread does at a given time: renewals and withdrawals
+//   background_job   work that a store thread does at given times: a renewal, a withdrawal
+//   job_queue        the jobs that one store thread at a time does
+//   store_call       a call on a store thread, which its caller can leave
 //
 // The monitor calls no store. So a store that hangs delays neither the notification that a lease
 // has ended nor the jobs of other stores. Nothing runs in the background before it is needed, and
@@ -15,8 +17,12 @@
 // which do not notify the clients of its parent.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/detail/os_thread.hpp>
 #include <bide/core/detail/process_wide.hpp>
+#include <bide/core/detail/task_context.hpp>
+#include <bide/core/errc.hpp>
+#include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/timer.hpp>
@@ -25,20 +31,26 @@
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/sched/blocking_pool.hpp>
+#include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/sync/semaphore.hpp>
+#include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
+#include <coroutine>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <string_view>
+#include <optional>
+#include <stop_token>
 #include <system_error>
 #include <utility>
 
@@ -64,29 +76,44 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // its time, the thread still wakes at that time, in vain. That costs less than a wake at each
 // cancel().
 
+// The one T of this process. It is never destroyed.
+// Throws: std::system_error if there is no memory, what the constructor throws.
+template <class T> T& of_process() {
+    T* const one = process_wide<T, native_platform>::get(+[] { return new T; });
+    if (one == nullptr) {
+        throw_error(std::make_error_code(std::errc::not_enough_memory));
+    }
+    return *one;
+}
+
 // A client of the lease monitor.
 class monitor_client {
 public:
-    monitor_client() = default;
-    monitor_client(const monitor_client&) = delete;
-    monitor_client& operator=(const monitor_client&) = delete;
     virtual ~monitor_client() = default;
 
     // Called on the thread of the lease monitor, without its lock.
     virtual void happened() noexcept = 0;
+
+private:
+    friend class lease_monitor;
+    // The time that the client has asked for, under the monitor's lock.
+    std::int64_t asked_ms_ = std::numeric_limits<std::int64_t>::max();
 };
 
 class BIDE_SHARED lease_monitor {
 public:
     // Returns the monitor of this process. It is never destroyed.
     // Throws: std::system_error, std::bad_alloc.
-    static lease_monitor& here();
+    static lease_monitor& here() { return of_process<lease_monitor>(); }
 
-    // Notifies the client once, when boottime_ms() is `at_ms`. A client has one such time; a
-    // further call replaces it.
+    // Notifies the client once, when boottime_ms() is `at_ms`. A client has one such time, the
+    // earliest that it has asked for since the last notification.
     // Throws: std::system_error if the thread cannot be started, std::bad_alloc.
     void alarm(const std::shared_ptr<monitor_client>& client, std::int64_t at_ms);
-    void cancel(const monitor_client& client) noexcept;
+    void cancel(monitor_client& client) noexcept {
+        const std::lock_guard held(lock_);
+        times_.erase({std::exchange(client.asked_ms_, never), &client});
+    }
     static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 #if defined(__linux__)
@@ -102,66 +129,44 @@ public:
     void rearm(int fd) noexcept;
     void remove(int fd) noexcept;
 
-private:
-    struct time_entry {
-        std::int64_t at_ms;
-        std::weak_ptr<monitor_client> client;
-    };
-
-    // A list of fixed size, so that the thread needs no memory. Clients that do not fit are
-    // notified in the next round.
-    static constexpr std::size_t most_clients = 16;
-    struct client_list {
-        std::array<std::weak_ptr<monitor_client>, most_clients> clients;
-        std::size_t size = 0;
-    };
-
     lease_monitor();
 
+private:
     // Starts the thread, unless it runs. The caller holds the monitor's lock. If the start fails,
     // the next caller tries again.
     void start();
-    [[noreturn]] static void enter(void* self) noexcept {
-        static_cast<lease_monitor*>(self)->run();
-    }
-    [[noreturn]] void run() noexcept;
+    [[noreturn]] static void run(void* self) noexcept;
 
-    // Collects the clients that are due. Returns the next time.
-    std::int64_t collect_due(client_list& into);
+    // Takes out a client that is due. If there is none, makes the thread wake at the next time, and
+    // returns nullptr.
+    std::shared_ptr<monitor_client> take_due() noexcept;
 
-    // Makes the thread wake at `at_ms` at the latest. The caller holds the monitor's lock. If the
-    // thread may already sleep, the caller calls wake() afterwards.
+    // Makes the thread wake at `at_ms`. The caller holds the monitor's lock.
     void arm(std::int64_t at_ms) noexcept;
-    void wake() noexcept;
 
-    // Sleeps until armed_ms_, or until a descriptor is readable; collects the clients of those.
-    void sleep(client_list& into);
+    // Sleeps until armed_ms_, or until a descriptor is readable; notifies the clients of those.
+    void sleep() noexcept;
 
     mutex lock_;
-    bool runs_ = false;                                 // under lock_
-    std::map<const monitor_client*, time_entry> times_; // under lock_
-    std::int64_t armed_ms_ = never;                     // under lock_: when the thread wakes
+    // Under lock_:
+    bool runs_ = false;
+    std::map<std::pair<std::int64_t, const monitor_client*>, std::weak_ptr<monitor_client>> times_;
+    std::int64_t armed_ms_ = never; // when the thread wakes
 #if defined(__linux__)
-    int timer_ = -1;
-    int files_ = -1; // an epoll set with the descriptors and the timer
-    std::map<int, std::weak_ptr<monitor_client>> clients_; // under lock_: without the timer
+    bool control(int operation, int fd) noexcept; // epoll_ctl(2)
+
+    std::map<int, std::weak_ptr<monitor_client>> clients_; // under lock_, by their descriptors
+
+    const int timer_;
+    const int files_; // an epoll set with the descriptors and the timer
 #else
     semaphore wakeups_{0};
 #endif
 };
 
-inline lease_monitor& lease_monitor::here() {
-    lease_monitor* const one =
-        process_wide<lease_monitor, native_platform>::get(+[] { return new lease_monitor; });
-    if (one == nullptr) {
-        throw_error(std::make_error_code(std::errc::not_enough_memory));
-    }
-    return *one;
-}
-
 inline void lease_monitor::start() {
     if (!runs_) {
-        if (const std::error_code error = os_thread::start_detached(&enter, this)) {
+        if (const std::error_code error = os_thread::start_detached(&run, this)) {
             throw_error(error);
         }
         runs_ = true;
@@ -172,48 +177,36 @@ inline void lease_monitor::alarm(const std::shared_ptr<monitor_client>& client,
                                  std::int64_t at_ms) {
     const std::lock_guard held(lock_);
     start();
-    times_[client.get()] = time_entry{at_ms, client};
+    if (at_ms >= client->asked_ms_) {
+        return;
+    }
+    times_[{at_ms, client.get()}] = client;
+    times_.erase({std::exchange(client->asked_ms_, at_ms), client.get()});
     if (at_ms < armed_ms_) {
         arm(at_ms);
-        wake();
     }
 }
 
-inline void lease_monitor::cancel(const monitor_client& client) noexcept {
+inline std::shared_ptr<monitor_client> lease_monitor::take_due() noexcept {
     const std::lock_guard held(lock_);
-    times_.erase(&client);
-}
-
-inline std::int64_t lease_monitor::collect_due(client_list& into) {
-    const std::int64_t now = durable::boottime_ms();
-    std::int64_t next_ms = never;
-    for (auto entry = times_.begin(); entry != times_.end();) {
-        if (entry->second.at_ms <= now && into.size < most_clients) {
-            into.clients[into.size++] = std::move(entry->second.client);
-            entry = times_.erase(entry);
-        } else {
-            next_ms = std::min(next_ms, entry->second.at_ms);
-            ++entry;
+    while (!times_.empty() && times_.begin()->first.first <= durable::boottime_ms()) {
+        if (auto client = times_.extract(times_.begin()).mapped().lock()) {
+            client->asked_ms_ = never;
+            return client;
         }
     }
-    return next_ms;
+    arm(times_.empty() ? never : times_.begin()->first.first);
+    return nullptr;
 }
 
-inline void lease_monitor::run() noexcept {
+inline void lease_monitor::run(void* self) noexcept {
+    auto& me = *static_cast<lease_monitor*>(self);
     os_thread::name_this("bide-monitor", "", 0);
-    client_list due;
     for (;;) {
-        {
-            const std::lock_guard held(lock_);
-            arm(collect_due(due));
+        while (const auto client = me.take_due()) {
+            client->happened();
         }
-        for (; due.size != 0; --due.size) {
-            const auto client = std::exchange(due.clients[due.size - 1], {});
-            if (const auto alive = client.lock()) {
-                alive->happened();
-            }
-        }
-        sleep(due); // a time that was added meanwhile has armed it
+        me.sleep(); // a time that was added meanwhile has armed it
     }
 }
 
@@ -246,45 +239,45 @@ inline void lease_monitor::arm(std::int64_t at_ms) noexcept {
     ::timerfd_settime(timer_, TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-inline void lease_monitor::wake() noexcept {} // the timer wakes the thread
-
-inline void lease_monitor::sleep(client_list& into) {
-    epoll_event seen[most_clients];
-    const int count = ::epoll_wait(files_, seen, most_clients, -1);
-    const std::lock_guard held(lock_);
+inline void lease_monitor::sleep() noexcept {
+    epoll_event seen[16];
+    const int count = ::epoll_wait(files_, seen, 16, -1);
     for (int i = 0; i < count; ++i) {
-        const auto found = clients_.find(seen[i].data.fd);
-        if (found != clients_.end()) {
-            into.clients[into.size++] = found->second;
+        std::shared_ptr<monitor_client> client;
+        {
+            const std::lock_guard held(lock_);
+            const auto found = clients_.find(seen[i].data.fd);
+            client = found != clients_.end() ? found->second.lock() : nullptr;
+        }
+        if (client != nullptr) {
+            client->happened();
         }
     }
+}
+
+inline bool lease_monitor::control(int operation, int fd) noexcept {
+    epoll_event wanted{};
+    wanted.events = EPOLLIN | EPOLLONESHOT;
+    wanted.data.fd = fd;
+    return ::epoll_ctl(files_, operation, fd, &wanted) == 0;
 }
 
 inline bool lease_monitor::add(int fd, const std::shared_ptr<monitor_client>& client) {
     const std::lock_guard held(lock_);
     start();
     clients_[fd] = client;
-    epoll_event wanted{};
-    wanted.events = EPOLLIN | EPOLLONESHOT;
-    wanted.data.fd = fd;
-    if (::epoll_ctl(files_, EPOLL_CTL_ADD, fd, &wanted) != 0) {
+    const bool is_added = control(EPOLL_CTL_ADD, fd);
+    if (!is_added) {
         clients_.erase(fd);
-        return false;
     }
-    return true;
+    return is_added;
 }
 
-inline void lease_monitor::rearm(int fd) noexcept {
-    epoll_event wanted{};
-    wanted.events = EPOLLIN | EPOLLONESHOT;
-    wanted.data.fd = fd;
-    ::epoll_ctl(files_, EPOLL_CTL_MOD, fd, &wanted);
-}
+inline void lease_monitor::rearm(int fd) noexcept { control(EPOLL_CTL_MOD, fd); }
 
 inline void lease_monitor::remove(int fd) noexcept {
     const std::lock_guard held(lock_);
-    epoll_event none{};
-    ::epoll_ctl(files_, EPOLL_CTL_DEL, fd, &none);
+    control(EPOLL_CTL_DEL, fd);
     clients_.erase(fd);
 }
 
@@ -292,21 +285,20 @@ inline void lease_monitor::remove(int fd) noexcept {
 
 inline lease_monitor::lease_monitor() = default;
 
-inline void lease_monitor::arm(std::int64_t at_ms) noexcept { armed_ms_ = at_ms; }
-inline void lease_monitor::wake() noexcept { wakeups_.release(); }
+inline void lease_monitor::arm(std::int64_t at_ms) noexcept {
+    if (at_ms < std::exchange(armed_ms_, at_ms)) {
+        wakeups_.release(); // it may sleep for longer
+    }
+}
 
-inline void lease_monitor::sleep(client_list&) {
+inline void lease_monitor::sleep() noexcept {
     std::int64_t until_ms = never;
     {
         const std::lock_guard held(lock_);
         until_ms = armed_ms_;
     }
-    if (until_ms == never) {
-        wakeups_.acquire();
-    } else {
-        const std::int64_t rest = std::max<std::int64_t>(until_ms - durable::boottime_ms(), 0);
-        wakeups_.try_acquire_for(std::chrono::milliseconds(rest));
-    }
+    const std::int64_t rest = std::max<std::int64_t>(until_ms - durable::boottime_ms(), 0);
+    wakeups_.try_acquire_for(std::chrono::milliseconds(rest));
 }
 
 inline bool lease_monitor::add(int, const std::shared_ptr<monitor_client>&) { return false; }
@@ -331,39 +323,28 @@ public:
 
     // Runs r.run.wake() on a store thread. Returns an error if there is no such thread and none can
     // be started; then r is not used.
-    static std::error_code post(runnable& r) noexcept {
-        return post_to(r, process_wide<calls, native_platform>::get(
-                              +[]() noexcept { return new (std::nothrow) calls; }));
-    }
+    static std::error_code post(runnable& r) noexcept { return post_to<set<false>>(r); }
     // Runs it on a thread for renewals.
-    static std::error_code post_renewal(runnable& r) noexcept {
-        return post_to(r, process_wide<renewals, native_platform>::get(
-                              +[]() noexcept { return new (std::nothrow) renewals; }));
-    }
+    static std::error_code post_renewal(runnable& r) noexcept { return post_to<set<true>>(r); }
 
 private:
     // A thread of the pool uses nothing of the pool after it has left it, so no join is needed.
-    struct detached_thread {
-        std::error_code start(os_thread::function body, void* argument,
+    struct detached_thread : os_thread {
+        std::error_code start(function body, void* argument,
                               std::size_t /* the pool asks for the system's size */) noexcept {
-            return os_thread::start_detached(body, argument);
+            return start_detached(body, argument);
         }
         void join() noexcept {}
-        static void name_this(std::string_view name, const char* separator,
-                              unsigned index) noexcept {
-            os_thread::name_this(name, separator, index);
-        }
     };
     using pool = basic_blocking_pool<native_platform, detached_thread>;
 
-    struct calls final : pool {
-        calls() noexcept : pool({most, keep_alive, "bide-store"}) {}
-    };
-    struct renewals final : pool {
-        renewals() noexcept : pool({most, keep_alive, "bide-lease"}) {}
+    template <bool Renews> struct set final : pool {
+        set() noexcept : pool({most, keep_alive, Renews ? "bide-lease" : "bide-store"}) {}
     };
 
-    static std::error_code post_to(runnable& r, pool* to) noexcept {
+    template <class Set> static std::error_code post_to(runnable& r) noexcept {
+        Set* const to = process_wide<Set, native_platform>::get(
+            +[]() noexcept { return new (std::nothrow) Set; });
         std::error_code why = std::make_error_code(std::errc::not_enough_memory);
         if (to != nullptr && to->post(r, why)) {
             why.clear();
@@ -374,114 +355,302 @@ private:
 
 // ---- jobs
 
-// A job that store threads run repeatedly. At most one thread runs it at a time. Its states:
-//
-//   asleep    the job waits: the monitor knows the time at which it is due
-//   runs      the job is posted to the store threads, or a thread runs it. A new time that is
-//             set meanwhile takes effect after the run
-//
-// When the job is due, the monitor posts it and does none of its work. If no thread can be started,
-// the monitor tries again 10 ms later. Coroutines that the job wakes resume on a service thread:
-// they must not occupy a store thread.
-class background_job : public monitor_client, public std::enable_shared_from_this<background_job> {
+// Work that store threads do repeatedly: a renewal, a withdrawal.
+class background_job {
+public:
+    static constexpr std::int64_t never = lease_monitor::never;
+
+    virtual ~background_job() = default;
+
+    // Does what is due. Returns when there is something more to do, on boottime_ms(); `never` if
+    // the job is done.
+    virtual std::int64_t work() noexcept = 0;
+
+private:
+    friend class job_queue;
+    std::int64_t due_ms_ = never; // under the lock of its queue
+};
+
+// Jobs that one store thread at a time does, always the one that is due first. When a job is due,
+// the lease monitor posts the queue to the store threads, and does none of the work. If no thread
+// can be started, the monitor tries again 10 ms later. Coroutines that a job wakes resume on a
+// service thread: they must not occupy a store thread.
+class job_queue final : public monitor_client, public std::enable_shared_from_this<job_queue> {
 public:
     using poster = std::error_code (*)(runnable&) noexcept; // a function of store_threads
 
-    explicit background_job(poster post) noexcept : post_(post) { posted_.run = waker(&run, this); }
-    ~background_job() override {
-        if (at_ms_ != never) {
-            try_to([this] { lease_monitor::here().cancel(*this); });
-        }
+    explicit job_queue(poster post) noexcept : post_(post) { posted_.run = waker(&run, this); }
+    ~job_queue() override {
+        try_to([this] { lease_monitor::here().cancel(*this); });
     }
 
-    // Runs the job when boottime_ms() is `at_ms`, or earlier.
+    // Does the job when boottime_ms() is `at_ms`, and again at each time that its work() returns.
+    // Keeps a reference to the job until it is done, or until remove().
     // Throws: std::system_error if the monitor cannot be started, std::bad_alloc.
-    void wake_at(std::int64_t at_ms) {
-        const std::lock_guard held(state_);
-        if (at_ms < at_ms_) {
-            if (!runs_) {
-                lease_monitor::here().alarm(shared_from_this(), at_ms);
-            }
-            at_ms_ = at_ms;
+    void add(const std::shared_ptr<background_job>& one, std::int64_t at_ms) {
+        const std::lock_guard held(lock_);
+        if (!runs_) {
+            lease_monitor::here().alarm(shared_from_this(), at_ms);
         }
+        jobs_[{at_ms, one.get()}] = one;
+        one->due_ms_ = at_ms;
+    }
+    // The job is not begun again. The caller has a reference to it.
+    void remove(background_job& one) noexcept {
+        const std::lock_guard held(lock_);
+        jobs_.erase({std::exchange(one.due_ms_, never), &one});
     }
 
     // Called by the monitor.
     void happened() noexcept override;
 
-protected:
-    static constexpr std::int64_t never = lease_monitor::never;
-
-    // Returns when there is something to do, at most now if there is. Called by the monitor.
-    virtual std::int64_t due_ms() noexcept = 0;
-    // Does what is due. Returns when there is something more to do.
-    virtual std::int64_t work() noexcept = 0;
-
 private:
+    static constexpr std::int64_t never = background_job::never;
     static constexpr std::int64_t retry_ms = 10;
 
+    using table =
+        std::map<std::pair<std::int64_t, background_job*>, std::shared_ptr<background_job>>;
+
     static void run(void* self) noexcept;
-    // Sleeps until at_ms_. Called with the lock.
-    void sleep() noexcept {
-        runs_ = false;
-        if (at_ms_ != never &&
-            !try_to([this] { lease_monitor::here().alarm(shared_from_this(), at_ms_); })) {
-            at_ms_ = never; // there is no memory: the next wake_at() helps
+    // The caller of these two has the lock.
+    std::int64_t next_ms() const noexcept {
+        return jobs_.empty() ? never : jobs_.begin()->first.first;
+    }
+    void sleep_until(std::int64_t at_ms) noexcept {
+        if (at_ms != never) { // if it fails, there is no memory, and the next add() helps
+            try_to([&] { lease_monitor::here().alarm(shared_from_this(), at_ms); });
         }
     }
 
     const poster post_;
     runnable posted_;
-    mutex state_;
-    // Under state_:
-    std::int64_t at_ms_ = never; // the earliest time that is asked for
-    bool runs_ = false;
-    std::shared_ptr<background_job> self_; // from the post to the run
+    mutex lock_;
+    // Under lock_:
+    table jobs_;                      // by the times at which they are due
+    bool runs_ = false;               // it is posted, or a store thread works
+    std::shared_ptr<job_queue> self_; // from the post to the run
 };
 
-inline void background_job::happened() noexcept {
-    {
-        const std::lock_guard held(state_);
-        if (runs_) {
-            return;
-        }
-        at_ms_ = never; // so a wake_at() from here on has an effect
-    }
-    const std::int64_t due = due_ms();
+inline void job_queue::happened() noexcept {
+    const std::lock_guard held(lock_);
     const std::int64_t now = durable::boottime_ms();
-    const std::lock_guard held(state_);
-    at_ms_ = std::min(at_ms_, due);
-    if (at_ms_ <= now) {
-        runs_ = true;
-        at_ms_ = never;
-        self_ = shared_from_this();
-        if (!post_(posted_)) {
-            return;
-        }
-        self_.reset(); // the monitor has a reference
-        at_ms_ = now + retry_ms;
+    if (runs_) {
+        return;
     }
-    sleep();
+    if (next_ms() > now) {
+        sleep_until(next_ms());
+        return;
+    }
+    runs_ = true;
+    self_ = shared_from_this();
+    if (post_(posted_)) {
+        runs_ = false;
+        self_.reset(); // the monitor has a reference
+        sleep_until(now + retry_ms);
+    }
 }
 
-inline void background_job::run(void* self) noexcept {
-    auto& me = *static_cast<background_job*>(self);
-    std::shared_ptr<background_job> alive; // destroyed after the lock is released
+inline void job_queue::run(void* self) noexcept {
+    auto& me = *static_cast<job_queue*>(self);
+    std::shared_ptr<job_queue> alive; // destroyed after the lock is released
     {
-        const std::lock_guard held(me.state_);
+        const std::lock_guard held(me.lock_);
         alive = std::move(me.self_);
     }
     const wake_scope<native_platform> away(&service_executor<native_platform>);
     for (;;) {
-        const std::int64_t next = me.work();
-        const std::lock_guard held(me.state_);
-        me.at_ms_ = std::min(me.at_ms_, next);
-        if (me.at_ms_ > durable::boottime_ms()) {
-            me.sleep();
-            return;
+        table::node_type job; // may be destroyed at the end of the round, without the lock
+        {
+            const std::lock_guard held(me.lock_);
+            if (me.next_ms() > durable::boottime_ms()) {
+                me.runs_ = false;
+                me.sleep_until(me.next_ms());
+                return;
+            }
+            job = me.jobs_.extract(me.jobs_.begin());
         }
-        me.at_ms_ = never;
+        const std::int64_t next = job.mapped()->work();
+        const std::lock_guard held(me.lock_);
+        if (next != never && job.mapped()->due_ms_ != never) { // it was not removed meanwhile
+            job.key().first = job.mapped()->due_ms_ = next;
+            me.jobs_.insert(std::move(job));
+        }
     }
+}
+
+// ---- calls whose caller can leave
+
+// How long a caller waits for its call: until `until` or a stop. If the call is running at that
+// time, the caller waits at most `grace` longer.
+struct call_limits {
+    deadline until = deadline::never();
+    std::chrono::nanoseconds grace{0};
+    std::stop_token stop{};
+
+    static deadline later(deadline than, std::chrono::nanoseconds by) noexcept {
+        const std::int64_t at = than.steady_ns();
+        const std::int64_t most = deadline::never().steady_ns();
+        return at >= most - by.count() ? deadline::never() : deadline::at_ns(at + by.count());
+    }
+    // Returns the end of the grace, for a caller whose time is up, or that is stopped now.
+    deadline last() const noexcept {
+        const std::int64_t now = native_platform::now();
+        return later(deadline::at_ns(std::min(now, until.steady_ns())), grace);
+    }
+};
+
+enum class call_kind {
+    may_be_skipped, // it is skipped if its caller left before it began
+    has_to_run      // it runs even if its caller left
+};
+
+// A call to a store that its caller may leave before the call ends. The caller is always a
+// coroutine: a blocking function runs one by sync_wait(). The call runs on a store thread and owns
+// all objects that it uses. Its states:
+//
+//   under way -> ended   the call has returned, and the caller takes the result
+//   under way -> left    the caller's time was up, or its coroutine was destroyed. The result is
+//                        destroyed on the store thread
+//
+// Both sides change the state atomically, and the first one decides.
+class store_call {
+public:
+    // body() must not throw.
+    store_call(std::function<void()> body, call_kind kind) noexcept
+        : body_(std::move(body)), kind_(kind) {
+        runs_.run = waker(&run, this);
+    }
+
+    // Makes the call on a store thread. Returns an error if the call is not made.
+    // Requires: start() was not called before.
+    static std::error_code start(const std::shared_ptr<store_call>& one) noexcept {
+        one->self_ = one;
+        const std::error_code error = store_threads::post(one->runs_);
+        if (error) {
+            one->self_.reset();
+        }
+        return error;
+    }
+
+    // Leaves the call. Returns false if the call has ended before.
+    bool leave() noexcept {
+        int now = under_way;
+        // Order: acq_rel [store_call.end]; what the caller did is visible to the store thread.
+        // Failure: acquire; the result is visible to the caller.
+        return state_.compare_exchange_strong(now, left, std::memory_order_acq_rel,
+                                              std::memory_order_acquire);
+    }
+
+    // Is set after the end of the call.
+    event& end() noexcept { return end_; }
+
+private:
+    static constexpr int under_way = 0;
+    static constexpr int ended = 1;
+    static constexpr int left = 2;
+
+    static void run(void* self) noexcept;
+
+    const std::function<void()> body_;
+    const call_kind kind_;
+    runnable runs_;
+    std::shared_ptr<store_call> self_; // set while the call is posted or runs
+    native_platform::atomic<int> state_{under_way};
+    event end_;
+};
+
+// Coroutines that it wakes resume on a service thread: they must not occupy a store thread.
+inline void store_call::run(void* self) noexcept {
+    auto& me = *static_cast<store_call*>(self);
+    std::shared_ptr<store_call> alive = std::move(me.self_);
+    {
+        const wake_scope<native_platform> away(&service_executor<native_platform>);
+        // Order: relaxed; only an optimization: a call that was left is skipped.
+        if (me.kind_ == call_kind::has_to_run ||
+            me.state_.load(std::memory_order_relaxed) != left) {
+            me.body_();
+        }
+        // Order: acq_rel [store_call.end]; publishes the result, and sees what a caller that left
+        // has done.
+        if (me.state_.exchange(ended, std::memory_order_acq_rel) != left) {
+            me.end_.set();
+        }
+    }
+    const wake_scope<native_platform> away(&service_executor<native_platform>);
+    alive.reset();
+}
+
+// Awaited in a coroutine, returns the context of its task; nullptr if it has none.
+struct own_context {
+    basic_task_context<native_platform>* found = nullptr;
+    bool await_ready() const noexcept { return false; }
+    template <class Promise> bool await_suspend(std::coroutine_handle<Promise> h) noexcept {
+        found = task_context_of<native_platform>(h.promise());
+        return false;
+    }
+    basic_task_context<native_platform>* await_resume() const noexcept { return found; }
+};
+
+// Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left the
+// call. If the caller's task is cancelled, that counts as a stop, with the same grace. If its
+// coroutine is destroyed, it leaves the call.
+// Throws: std::system_error if bide's service threads cannot be started.
+inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
+    const struct leaving {
+        store_call& of;
+        ~leaving() { of.leave(); }
+    } at_the_end{*call};
+    auto ends = call->end().async_wait().with_deadline(limits.until).with_stop(limits.stop);
+    const auto ended = co_await std::move(ends);
+    if (ended) {
+        co_return std::error_code();
+    }
+    own_context asked;
+    const auto* const mine = co_await asked;
+    // A shield is for the running task, so this has to be the running task.
+    std::optional<this_task::shield> shield;
+    if (mine != nullptr && mine == running_task()) {
+        shield.emplace();
+    }
+    auto last = call->end().async_wait().with_deadline(limits.last());
+    static_cast<void>(co_await std::move(last));
+    if (call->leave()) {
+        co_return make_error_code(ended.error() == errc::timeout ? errc::timeout : errc::stopped);
+    }
+    co_return std::error_code();
+}
+
+// Makes the call on a store thread, and waits as long as the limits allow. The call never runs on
+// this thread. If body() throws, throws the same exception.
+template <class R>
+task<R> async_call_store(std::function<R()> body, call_limits limits,
+                         call_kind kind = call_kind::may_be_skipped) {
+    struct answer {
+        std::optional<R> value{};
+        std::exception_ptr error{};
+    };
+    const auto got = std::make_shared<answer>();
+    const auto call = std::make_shared<store_call>(
+        [got, of = std::move(body)] { got->error = thrown_by([&] { got->value.emplace(of()); }); },
+        kind);
+    if (const std::error_code error = store_call::start(call)) {
+        co_return unexpected{error};
+    }
+    auto waiting = wait_for_call(call, std::move(limits));
+    if (const std::error_code why = co_await std::move(waiting)) {
+        co_return unexpected{why};
+    }
+    if (got->error) {
+        std::rethrow_exception(got->error);
+    }
+    co_return std::move(*got->value);
+}
+
+// Calls async_call_store() and blocks the thread until the result is there.
+template <class R>
+R call_store(std::function<R()> body, call_limits limits,
+             call_kind kind = call_kind::may_be_skipped) {
+    return sync_wait(async_call_store<R>(std::move(body), std::move(limits), kind));
 }
 
 }}} // namespace bide::BIDE_ABI::detail

@@ -7,7 +7,6 @@
 //   change_signal   wakes all threads and coroutines of this process that wait for one lock
 //   wake_socket     wakes another process of the same machine
 //   change_watch    has the descriptors that report changes, and signals when one is readable
-//   change_wait     counts the contenders that wait, and closes the watch while there is none
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -22,9 +21,9 @@
 #include <bide/sync/mutex.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -101,6 +100,23 @@ private:
 
 using change_signal = basic_change_signal<native_platform>;
 
+// A watch that owns its descriptor. drain() does nothing: the descriptor of a process stays readable
+// once the process has ended.
+class owned_fd : public slot_watch {
+public:
+    explicit owned_fd(int of) noexcept : fd_(of) {}
+    ~owned_fd() override {
+        if (fd_ >= 0) {
+            ::close(fd_);
+        }
+    }
+    int fd() const noexcept final { return fd_; }
+    std::error_code drain() noexcept override { return {}; }
+
+private:
+    const int fd_;
+};
+
 // Wakes another process of the same machine that waits for a durable lock: sends an empty datagram
 // to the socket of that process in Linux's abstract namespace. The name of the socket is the mark
 // of presence of the waiting process (slot_presence in slot.hpp). The system removes the socket
@@ -113,7 +129,7 @@ using change_signal = basic_change_signal<native_platform>;
 
 #if defined(__linux__)
 
-class wake_socket final : public slot_watch {
+class wake_socket final : public owned_fd {
 public:
     // Opens the socket whose name is the mark. Returns nullptr if another socket has the name, or
     // if the system has no abstract sockets.
@@ -121,7 +137,7 @@ public:
     static std::unique_ptr<slot_watch> of(std::int64_t mark) {
         auto made = std::make_unique<wake_socket>();
         const address name(mark);
-        const bool is_bound = made->fd_ >= 0 && ::bind(made->fd_, name.get(), name.size) == 0;
+        const bool is_bound = made->fd() >= 0 && ::bind(made->fd(), name.get(), name.size) == 0;
         return is_bound ? std::move(made) : nullptr;
     }
 
@@ -131,21 +147,15 @@ public:
     static void wake(std::int64_t mark) noexcept {
         const wake_socket from;
         const address name(mark);
-        ::sendto(from.fd_, nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, name.get(), name.size);
+        ::sendto(from.fd(), nullptr, 0, MSG_DONTWAIT | MSG_NOSIGNAL, name.get(), name.size);
     }
 
-    wake_socket() noexcept : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {}
-    ~wake_socket() override {
-        if (fd_ >= 0) {
-            ::close(fd_);
-        }
-    }
-
-    int fd() const noexcept override { return fd_; }
+    wake_socket() noexcept
+        : owned_fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {}
 
     std::error_code drain() noexcept override {
         char none;
-        while (::recv(fd_, &none, sizeof none, 0) >= 0 || errno == EINTR) {
+        while (::recv(fd(), &none, sizeof none, 0) >= 0 || errno == EINTR) {
         }
         return errno == EAGAIN ? std::error_code() : std::error_code(errno, std::system_category());
     }
@@ -164,8 +174,6 @@ private:
         sockaddr_un of{};
         socklen_t size;
     };
-
-    const int fd_;
 };
 
 #else
@@ -231,14 +239,12 @@ struct native_watch_system {
 // before, the waiter's read sees the change.
 //
 // Thread safety: only the contender of this process that has the turn uses the object. The turn is
-// a mutex of process_part (record_store.hpp).
+// a mutex of slot_part (lock_engine.hpp).
 template <class System> class basic_change_watch {
 public:
     using signal = typename System::signal;
 
     explicit basic_change_watch(std::shared_ptr<signal> told) : signal_(std::move(told)) {}
-    basic_change_watch(const basic_change_watch&) = delete;
-    basic_change_watch& operator=(const basic_change_watch&) = delete;
     ~basic_change_watch() { leave(); }
 
     // Opens the wake socket for the mark of presence `mark`; 0 means that there is no mark. The
@@ -247,16 +253,17 @@ public:
     // If the slot cannot be watched, waiters only read the record from time to time.
     void open(slot& of, std::int64_t mark) {
         if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
-            listen(socket_, System::wake_socket(mark));
+            socket_ = listen(System::wake_socket(mark));
         }
         if (!can_open()) {
             return;
         }
         auto made = of.watch();
-        if (!made && made.error() == std::errc::operation_not_supported) {
-            next_try_ms_ = std::numeric_limits<std::int64_t>::max();
-        } else if (!made || !listen(watch_, std::move(*made))) {
-            next_try_ms_ = durable::boottime_ms() + 1000;
+        watch_ = listen(made ? std::move(*made) : nullptr);
+        if (watch_ == nullptr) {
+            next_try_ms_ = !made && made.error() == std::errc::operation_not_supported
+                               ? std::numeric_limits<std::int64_t>::max()
+                               : durable::boottime_ms() + 1000;
         }
     }
     // Whether open() could open the watch of the slot, as far as is known.
@@ -266,13 +273,12 @@ public:
     // Returns true if, as of the last follow(), this object is notified of every change that
     // concerns the waiters of this process.
     bool hears() const noexcept { return watch_ != nullptr || is_told_; }
-    bool has_socket() const noexcept { return socket_ != nullptr; }
 
     // Returns true if the process certainly runs; false if that is not known. Polls the process
     // descriptor, which takes one system call; reading /proc takes five.
     bool runs(const durable::origin& it) const noexcept {
-        const auto found = std::find(processes_.begin(), processes_.end(), it);
-        return found != processes_.end() && System::is_silent(found->fd);
+        const auto found = find(processes_, it);
+        return found != processes_.end() && System::is_silent(found->end->fd());
     }
 
     // Drains the descriptors, before a read.
@@ -292,134 +298,118 @@ public:
     void follow(const durable::record& r, const durable::origin& here, bool hears_all,
                 bool others) {
         told_ = signal_->count();
-        std::vector<process> wanted;
-        is_told_ = socket_ != nullptr && !hears_all;
+        std::vector<process> before = std::exchange(processes_, {});
+        const auto follow_holders = [&] {
+            bool follows = true;
+            for (const durable::holder& one : r.holders) {
+                follows = follow(one.from, here, before) && follows;
+            }
+            return follows;
+        };
         bool waits = false;
-        for (std::size_t i = 0; i != r.waiters.size(); ++i) {
-            if (socket_ != nullptr && r.waiters[i].from.mark == mark_) {
+        is_told_ = socket_ != nullptr && !hears_all;
+        for (std::size_t i = 0; socket_ != nullptr && i != r.waiters.size(); ++i) {
+            if (r.waiters[i].from.mark == mark_) {
                 waits = true;
-                is_told_ = is_told_ && durable::is_told(r, i);
-                const bool follows = i == 0 ? follow_all(r.holders, here, wanted)
-                                            : follow_one(r.waiters[i - 1].from, here, wanted);
-                is_told_ = is_told_ && follows;
+                const bool follows =
+                    i == 0 ? follow_holders() : follow(r.waiters[i - 1].from, here, before);
+                is_told_ = is_told_ && durable::is_told(r, i) && follows;
             }
         }
         is_told_ = is_told_ && waits;
         if (!is_told_) {
-            follow_all(r.holders, here, wanted);
+            follow_holders();
             if (!r.waiters.empty()) {
-                follow_one(r.waiters.front().from, here, wanted);
+                follow(r.waiters.front().from, here, before);
             }
         }
-        processes_ = std::move(wanted);
         if (is_told_ && watch_ != nullptr) {
-            drop(watch_);
+            watch_.reset();
             // This read may have seen a change that the watch has not reported yet, and now the
             // watch is closed. The other waiters have to see that change, too.
             if (others) {
                 signal_->signal();
             }
         }
-        rearm(watch_);
-        rearm(socket_);
+        for (const descriptor* one : {&watch_, &socket_}) {
+            if (*one != nullptr) {
+                System::monitor().rearm((*one)->fd());
+            }
+        }
     }
 
     // Closes all descriptors but the wake socket: no contender of this process waits.
     void close() noexcept {
         processes_.clear();
-        drop(watch_);
+        watch_.reset();
         is_told_ = false;
     }
     // Closes the wake socket, too.
     void leave() noexcept {
         close();
-        drop(socket_);
+        socket_.reset();
     }
 
 private:
-    struct process {
-        process(durable::origin of, int file) noexcept : from(std::move(of)), fd(file) {}
-        process(process&& other) noexcept
-            : from(std::exchange(other.from, {})), fd(std::exchange(other.fd, -1)) {}
-        process& operator=(process&&) = delete;
-        ~process() {
-            if (fd >= 0) {
-                System::monitor().remove(fd);
-                ::close(fd);
-            }
+    struct unmonitored {
+        void operator()(slot_watch* of) const noexcept {
+            System::monitor().remove(of->fd());
+            delete of;
         }
-        bool operator==(const durable::origin& it) const noexcept { return fd >= 0 && from == it; }
+    };
+    using descriptor = std::unique_ptr<slot_watch, unmonitored>; // nullptr: none
 
+    struct process {
         durable::origin from;
-        int fd; // -1: none
+        descriptor end; // readable when the process has ended
     };
     static constexpr std::size_t most_processes = 64;
 
-    using descriptor = std::unique_ptr<slot_watch>;
-
-    bool listen(descriptor& to, descriptor made) {
-        told_ = signal_->count();
-        if (made == nullptr || !System::monitor().add(made->fd(), signal_)) {
-            return false;
-        }
-        to = std::move(made);
-        return true;
+    static auto find(const std::vector<process>& in, const durable::origin& it) noexcept {
+        return std::find_if(in.begin(), in.end(), [&](const process& one) {
+            return one.end != nullptr && one.from == it;
+        });
     }
-    // Clears the descriptor. Returns true if it was readable. Drops the watch if it has failed.
+
+    // Returns nullptr if the descriptor cannot be monitored.
+    descriptor listen(std::unique_ptr<slot_watch> made) {
+        told_ = signal_->count();
+        const bool is_heard = made != nullptr && System::monitor().add(made->fd(), signal_);
+        return descriptor(is_heard ? made.release() : nullptr);
+    }
+    // Clears the descriptor. Returns true if it was readable. Closes it if it has failed.
     bool drain(descriptor& of) {
         if (of == nullptr || System::is_silent(of->fd())) {
             return false; // the monitor finds what comes later
         }
         if (of->drain()) {
-            drop(of);
+            of.reset();
             next_try_ms_ = durable::boottime_ms() + 1000;
         }
         return true;
     }
-    static void rearm(const descriptor& of) noexcept {
-        if (of != nullptr) {
-            System::monitor().rearm(of->fd());
-        }
-    }
-    static void drop(descriptor& of) noexcept {
-        if (of != nullptr) {
-            System::monitor().remove(of->fd());
-            of.reset();
-        }
-    }
 
-    // Adds a descriptor for the process `it` to `wanted`, unless it is this process. Returns false
-    // if the end of the process would not signal.
-    bool follow_one(const durable::origin& it, const durable::origin& here,
-                    std::vector<process>& wanted) {
-        if (std::find(wanted.begin(), wanted.end(), it) != wanted.end()) {
+    // Makes the end of the process `it` signal: adds a descriptor for it to processes_, or moves the
+    // one in `before`. Returns false if that is not possible. This process needs no descriptor.
+    bool follow(const durable::origin& it, const durable::origin& here,
+                std::vector<process>& before) {
+        if (find(processes_, it) != processes_.end() ||
+            (durable::can_look_up(it, here) && it.pid == here.pid)) {
             return true;
         }
-        if (durable::can_look_up(it, here) && it.pid == here.pid) {
+        const auto known = find(before, it);
+        if (known != before.end()) {
+            processes_.push_back(
+                std::move(before[static_cast<std::size_t>(known - before.begin())]));
             return true;
         }
-        const auto known = std::find(processes_.begin(), processes_.end(), it);
-        if (known != processes_.end()) {
-            wanted.push_back(std::move(*known));
-            return true;
-        }
-        if (wanted.size() >= most_processes) {
+        const int fd = processes_.size() < most_processes ? durable::watch_process(it, here) : -1;
+        descriptor end = fd >= 0 ? listen(std::make_unique<owned_fd>(fd)) : nullptr;
+        if (end == nullptr) {
             return false;
         }
-        process one(it, durable::watch_process(it, here));
-        const bool follows = one.fd >= 0 && System::monitor().add(one.fd, signal_);
-        if (follows) {
-            wanted.push_back(std::move(one));
-        }
-        return follows;
-    }
-    bool follow_all(const std::vector<durable::holder>& all, const durable::origin& here,
-                    std::vector<process>& wanted) {
-        bool follows = true;
-        for (const durable::holder& one : all) {
-            follows = follow_one(one.from, here, wanted) && follows;
-        }
-        return follows;
+        processes_.push_back({it, std::move(end)});
+        return true;
     }
 
     const std::shared_ptr<signal> signal_;
@@ -433,78 +423,6 @@ private:
 };
 
 using change_watch = basic_change_watch<native_watch_system>;
-
-// What a contender does if it is not granted its permits.
-enum class intent {
-    nothing, // it leaves no entry
-    queue,   // it enters the queue
-    wait,    // as queue, and it is going to wait for the signal
-    watch    // as wait; before this read, opens the descriptors that notify
-};
-
-// Counts the contenders of this process that wait for one lock, and closes the watch of the slot
-// when the last wait has ended.
-class change_wait {
-public:
-    change_signal& signal() noexcept { return *signal_; }
-
-    // Counts a contender that begins to wait. `hears_all`: the contender wants to be notified of
-    // every change. Opens no watch.
-    void begin(bool hears_all) noexcept {
-        // Order: relaxed, both; the turn orders them before the read that opens the watch.
-        hearing_all_.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
-        waiting_.fetch_add(1, std::memory_order_relaxed);
-    }
-    // Ends the wait of a contender. Returns true if no other contender waits: then the watch can be
-    // closed.
-    bool end(bool hears_all) noexcept {
-        // Order: relaxed, both; the numbers publish nothing else.
-        hearing_all_.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
-        return waiting_.fetch_sub(1, std::memory_order_relaxed) == 1;
-    }
-    // Whether the process has a wake socket: an earlier contender had to wait.
-    bool has_waited() const noexcept {
-        // Order: relaxed; a contender that does not see it begins to wait after its first read.
-        return has_waited_.load(std::memory_order_relaxed);
-    }
-
-    // The caller of each of these functions has the turn (process_part).
-
-    // Called before a read of the slot. `mark` is the mark of presence of this process; 0 means
-    // that there is none.
-    void prepare(intent what, slot& of, std::int64_t mark) {
-        close_if_idle();
-        if (what == intent::watch) {
-            watch_.open(of, mark);
-            // Order: relaxed; it publishes nothing else.
-            has_waited_.store(watch_.has_socket(), std::memory_order_relaxed);
-        }
-        if (what >= intent::wait) {
-            watch_.drain();
-        }
-    }
-    // Called after a read by a contender that is going to wait.
-    void follow(const durable::record& r, const durable::origin& here) {
-        // Order: relaxed, both; a contender that is counted later follows in a later turn.
-        watch_.follow(r, here, hearing_all_.load(std::memory_order_relaxed) != 0,
-                      waiting_.load(std::memory_order_relaxed) > 1);
-    }
-    void close_if_idle() noexcept {
-        // Order: relaxed; a waiter that is counted later opens the watch in a later turn.
-        if (waiting_.load(std::memory_order_relaxed) == 0) {
-            watch_.close();
-        }
-    }
-    void leave() noexcept { watch_.leave(); }
-    const change_watch& watch() const noexcept { return watch_; }
-
-private:
-    const std::shared_ptr<change_signal> signal_ = std::make_shared<change_signal>();
-    change_watch watch_{signal_};
-    native_platform::atomic<unsigned> waiting_{0};
-    native_platform::atomic<unsigned> hearing_all_{0}; // of those
-    native_platform::atomic<bool> has_waited_{false};
-};
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -2,43 +2,347 @@
 #ifndef BIDE_DURABLE_DETAIL_LOCK_ENGINE_HPP
 #define BIDE_DURABLE_DETAIL_LOCK_ENGINE_HPP
 
-// The rules of durable/record.hpp as operations on the record of one lock, in its slot.
+// The record of one lock, in its slot:
+//
+//   update_value       one update of a slot: load, change, compare-and-swap
+//   slot_part          what each process has of its own for a slot: the turn, the right of one of
+//                      its contenders to update the value
+//   process_part       what each process has of its own for a lock: what it knows of the record,
+//                      which contenders belong to this process, and which of them wait
+//   lock_engine        the rules of durable/record.hpp as operations on the record
+//
+// If it is unknown whether a change was stored, the record is read again and the rule applied
+// again. The entry with the nonce of the ticket shows the rule what was done already.
+//
+// A child of fork() begins with parts of its own. Its slot object is a copy of its parent's.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/detail/worker_host.hpp>
+#include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/change_watch.hpp>
-#include <bide/durable/detail/record_store.hpp>
-#include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
+#include <bide/durable/observer.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/ticket.hpp>
+#include <bide/sync/mutex.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-class renewer;     // detail/grant.hpp
-class withdrawals; // detail/acquisition.hpp
+// Announces that this thread may block on a store, until the result is destroyed. If the thread is a
+// scheduler's worker, another thread takes over the worker.
+inline auto blocking_section() noexcept {
+    using host = basic_worker_host<native_platform>;
+    struct unblock {
+        void operator()(host* of) const noexcept { of->unblocks(); }
+    };
+    host* const here = worker_local<native_platform>::get().host;
+    if (here != nullptr) {
+        here->blocks();
+    }
+    return std::unique_ptr<host, unblock>(here);
+}
+
+// The state that each process keeps for one slot (durable/process.hpp).
+//
+// In one process, one contender at a time updates the value. It holds the mutex `turn`; the other
+// comments say that it has the turn. The contenders get the turn in the order of arrival, so they
+// do not conflict with each other. In a child of fork() the turn is free, even if a thread of the
+// parent had it at the time of the fork.
+struct slot_part {
+    explicit slot_part(slot& its) : of(its) {}
+
+    // Returns the error, and keeps what the slot says about it for explain().
+    std::error_code failed(std::error_code error) {
+        std::string why = of.explain();
+        const std::lock_guard held(state);
+        trouble = std::move(why);
+        return error;
+    }
+    // Returns what the slot said of the last operation that failed, for people.
+    std::string explain() {
+        const std::lock_guard held(state);
+        return printable_line(trouble);
+    }
+
+    slot& of;
+
+    mutex turn;
+    std::minstd_rand random{std::random_device()()}; // used with the turn
+
+    mutex state;         // may be locked with the turn, or without it
+    std::string trouble; // under state
+};
+
+// Updates the value of a slot: loads it, calls apply(), and stores what apply() returns by a
+// compare-and-swap. If another contender has changed the value meanwhile, tries again, from the
+// second try on under the store's own lock if the slot offers update_locked(). Stops trying at
+// `until`, or after retry_time if that is earlier.
+//
+// begin() is called once, when the caller has the turn. apply(snapshot, looked_ms, maybe_done,
+// error) returns the new value, or nothing to keep the current one, or sets the error. `looked_ms`
+// is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try may have
+// been stored. apply() is called once for each try, and its last call counts. written() is called
+// after each try that was stored, or that may have been.
+//
+// Returns: durable_errc::store_busy if other contenders of this process had the turn until that
+// time, so nothing was changed; conflict_timeout, and nothing was changed; indeterminate; the error
+// of apply() or of the slot.
+template <class Begin, class Apply, class Written>
+std::error_code update_value(slot_part& mine, deadline until, std::chrono::milliseconds retry_time,
+                             Begin begin, Apply apply, Written written) {
+    const std::int64_t end_ns =
+        std::min(until.steady_ns(), deadline::after(retry_time).steady_ns());
+    const auto rest = [end_ns] {
+        return std::chrono::nanoseconds(end_ns - native_platform::now());
+    };
+    if (!mine.turn.try_lock_for(rest())) {
+        return make_error_code(durable_errc::store_busy);
+    }
+    const std::lock_guard turn(mine.turn, std::adopt_lock);
+    const auto section = blocking_section();
+    begin();
+    std::optional<slot_snapshot> known; // what the next try need not load
+    std::int64_t known_ms = 0;          // boottime_ms() before `known` was read
+    bool maybe_done = false;
+    bool may_lock = true; // the slot offers update_locked(), as far as is known
+    for (unsigned tries = 0;; ++tries) {
+        const std::int64_t now_ms = durable::boottime_ms();
+        std::error_code error;
+        cas_result tried;
+        if (tries != 0 && may_lock) {
+            tried = mine.of.update_locked([&](const slot_snapshot& from) {
+                known.reset();
+                return apply(from, now_ms, maybe_done, error);
+            });
+            may_lock = tried.error != std::errc::operation_not_supported;
+        }
+        if (tries == 0 || !may_lock) {
+            if (!known) {
+                auto loaded = mine.of.load();
+                if (!loaded) {
+                    return mine.failed(loaded.error());
+                }
+                known = std::move(*loaded);
+                known_ms = now_ms;
+            }
+            const auto changed = apply(*known, known_ms, maybe_done, error);
+            if (!changed && !error) {
+                return {};
+            }
+            if (changed) {
+                tried = mine.of.compare_exchange(known->version, *changed);
+                known = std::move(tried.current);
+                known_ms = now_ms;
+            }
+        }
+        if (error || tried.status == cas_status::failed) {
+            return mine.failed(error ? error : tried.error);
+        }
+        const bool is_conflict = tried.status == cas_status::conflict;
+        if (!is_conflict) {
+            written();
+        }
+        if (tried.status == cas_status::stored) {
+            return {};
+        }
+        maybe_done = maybe_done || !is_conflict;
+        if (rest().count() <= 0) {
+            return maybe_done ? mine.failed(make_error_code(durable_errc::indeterminate))
+                              : make_error_code(durable_errc::conflict_timeout);
+        }
+        if (!known && !(may_lock && is_conflict)) {
+            // Up to 0.2 ms after the first try, twice that after the second, and so on, up to
+            // 25.6 ms.
+            const std::int64_t most_ns = std::int64_t{200'000} << std::min(tries, 7U);
+            std::uniform_int_distribution<std::int64_t> some(0, most_ns);
+            std::this_thread::sleep_for(
+                std::min(std::chrono::nanoseconds(some(mine.random)), rest()));
+        }
+    }
+}
+
+// ---- what a process has for a lock
+
+// The marks of presence of the tickets that are bound to this process.
+//
+// Such a ticket may outlive the lock object whose mark of presence shows that the process runs. So
+// this table keeps the mark open until a lock object of this process knows that the ticket holds
+// nothing: the object released the grant, or a renewal by the object found the grant lost. If a
+// ticket is never used again, its mark stays open until the process ends.
+class BIDE_SHARED bound_tickets {
+public:
+    // Keeps the mark open for the ticket.
+    // Throws: std::bad_alloc, std::system_error.
+    static void keep(const std::string& nonce, const std::shared_ptr<slot_presence>& mark) {
+        auto& all = of_process<bound_tickets>();
+        const std::lock_guard held(all.lock_);
+        auto& marks = all.marks_[nonce];
+        if (std::find(marks.begin(), marks.end(), mark) == marks.end()) {
+            marks.push_back(mark);
+        }
+    }
+
+    // Closes the marks of a ticket that holds nothing and waits for nothing.
+    static void forget(const std::string& nonce) noexcept {
+        try_to([&] { // without memory for the table, it has no marks
+            auto& all = of_process<bound_tickets>();
+            table::node_type gone; // closed after the lock is released
+            const std::lock_guard held(all.lock_);
+            gone = all.marks_.extract(nonce);
+        });
+    }
+
+private:
+    using table = std::map<std::string, std::vector<std::shared_ptr<slot_presence>>>;
+
+    mutex lock_;
+    table marks_; // under lock_: by the nonces of the tickets
+};
+
+// What each process has for the slot of a lock. The contenders use `watch`, `last` and `seen` with
+// the turn.
+struct process_part : slot_part, durable::process_knowledge {
+    using slot_part::slot_part;
+
+    // Returns the origin of a contender. `bound` tells whether the contender is bound to this
+    // process. The first bound contender takes a mark of presence, which stays open as long as this
+    // object.
+    durable::origin origin(bool bound);
+
+    // Returns the mark of presence of this process; nullptr if it has none yet.
+    std::shared_ptr<slot_presence> mark() const noexcept {
+        // Order: acquire [process_part.mark]; the mark is seen.
+        return has_mark.load(std::memory_order_acquire) ? own_mark : nullptr;
+    }
+
+    // Whether processes run, as far as the watch and the marks of presence show it.
+    bool runs(const durable::origin& it) const noexcept override { return watch.runs(it); }
+    presence is_present(std::int64_t of_process) const override {
+        return of.is_present(of_process);
+    }
+
+    // Requires: the text is encode() of the record, and the record is decode() of the text.
+    void note(const durable::record& now, const std::string& text) {
+        last_text.clear(); // in case that a copy throws
+        last = now;
+        last_text = text;
+    }
+
+    // Closes what makes changes signal, if no contender of this process waits. Needs the turn.
+    void close_if_idle() noexcept {
+        // Order: relaxed; a waiter that is counted later opens the watch in a later turn.
+        if (waiting.load(std::memory_order_relaxed) == 0) {
+            watch.close();
+        }
+    }
+
+    // Called in a child of fork() on its parent's object: closes files. A mark that the child has
+    // open would outlive the parent.
+    void leave() noexcept {
+        if (const auto mine = mark()) {
+            mine->leave();
+            own_mark.reset();
+        }
+        if (turn.try_lock()) {
+            const std::lock_guard held(turn, std::adopt_lock);
+            watch.leave();
+        }
+    }
+
+    const durable::origin here = durable::this_origin(true); // where this process runs
+
+    mutex marking;
+    std::shared_ptr<slot_presence> own_mark; // under `marking` until has_mark, then it stays
+    bool can_have_none = false;              // under `marking`
+    native_platform::atomic<bool> has_mark{false};
+
+    const std::shared_ptr<change_signal> signal = std::make_shared<change_signal>();
+    change_watch watch{signal};
+    native_platform::atomic<unsigned> waiting{0};     // contenders of this process
+    native_platform::atomic<unsigned> hearing_all{0}; // of those, that want to know every change
+
+    // The record that this process read or wrote last, and its stored text; no text: none. If a read
+    // finds the same text, the text is not parsed again. Most reads do: the process has written the
+    // text itself, or the queue stands still.
+    durable::record last;
+    std::string last_text;
+    durable::observations seen;
+};
+
+inline durable::origin process_part::origin(bool bound) {
+    durable::origin from = here;
+    if (!bound) {
+        from.pid = from.start = from.space = from.network = 0;
+        return from;
+    }
+    const std::lock_guard held(marking);
+    if (own_mark == nullptr && !can_have_none) {
+        auto taken = of.be_present();
+        if (taken) {
+            own_mark = std::move(*taken);
+            // Order: release [process_part.mark]; publishes the mark.
+            has_mark.store(true, std::memory_order_release);
+        } else { // only the pid identifies it; after a passing error the next contender tries again
+            can_have_none = taken.error() == std::errc::operation_not_supported;
+        }
+    }
+    from.mark = own_mark != nullptr ? own_mark->mark() : 0;
+    return from;
+}
+
+// ---- the rules
+
+// What a contender does if it is not granted its permits.
+enum class intent {
+    nothing, // it leaves no entry
+    queue,   // it enters the queue
+    wait,    // as queue, and it is going to wait for the signal
+    watch    // as wait; before this read, opens the descriptors that notify
+};
 
 // What an acquisition asks for in addition to its ticket.
 struct acquire_wishes {
     durable::description about{};
     std::int64_t at_least_ms = 0;
     bool listens = false; // terms::listens
+};
+
+// The record at the time of a read.
+struct record_view {
+    const durable::origin& here; // where this process runs
+    durable::record record{};
+    bool exists = false;
+    bool is_mended = false;         // the record differs from what was read, and has to be stored
+    std::int64_t now_ms = 0;        // the time of the read, on the record's clock
+    std::int64_t first_fence = 0;   // the least token of a grant that is made now
+    std::int64_t good_until_ms = 0; // the end, on boottime_ms(), of a lease that is stored now
+    std::int64_t looked_ms = 0;     // boottime_ms() before the read
+    durable::expiry_judge judge{lock_clock::caller, 0, here}; // which leases have expired
 };
 
 class lock_engine {
@@ -66,31 +370,17 @@ public:
                                               const slot_presence* of = nullptr,
                                               const acquire_wishes& wanted = {});
 
-    // Renews. Returns until when the lease is good, on this machine; nothing if it is lost.
-    result<std::optional<std::int64_t>, std::error_code> renew(const durable_ticket& t) {
-        auto renewed = renew_on(main_, t, deadline::never());
-        if (renewed && !*renewed) {
-            holds_nothing(t);
-        }
-        return renewed;
-    }
-    // Renews as renew() does, for renewals in the background. If the slot offers for_renewals(),
-    // the renewal uses that slot, which has a process_part and so a turn of its own. So a call that
-    // hangs on the lock's slot does not delay the renewal.
-    result<std::optional<std::int64_t>, std::error_code> renew_apart(const durable_ticket& t,
-                                                                     deadline until) {
-        return renew_on(apart_ != nullptr ? *apart_ : main_, t, until);
-    }
+    // Renews. Returns until when the lease is good, on this machine; nothing if it is lost. If
+    // `apart` is true and the slot offers for_renewals(), the renewal uses that slot, which has a
+    // process_part and so a turn of its own. So a call that hangs on the lock's slot does not delay
+    // the renewal.
+    result<std::optional<std::int64_t>, std::error_code>
+    renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false);
 
-    struct taking_back {
-        // If true, writes the record even if nothing is taken back. The write changes the version,
-        // so a delayed write of an earlier try cannot take effect afterwards.
-        bool settle = false;
-        durable::release_terms terms{};
-    };
-    // Releases a grant or a place in the queue. Returns false if there was neither.
-    result<bool, std::error_code> release(const durable_ticket& t) { return release(t, {}); }
-    result<bool, std::error_code> release(const durable_ticket& t, taking_back how,
+    // Releases a grant or a place in the queue. Returns false if there was neither. If `how.undo` is
+    // true, writes the record even then. The write changes the version, so a delayed write of an
+    // earlier try cannot take effect afterwards.
+    result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
                                           deadline until = deadline::never());
 
     result<std::optional<durable::inspection>, std::error_code> inspect();
@@ -104,17 +394,21 @@ public:
     // there is no guard: see bound_tickets.
     // Throws: std::bad_alloc.
     void keep_mark(const durable_ticket& t) {
-        if (t.process_bound) {
-            main_.own().self.keep_mark(t.nonce);
+        const auto mark = t.process_bound ? main_.own().mark() : nullptr;
+        if (mark != nullptr) {
+            bound_tickets::keep(t.nonce, mark);
         }
     }
 
     slot& on() const noexcept { return *main_.of; }              // for what needs no turn
     const std::string& store() const noexcept { return store_; } // slot::store()
     // Returns what the store said of the last operation that failed, for people; may be empty.
-    std::string explain() { return printable_line(main_.own().explain()); }
+    std::string explain() { return main_.own().explain(); }
 
     const durable_options& options() const noexcept { return options_; }
+    durable_observer& observer() const noexcept {
+        return options_.observer != nullptr ? *options_.observer : no_observer_;
+    }
     std::chrono::nanoseconds grace() const noexcept { // durable_options::attempt_limit
         return std::chrono::nanoseconds(deadline::saturated_ns(options().attempt_limit));
     }
@@ -125,30 +419,34 @@ public:
     bool is_local() const noexcept { return !main_.of.guarantees().multi_host; }
     std::int64_t warn_before_ms() const noexcept { // durable_options::warn_before
         return options_.warn_before.count() != 0 ? options_.warn_before.count()
-                                                 : (time_.lease_ms - time_.margin_ms) / 3;
+                                                 : (terms_.lease_ms - margin_ms_) / 3;
     }
 
     // Wakes the contenders of this process that wait.
-    change_signal& signal() { return main_.own().changes.signal(); }
+    change_signal& signal() { return *main_.own().signal; }
 
     // While this process has waiters, a watch of the slot may be open. begin_waiting() and
     // end_waiting() never wait for the turn, a mutex (process_part). If another call has the turn,
     // end_waiting() leaves the watch open, and the next call closes it. `hears_all`: the waiter
     // wants to be notified of every change.
-    void begin_waiting(bool hears_all) noexcept { main_.own().changes.begin(hears_all); }
+    void begin_waiting(bool hears_all) noexcept {
+        process_part& mine = main_.own();
+        // Order: relaxed, both; the turn orders them before the read that opens the watch.
+        mine.hearing_all.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
+        mine.waiting.fetch_add(1, std::memory_order_relaxed);
+    }
     void end_waiting(bool hears_all) noexcept;
-    bool has_waited() { return main_.own().changes.has_waited(); }
 
     // The jobs of this lock in the background, in each process.
-    per_process<std::shared_ptr<detail::withdrawals>> withdrawals;
-    per_process<std::shared_ptr<detail::renewer>> renewer;
+    per_process<std::shared_ptr<job_queue>> withdrawals;
+    per_process<std::shared_ptr<job_queue>> renewals;
 
 private:
     // A slot, and the state that each process keeps for it.
     struct access {
         explicit access(slot_ref to) noexcept : of(std::move(to)) {}
         process_part& own() {
-            return parts.get([] { return process_part(); });
+            return parts.get([this] { return process_part(*of); });
         }
 
         slot_ref of;
@@ -161,53 +459,56 @@ private:
         }
     }
 
-    // Carries out a rule. rule(record_view, maybe_done) changes the record and returns true if it
-    // has to be stored. maybe_done is true if an earlier try may have been stored. The rule is
-    // called once for each try, and its last call counts. update() stops trying after the
-    // retry_time of the options, or at `until` if that is earlier.
-    //
-    // Returns: durable_errc::store_busy if other contenders of this process had the turn
-    // (process_part) until that time, so nothing was changed; the other errors of the slot and of
-    // the record.
+    // Carries out a rule, by update_value(). rule(record_view, maybe_done) changes the record and
+    // returns true if it has to be stored. It is called once for each try, and its last call counts.
     template <class Rule>
     std::error_code update(access& by, intent what, deadline until, Rule rule);
 
-    result<std::optional<std::int64_t>, std::error_code>
-    renew_on(access& by, const durable_ticket& t, deadline until);
+    // Returns the least token of a grant that is made after the read.
+    static std::int64_t first_fence(const slot_snapshot& from) noexcept {
+        return from.counter     ? *from.counter
+               : from.server_ms ? durable::floor_of(*from.server_ms)
+                                : durable::floor_of_now();
+    }
+    // Reads the snapshot. The result refers to `mine`. `looked_ms` is boottime_ms()
+    // before the snapshot was read.
+    // Throws: what durable_options::now throws, std::bad_alloc.
+    result<record_view, std::error_code> read(const slot_snapshot& from, std::int64_t looked_ms,
+                                              process_part& mine);
 
     // Returns the error, and tells the observer of it.
     std::error_code told(std::error_code error) const noexcept {
-        if (error && options_.observer != nullptr) {
-            options_.observer->store_failed(error);
+        if (error) {
+            observer().store_failed(error);
         }
         return error;
     }
 
     const durable_options options_;
-    std::unique_ptr<access> apart_; // nullptr: renewals use main_
+    mutable durable_observer no_observer_; // does nothing
+    std::unique_ptr<access> apart_;        // nullptr: renewals use main_
     access main_;
     const std::string store_;
-    const store_time time_;
     durable::terms terms_;
+    const std::int64_t margin_ms_; // durable_options::margin
 };
 
 inline lock_engine::lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
     : options_(std::move(options)), main_(std::move(slot)), store_(main_.of->store()),
-      time_{options_.clock.value_or(main_.of.guarantees().clock), options_.lease.count(),
-            options_.margin.count() != 0 ? options_.margin.count()
-                                         : options_.lease.count() / 10 + 1,
-            options_.drift, options_.now} {
+      margin_ms_(options_.margin.count() != 0 ? options_.margin.count()
+                                              : options_.lease.count() / 10 + 1) {
     terms_.permits = permits;
-    terms_.clock = time_.clock;
-    terms_.lease_ms = time_.lease_ms;
+    terms_.clock = options_.clock.value_or(main_.of.guarantees().clock);
+    terms_.lease_ms = options_.lease.count();
     terms_.waiter_ttl_ms =
         options_.waiter_ttl.count() != 0 ? options_.waiter_ttl.count() : terms_.lease_ms;
     terms_.max_waiters = options_.max_waiters;
     terms_.adopt_permits = options_.adopt_permits;
     const bool sane =
-        !durable::check(terms_, 0) && time_.is_sane() && options_.retry_time.count() > 0 &&
+        !durable::check(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
+        options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
         options_.attempt_limit.count() >= 0 && options_.warn_before.count() >= 0 &&
-        options_.warn_before.count() < time_.lease_ms - time_.margin_ms &&
+        options_.warn_before.count() < terms_.lease_ms - margin_ms_ &&
         options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
         options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
         (terms_.clock != lock_clock::server || main_.of.guarantees().clock == lock_clock::server);
@@ -220,17 +521,101 @@ inline lock_engine::lock_engine(slot_ref slot, std::int64_t permits, durable_opt
     }
 }
 
+inline result<record_view, std::error_code>
+lock_engine::read(const slot_snapshot& from, std::int64_t looked_ms, process_part& mine) {
+    record_view view{mine.here};
+    view.looked_ms = looked_ms;
+    std::int64_t sent_ms = looked_ms; // when a lease that is stored begins
+    const bool is_given = terms_.clock == lock_clock::caller && options_.now;
+    switch (terms_.clock) {
+    case lock_clock::caller:
+        view.now_ms = is_given ? options_.now().count() : durable::unix_ms();
+        break;
+    case lock_clock::boottime:
+        // The lease may begin now, after the read, because the compare-and-swap fails if the value
+        // has changed since the read. The later begin makes the own lease longer.
+        view.now_ms = sent_ms = durable::boottime_ms();
+        break;
+    case lock_clock::server:
+        if (!from.server_ms) { // no other time may replace it
+            return unexpected{make_error_code(durable_errc::storage_error)};
+        }
+        view.now_ms = *from.server_ms;
+        break;
+    case lock_clock::observed:
+        view.now_ms = durable::boottime_ms(); // only this machine reads it
+        break;
+    }
+    view.good_until_ms = sent_ms + terms_.lease_ms - margin_ms_;
+    durable::terms first = terms_;
+    first.first_fence = view.first_fence = // a time that is given depends on no other clock
+        is_given ? durable::floor_of(view.now_ms) : first_fence(from);
+    view.exists = from.version != 0;
+    if (view.exists) {
+        if (mine.last_text.empty() || mine.last_text != from.value) {
+            const auto decoded = durable::decode(from.value);
+            if (!decoded) {
+                return unexpected{decoded.error()};
+            }
+            mine.note(*decoded, from.value);
+        }
+        view.record = mine.last;
+    } else {
+        view.record = durable::fresh_record(first);
+    }
+    if (from.fell_back || from.lost_acknowledged) { // a record that was lost whole has no value
+        durable::make_up_for_lost(view.record, from.lost_acknowledged, first, view.now_ms,
+                                  view.here);
+        view.is_mended = true;
+    }
+    view.judge = durable::expiry_judge(terms_.clock, view.now_ms, view.here);
+    if (!is_given) {
+        mine.seen.note(view.record, durable::boottime_ms());
+        view.judge = view.judge.bounded_by(mine.seen, looked_ms, options_.drift);
+    }
+    view.judge = view.judge.knowing(&mine);
+    return view;
+}
+
 template <class Rule>
 std::error_code lock_engine::update(access& by, intent what, deadline until, Rule rule) {
-    update_tries tries(until, options_.retry_time);
     process_part& mine = by.own();
-    if (!mine.turn.try_lock_for(tries.rest())) {
-        return told(make_error_code(durable_errc::store_busy));
-    }
-    const std::lock_guard turn(mine.turn, std::adopt_lock);
-    const blocking_section section;
-    mine.changes.prepare(what, *by.of, mine.self.mark());
-    return told(record_update<Rule>(*by.of, time_, terms_, mine, rule).run(tries));
+    std::vector<std::int64_t> concerned; // by the change of this try: marks of processes
+    const auto begin = [&] {
+        mine.close_if_idle();
+        if (what == intent::watch) {
+            const auto mark = mine.mark();
+            mine.watch.open(mine.of, mark != nullptr ? mark->mark() : 0);
+        }
+        if (what >= intent::wait) {
+            mine.watch.drain();
+        }
+    };
+    const auto apply = [&](const slot_snapshot& from, std::int64_t looked_ms, bool maybe_done,
+                           std::error_code& error) -> std::optional<std::string> {
+        concerned.clear();
+        auto view = read(from, looked_ms, mine);
+        if (!view) {
+            error = view.error();
+            return std::nullopt;
+        }
+        if (!rule(*view, maybe_done)) {
+            return std::nullopt;
+        }
+        if (view->exists) {
+            durable::terms terms = terms_;
+            terms.first_fence = view->first_fence;
+            durable::pass_on(view->record, terms, view->now_ms, view->judge, view->here);
+            concerned = durable::concerned_by_change(mine.last, view->record);
+        }
+        std::string changed = durable::encode(view->record);
+        mine.note(view->record, changed);
+        return changed;
+    };
+    const auto wake = [&] {
+        std::for_each(concerned.begin(), concerned.end(), &wake_socket::wake);
+    };
+    return told(update_value(mine, until, options_.retry_time, begin, apply, wake));
 }
 
 inline result<lock_engine::acquired, std::error_code>
@@ -250,7 +635,7 @@ lock_engine::acquire(const durable_ticket& t, intent what, deadline until, const
     terms.at_least_ms = wanted.at_least_ms;
     terms.listens = wanted.listens;
     durable::contender self{t.holder_id, t.nonce, t.weight,
-                            mine.self.origin(t.process_bound && of == nullptr, on()), wanted.about};
+                            mine.origin(t.process_bound && of == nullptr), wanted.about};
     if (of != nullptr) {
         self.from.mark = of->mark();
     }
@@ -258,18 +643,23 @@ lock_engine::acquire(const durable_ticket& t, intent what, deadline until, const
     bool is_true_unstored = false; // only observations were to be stored
     const auto rule = [&](record_view& view, bool maybe_done) {
         durable::acquire_outcome& out = got.outcome;
-        terms.first_fence = view.at.first_fence;
+        terms.first_fence = view.first_fence;
         got.expiry_in_ms = 0; // of an earlier try
-        out = durable::acquire(view.record, self, terms, view.at.now_ms, view.judge());
-        got.good_until_ms =
-            out.expires_at != 0 ? view.good_until(out.expires_at) : view.good_until();
+        out = durable::acquire(view.record, self, terms, view.now_ms, view.judge);
+        got.good_until_ms = view.good_until_ms;
+        if (out.expires_at != 0) { // another contender has stored the lease
+            got.good_until_ms = view.looked_ms + (out.expires_at - view.now_ms) - margin_ms_;
+        }
         if (out.status == durable::acquire_status::waiting) {
             got.expiry_in_ms =
-                out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.at.now_ms, 1);
+                out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
             if (what >= intent::wait) {
-                mine.changes.follow(view.record, view.here());
-                got.is_watched = mine.changes.watch().hears();
-                got.can_be_watched = mine.changes.watch().can_open();
+                // Order: relaxed, both; a contender that is counted later follows in a later turn.
+                mine.watch.follow(view.record, view.here,
+                                  mine.hearing_all.load(std::memory_order_relaxed) != 0,
+                                  mine.waiting.load(std::memory_order_relaxed) > 1);
+                got.is_watched = mine.watch.hears();
+                got.can_be_watched = mine.watch.can_open();
             }
         }
         const bool is_refused = out.status == durable::acquire_status::refused;
@@ -287,14 +677,15 @@ lock_engine::acquire(const durable_ticket& t, intent what, deadline until, const
 }
 
 inline result<std::optional<std::int64_t>, std::error_code>
-lock_engine::renew_on(access& by, const durable_ticket& t, deadline until) {
-    const durable::origin origin = main_.own().self.origin(t.process_bound, on());
+lock_engine::renew(const durable_ticket& t, deadline until, bool apart) {
+    access& by = apart && apart_ != nullptr ? *apart_ : main_;
+    const durable::origin origin = main_.own().origin(t.process_bound);
     durable::renew_outcome outcome;
     std::int64_t good_until_ms = 0;
     const std::error_code error = update(by, intent::nothing, until, [&](record_view& view, bool) {
-        outcome = durable::renew(view.record, t.nonce, t.fence, terms_, view.at.now_ms,
-                                 view.judge(), origin);
-        good_until_ms = view.good_until();
+        outcome =
+            durable::renew(view.record, t.nonce, t.fence, terms_, view.now_ms, view.judge, origin);
+        good_until_ms = view.good_until_ms;
         return outcome.changed;
     });
     if (error) {
@@ -303,18 +694,21 @@ lock_engine::renew_on(access& by, const durable_ticket& t, deadline until) {
     if (outcome.status == durable::renew_status::refused) {
         return unexpected{outcome.error};
     }
-    return outcome.status == durable::renew_status::renewed ? std::optional(good_until_ms)
-                                                            : std::nullopt;
+    if (outcome.status == durable::renew_status::renewed) {
+        return good_until_ms;
+    }
+    holds_nothing(t);
+    return std::nullopt;
 }
 
-inline result<bool, std::error_code> lock_engine::release(const durable_ticket& t, taking_back how,
-                                                          deadline until) {
+inline result<bool, std::error_code>
+lock_engine::release(const durable_ticket& t, durable::release_terms how, deadline until) {
     bool was_there = false;
     const auto rule = [&](record_view& view, bool maybe_done) {
         const durable::release_outcome outcome =
-            durable::release(view.record, t.nonce, t.fence, view.at.now_ms, view.here(), how.terms);
+            durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how);
         was_there = outcome.status != durable::release_status::not_there || maybe_done;
-        return outcome.changed || how.settle;
+        return outcome.changed || how.undo;
     };
     if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
         return unexpected{error};
@@ -322,7 +716,7 @@ inline result<bool, std::error_code> lock_engine::release(const durable_ticket& 
     if (was_there) {
         signal().signal();
     }
-    if (how.terms.but == 0) {
+    if (how.but == 0) {
         holds_nothing(t);
     }
     return was_there;
@@ -330,10 +724,10 @@ inline result<bool, std::error_code> lock_engine::release(const durable_ticket& 
 
 inline result<std::optional<durable::inspection>, std::error_code> lock_engine::inspect() {
     std::optional<durable::inspection> seen;
-    const auto look = [&](record_view& s, bool) {
+    const auto look = [&](record_view& view, bool) {
         seen.reset();
-        if (s.exists) {
-            seen = durable::inspect(s.record, s.judge());
+        if (view.exists) {
+            seen = durable::inspect(view.record, view.judge);
         }
         return false;
     };
@@ -347,11 +741,13 @@ template <class Change> result<bool, std::error_code> lock_engine::administer(Ch
     bool done = false;
     std::error_code refused; // a time that no record can have
     const auto rule = [&](record_view& view, bool maybe_done) {
-        refused = durable::check(terms_, view.at.now_ms);
+        refused = durable::check(terms_, view.now_ms);
         if (refused) {
             return false;
         }
-        const bool changed = view.exists && change(view.record, view.note_ms());
+        const std::int64_t noted_ms =
+            terms_.clock == lock_clock::observed ? durable::unix_ms() : view.now_ms;
+        const bool changed = view.exists && change(view.record, noted_ms);
         done = changed || maybe_done;
         return changed;
     };
@@ -369,11 +765,9 @@ inline result<bool, std::error_code> lock_engine::repair(std::int64_t min_fence,
                                                          durable::admin_note note) {
     process_part& mine = main_.own();
     const std::lock_guard turn(mine.turn);
-    const blocking_section section;
-    const auto failed = [&](std::error_code error) {
-        return told(mine.failed(error, main_.of->explain()));
-    };
-    const auto loaded = main_.of->load();
+    const auto section = blocking_section();
+    const auto failed = [&](std::error_code error) { return told(mine.failed(error)); };
+    const auto loaded = mine.of.load();
     if (!loaded && loaded.error() != durable_errc::corrupt_record) {
         return unexpected{failed(loaded.error())};
     }
@@ -387,12 +781,12 @@ inline result<bool, std::error_code> lock_engine::repair(std::int64_t min_fence,
             return unexpected{there.error()};
         }
     }
-    note.at = time_.of_note();
+    note.at = terms_.clock == lock_clock::boottime ? durable::boottime_ms() : durable::unix_ms();
     durable::terms first = terms_;
-    first.first_fence = loaded ? store_time::first_fence(*loaded) : durable::floor_of_now();
+    first.first_fence = loaded ? first_fence(*loaded) : durable::floor_of_now();
     const std::string made = durable::encode(durable::repair(first, min_fence, std::move(note)));
-    const cas_result tried = loaded ? main_.of->compare_exchange(loaded->version, made)
-                                    : main_.of->replace_damaged(made);
+    const cas_result tried =
+        loaded ? mine.of.compare_exchange(loaded->version, made) : mine.of.replace_damaged(made);
     if (tried.status == cas_status::stored) {
         return true;
     }
@@ -404,9 +798,11 @@ inline result<bool, std::error_code> lock_engine::repair(std::int64_t min_fence,
 
 inline void lock_engine::end_waiting(bool hears_all) noexcept {
     process_part& mine = main_.own();
-    if (mine.changes.end(hears_all) && mine.turn.try_lock()) {
+    // Order: relaxed, both; the numbers publish nothing else.
+    mine.hearing_all.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
+    if (mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1 && mine.turn.try_lock()) {
         const std::lock_guard turn(mine.turn, std::adopt_lock);
-        mine.changes.close_if_idle();
+        mine.close_if_idle();
     }
 }
 

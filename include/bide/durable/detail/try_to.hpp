@@ -24,18 +24,7 @@ template <class F> std::exception_ptr thrown_by(F&& f) noexcept {
 }
 
 // Calls f. Returns false if it threw, for example std::bad_alloc.
-template <class F> bool try_to(F&& f) noexcept {
-#if BIDE_EXCEPTIONS
-    try {
-        std::forward<F>(f)();
-    } catch (...) {
-        return false;
-    }
-#else
-    std::forward<F>(f)();
-#endif
-    return true;
-}
+template <class F> bool try_to(F&& f) noexcept { return thrown_by(std::forward<F>(f)) == nullptr; }
 
 }}} // namespace bide::BIDE_ABI::detail
 

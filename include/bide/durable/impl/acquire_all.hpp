@@ -13,7 +13,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/acquire_all.hpp>
-#include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
@@ -129,7 +129,7 @@ held_locks::acquire(std::vector<keyed_lock> locks, acquire_request request) {
         keyed_lock& next = all->locks[all->order[all->held.size()]];
         request.weight = next.weight_;
         request.timeout = std::chrono::nanoseconds(0);
-        auto trying = next.async_wait(request);
+        auto trying = next.async_acquire(request);
         auto got = co_await std::move(trying);
         std::int64_t rest = until.steady_ns() - native_platform::now();
         if (!got && may_pass(got.error()) && !stop.stop_requested() && rest > 0) {
@@ -144,7 +144,7 @@ held_locks::acquire(std::vector<keyed_lock> locks, acquire_request request) {
             }
             rest = until.steady_ns() - native_platform::now();
             request.timeout = std::chrono::nanoseconds(std::max<std::int64_t>(rest, 0));
-            auto waiting = next.async_wait(request);
+            auto waiting = next.async_acquire(request);
             got = co_await std::move(waiting);
         }
         if (got) {

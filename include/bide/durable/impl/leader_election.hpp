@@ -13,8 +13,8 @@
 #include <bide/core/timer.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/acquisition.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/detail/store_call.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/leader_election.hpp>

@@ -2,15 +2,17 @@
 #ifndef BIDE_DURABLE_IMPL_LOCKS_HPP
 #define BIDE_DURABLE_IMPL_LOCKS_HPP
 
-// The definitions of locks.hpp, which does not include task/task.hpp: a program without coroutines
-// does not need it.
+// The definitions of locks.hpp and guard.hpp, which do not include task/task.hpp: a program without
+// coroutines does not need it.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/acquisition.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/locks.hpp>
@@ -23,6 +25,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -36,9 +39,10 @@ BIDE_DURABLE_INLINE durable_lock::durable_lock(slot_ref slot, std::int64_t permi
                                                durable_options options)
     : engine_(std::make_shared<lock_engine>(std::move(slot), permits, std::move(options))) {}
 
-// A grant of a ticket that is bound to this process may outlive the lock object. So the ticket's
-// mark of presence stays open, unless the ticket certainly has neither a grant nor a place in the
-// queue.
+// If a ticket is bound to this process, its grant outlives the lock object. Other contenders see by
+// the open mark of presence that this process still runs. So the mark stays open after the lock
+// object is destroyed, unless the store has answered that the ticket has neither a grant nor a place
+// in the queue.
 BIDE_DURABLE_INLINE result<durable_attempt, std::error_code>
 durable_lock::try_acquire(durable_ticket& t) {
     const auto got = engine_->acquire(t, intent::queue);
@@ -48,14 +52,10 @@ durable_lock::try_acquire(durable_ticket& t) {
     if (!got) {
         return unexpected{got.error()};
     }
-    durable_attempt a;
-    a.acquired = got->outcome.status != durable::acquire_status::waiting;
-    a.fence = got->outcome.fence;
-    a.lane = got->outcome.lane;
-    a.position = got->outcome.position;
-    a.retry_in = std::chrono::milliseconds(got->expiry_in_ms);
-    t.fence = a.fence;
-    return a;
+    const durable::acquire_outcome& is = got->outcome;
+    t.fence = is.fence;
+    return durable_attempt{is.status != durable::acquire_status::waiting, is.fence, is.lane,
+                           is.position, std::chrono::milliseconds(got->expiry_in_ms)};
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_lock::renew(const durable_ticket& t) {
@@ -88,11 +88,11 @@ BIDE_DURABLE_INLINE durable_ticket durable_lock::make_ticket(std::string holder_
     return ticket_of(*engine_, std::move(holder_id), weight, false);
 }
 BIDE_DURABLE_INLINE result<durable_guard, std::error_code>
-durable_lock::wait(acquire_request request) const {
+durable_lock::acquire(acquire_request request) const {
     return acquire_blocking(engine_, std::move(request));
 }
 BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
-durable_lock::async_wait(acquire_request request) const {
+durable_lock::async_acquire(acquire_request request) const {
     return acquire_task(engine_, std::move(request));
 }
 BIDE_DURABLE_INLINE std::int64_t durable_lock::permit_count() const noexcept {
@@ -102,22 +102,104 @@ BIDE_DURABLE_INLINE std::int64_t durable_lock::permit_count() const noexcept {
 } // namespace detail
 
 BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
-durable_mutex::async_acquire(acquire_request request) {
-    return async_wait(std::move(request));
-}
-
-BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
-durable_semaphore::async_acquire(acquire_request request) {
-    return async_wait(std::move(request));
-}
-
-BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
 durable_shared_mutex::async_acquire(acquire_request request) {
-    return async_wait(weighing(std::move(request), permit_count()));
+    return durable_lock::async_acquire(weighing(std::move(request), permit_count()));
 }
 BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
 durable_shared_mutex::async_acquire_shared(acquire_request request) {
-    return async_wait(weighing(std::move(request), 1));
+    return durable_lock::async_acquire(weighing(std::move(request), 1));
+}
+
+// ---- guards
+
+namespace detail {
+
+inline result<void, std::error_code> without_value(const result<bool, std::error_code>& done) {
+    return done ? result<void, std::error_code>() : unexpected{done.error()};
+}
+
+} // namespace detail
+
+BIDE_DURABLE_INLINE durable_guard::~durable_guard() {
+    if (grant_ == nullptr) {
+        return;
+    }
+    // If it is not held, another contender may hold it now; a store that hangs is not called. If
+    // giving back throws, the grant ends with its lease.
+    const auto give_back = [this] {
+        static_cast<void>(detail::call_for(grant_, detail::giving_back(grant_, true)));
+    };
+    if (!grant_->is_held() || !detail::try_to(give_back)) {
+        grant_->leave();
+    }
+}
+
+BIDE_DURABLE_INLINE std::int64_t durable_guard::fence() const noexcept {
+    return grant_->ticket().fence;
+}
+BIDE_DURABLE_INLINE std::int64_t durable_guard::lane() const noexcept { return grant_->lane(); }
+BIDE_DURABLE_INLINE const durable_ticket& durable_guard::ticket() const noexcept {
+    return grant_->ticket();
+}
+BIDE_DURABLE_INLINE std::stop_token durable_guard::lost() const noexcept { return grant_->lost(); }
+BIDE_DURABLE_INLINE std::stop_token durable_guard::at_risk() const noexcept {
+    return grant_->at_risk();
+}
+BIDE_DURABLE_INLINE durable_loss durable_guard::loss() const noexcept { return grant_->loss(); }
+BIDE_DURABLE_INLINE bool durable_guard::is_held() const noexcept { return grant_->is_held(); }
+BIDE_DURABLE_INLINE void durable_guard::check() const {
+    if (!is_held()) {
+        detail::throw_error(make_error_code(durable_errc::lock_lost));
+    }
+}
+BIDE_DURABLE_INLINE std::chrono::milliseconds durable_guard::remaining() const noexcept {
+    return grant_->remaining();
+}
+
+BIDE_DURABLE_INLINE result<void, std::error_code> durable_guard::renew() {
+    return detail::call_for(
+        grant_, [held = grant_] { return held->renew(); }, detail::call_kind::may_be_skipped);
+}
+BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_renew() {
+    return detail::async_call_store<result<void, std::error_code>>(
+        [held = grant_] { return held->renew(); }, grant_->retry_time());
+}
+
+BIDE_DURABLE_INLINE result<void, std::error_code> durable_guard::release() {
+    const auto ended = std::exchange(grant_, nullptr);
+    return detail::without_value(detail::call_for(ended, detail::giving_back(ended)));
+}
+BIDE_DURABLE_INLINE result<void, std::error_code>
+durable_guard::release_for(std::chrono::nanoseconds limit) {
+    const std::shared_ptr<detail::grant> ended = std::exchange(grant_, nullptr);
+    detail::call_limits limits = ended->retry_time();
+    limits.until = deadline::after(limit);
+    return detail::without_value(detail::call_store<result<bool, std::error_code>>(
+        detail::giving_back(ended), limits, detail::call_kind::has_to_run));
+}
+BIDE_DURABLE_INLINE task<result<void, std::error_code>> durable_guard::async_release() {
+    return release_task(std::move(*this));
+}
+BIDE_DURABLE_INLINE task<result<void, std::error_code>>
+durable_guard::release_task(durable_guard mine) {
+    const std::shared_ptr<detail::grant> ended = std::exchange(mine.grant_, nullptr);
+    auto releasing = detail::async_call_store<result<bool, std::error_code>>(
+        detail::giving_back(ended), ended->retry_time(), detail::call_kind::has_to_run);
+    const auto released = co_await std::move(releasing);
+    co_return detail::without_value(released);
+}
+
+BIDE_DURABLE_INLINE int durable_guard::descriptor() const noexcept { return grant_->descriptor(); }
+BIDE_DURABLE_INLINE result<bool, std::error_code> durable_guard::hand_over() {
+    const auto ended = std::exchange(grant_, nullptr);
+    return detail::call_for(ended, detail::giving_back(ended, true));
+}
+
+BIDE_DURABLE_INLINE durable_ticket durable_guard::detach() {
+    durable_ticket t = grant_->ticket();
+    grant_->detach();
+    grant_.reset();
+    return t;
 }
 
 // ---- durable_admin

@@ -19,9 +19,9 @@
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/json_fields.hpp>
-#include <bide/durable/detail/record_store.hpp>
-#include <bide/durable/detail/store_call.hpp>
+#include <bide/durable/detail/lock_engine.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
@@ -236,29 +236,19 @@ public:
     }
     deadline retry_end() const { return deadline::after(options_.retry_time); }
 
-    // Returns the slot's text; nothing if another call hangs in the slot.
-    std::string explain() {
-        part& mine = own();
-        if (!mine.turn.try_lock_for(options_.attempt_limit)) {
-            return {};
-        }
-        const std::lock_guard turn(mine.turn, std::adopt_lock);
-        return printable_line(slot_->explain());
-    }
+    std::string explain() { return own().explain(); }
 
 private:
-    struct part { // of one process, as process_part
+    struct part : slot_part {
+        using slot_part::slot_part;
         const std::string boot = durable::this_boot();
-        mutex turn;
-        std::minstd_rand random{std::random_device()()}; // used with the turn
     };
     part& own() {
-        return own_.get([] { return part(); });
+        return own_.get([this] { return part(*slot_); });
     }
 
     // Reads the record of a snapshot, and drains its debt until now.
     result<rate_record, std::error_code> read(const slot_snapshot& from);
-    template <class Rule> cas_result try_once(update_tries& tries, Rule& rule);
 
     slot_ref slot_;
     const rate_options options_;
@@ -268,16 +258,19 @@ private:
 };
 
 inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot& from) {
-    const store_time clock{clock_, 0, 0, 0, options_.now};
-    const auto time = clock.of(from, 0);
-    if (!time) {
-        return unexpected{time.error()};
+    if (clock_ == lock_clock::server && !from.server_ms) { // no other time may replace it
+        return unexpected{make_error_code(durable_errc::storage_error)};
     }
-    if (time->now_ms < 0 || time->now_ms > durable::largest_number) {
+    const std::int64_t unix_ms = durable::unix_ms();
+    const bool is_boottime = clock_ == lock_clock::boottime;
+    const std::int64_t now_ms = is_boottime                    ? durable::boottime_ms()
+                                : clock_ == lock_clock::server ? *from.server_ms
+                                : options_.now                 ? options_.now().count()
+                                                               : unix_ms;
+    if (now_ms < 0 || now_ms > durable::largest_number) {
         return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
-    const rate_time now{clock_, time->now_ms, durable::unix_ms(),
-                        clock_ == lock_clock::boottime ? own().boot : std::string()};
+    const rate_time now{clock_, now_ms, unix_ms, is_boottime ? own().boot : std::string()};
     rate_record r{rate_, 0, now};
     if (from.version != 0) {
         auto there = decode_rate(from.value);
@@ -302,44 +295,20 @@ inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot
     return r;
 }
 
-template <class Rule> cas_result rate_store::try_once(update_tries& tries, Rule& rule) {
-    std::error_code error;
-    const auto apply = [&](const slot_snapshot& from) -> std::optional<std::string> {
+template <class Rule> std::error_code rate_store::update(deadline until, Rule rule) {
+    const auto apply = [&](const slot_snapshot& from, std::int64_t, bool maybe_done,
+                           std::error_code& error) -> std::optional<std::string> {
         auto stored = read(from);
         if (!stored) {
             error = stored.error();
             return std::nullopt;
         }
-        const bool is_changed = rule(*stored, tries.maybe_done());
+        const bool is_changed = rule(*stored, maybe_done);
         return is_changed || stored->begins_again
                    ? std::optional(durable::detail::write_text(*stored))
                    : std::nullopt;
     };
-    const auto swap = [&]() -> cas_result {
-        const auto loaded = slot_->load();
-        if (!loaded) {
-            return {cas_status::failed, 0, {}, loaded.error()};
-        }
-        const auto changed = apply(*loaded);
-        return changed ? slot_->compare_exchange(loaded->version, *changed)
-                       : cas_result{cas_status::stored, 0, {}, {}};
-    };
-    const cas_result tried = tries.once(swap, [&] { return slot_->update_locked(apply); });
-    return error ? cas_result{cas_status::failed, 0, {}, error} : tried;
-}
-
-template <class Rule> std::error_code rate_store::update(deadline until, Rule rule) {
-    update_tries tries(until, options_.retry_time);
-    part& mine = own();
-    if (!mine.turn.try_lock_for(tries.rest())) {
-        return make_error_code(durable_errc::store_busy);
-    }
-    const std::lock_guard turn(mine.turn, std::adopt_lock);
-    const blocking_section section;
-    return tries.run(
-        mine.random, [&] { return try_once(tries, rule); },
-        [&](const cas_result&) { return !tries.may_lock(); },
-        [](std::error_code error) { return error; });
+    return update_value(own(), until, options_.retry_time, [] {}, apply, [] {});
 }
 
 // ---- tokens that were taken
@@ -353,8 +322,9 @@ struct taken_tokens {
     ~taken_tokens() {
         if (is_unused) {
             try_to([this] {
-                static_cast<void>(store_call::start(
-                    std::make_shared<answer_call<returned>>(giving_back(), call_kind::has_to_run)));
+                static_cast<void>(store_call::start(std::make_shared<store_call>(
+                    [back = giving_back()] { try_to([&] { static_cast<void>(back()); }); },
+                    call_kind::has_to_run)));
             });
         }
     }
