@@ -176,6 +176,7 @@ private:
 }} // namespace bide::BIDE_ABI
 
 #if defined(BIDE_DURABLE_HEADER_ONLY)
+#include <bide/durable/guard.hpp> // has the definitions of locks
 #include <bide/durable/impl/leader_election.hpp>
 #endif
 
