@@ -13,6 +13,7 @@
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/acquire_all.hpp>
+#include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
@@ -39,22 +40,6 @@ namespace detail {
 
 // Locks in the order of their keys, and the guards of the first of them.
 struct held_locks {
-    struct stops_other {
-        std::stop_source other;
-        void operator()() {
-            std::stop_source mine(other); // a callback of it may destroy the locks, and this
-            mine.request_stop();
-        }
-    };
-    using linked_stop = std::stop_callback<stops_other>;
-    struct one_lock {
-        one_lock(durable_guard of, const std::stop_source& loss)
-            : guard(std::move(of)), on_loss(guard.lost(), stops_other{loss}) {}
-
-        durable_guard guard;
-        linked_stop on_loss;
-    };
-
     explicit held_locks(std::vector<keyed_lock> all) : locks(std::move(all)), order(locks.size()) {
         std::iota(order.begin(), order.end(), std::size_t{0});
         std::sort(order.begin(), order.end(),
@@ -95,13 +80,13 @@ struct held_locks {
     std::vector<keyed_lock> locks;
     std::vector<std::size_t> order; // indices of locks, in the order of the keys
     std::stop_source lost;
-    std::vector<std::unique_ptr<one_lock>> held;
+    std::vector<std::unique_ptr<linked_guard>> held;
 };
 
 inline task<result<void, std::error_code>> held_locks::release(std::shared_ptr<held_locks> all) {
     result<void, std::error_code> first;
     while (!all->held.empty()) { // the latest first
-        const std::unique_ptr<one_lock> last = std::move(all->held.back());
+        const std::unique_ptr<linked_guard> last = std::move(all->held.back());
         all->held.pop_back();
         auto releasing = last->guard.async_release();
         auto released = co_await std::move(releasing);
@@ -148,7 +133,7 @@ held_locks::acquire(std::vector<keyed_lock> locks, acquire_request request) {
             got = co_await std::move(waiting);
         }
         if (got) {
-            all->held.push_back(std::make_unique<one_lock>(std::move(*got), all->lost));
+            all->held.push_back(std::make_unique<linked_guard>(std::move(*got), all->lost));
         }
         const bool is_stopped = stop.stop_requested() && all->held.size() != all->locks.size();
         error = !all->is_held() ? make_error_code(durable_errc::lock_lost)

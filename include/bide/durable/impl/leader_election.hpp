@@ -44,37 +44,16 @@ namespace detail {
 
 // ---- campaigns and terms
 
-struct stops_other {
-    std::stop_source other;
-    void operator()() {
-        std::stop_source mine(other); // a callback of it may end the term, and destroy this
-        mine.request_stop();
-    }
-};
-using linked_stop = std::stop_callback<stops_other>;
-
-// A term of a candidate. The loss of the lock stops the term's source.
-struct held_term {
-    held_term(durable_guard of, const std::stop_source& ends)
-        : guard(std::move(of)), on_loss(guard.lost(), stops_other{ends}) {}
-
-    durable_guard guard;
-    linked_stop on_loss;
-};
-
 // What one process has of a candidate. User code and the store are never called under the lock.
 struct candidate {
-    candidate() = default;
-    candidate(const candidate&) = delete;
-    candidate& operator=(const candidate&) = delete;
-
     mutex lock;
     // Under the lock:
     bool is_busy = false;                    // a campaign or a run is under way
     bool runs = false;                       // it is a run
     std::stop_source ends{std::nostopstate}; // of the campaign, and of the term that it wins
-    std::unique_ptr<held_term> term;         // nullptr: it does not lead, or lost it unnoticed
+    std::unique_ptr<linked_guard> term;      // its loss stops `ends`; nullptr: it does not lead
 
+    // Requires: the lock is held.
     bool leads() const noexcept { return term != nullptr && term->guard.is_held(); }
 
     std::int64_t token() {
@@ -82,7 +61,7 @@ struct candidate {
         return leads() ? term->guard.fence() : 0;
     }
     // Takes the term out.
-    std::unique_ptr<held_term> take() {
+    std::unique_ptr<linked_guard> take() {
         const std::lock_guard held(lock);
         return std::exchange(term, nullptr);
     }
@@ -124,7 +103,7 @@ public:
     ~busy_scope() {
         if (begun_) {
             candidate& me = of_->own();
-            const std::unique_ptr<held_term> term = runs_ ? me.take() : nullptr;
+            const std::unique_ptr<linked_guard> term = runs_ ? me.take() : nullptr;
             const std::lock_guard held(me.lock);
             me.is_busy = me.runs = false;
         }
@@ -139,7 +118,7 @@ private:
     bool begun_ = false;
 };
 
-inline task<election_answer> release_term(election_ptr it, std::unique_ptr<held_term> term) {
+inline task<election_answer> release_term(election_ptr it, std::unique_ptr<linked_guard> term) {
     auto releasing = term->guard.async_release();
     auto released = co_await std::move(releasing);
     it->tell();
@@ -152,7 +131,7 @@ inline task<result<std::int64_t, std::error_code>> elect(election_ptr it, acquir
                                                          std::stop_source ends) {
     {
         candidate& me = it->own();
-        const std::unique_ptr<held_term> lost = me.take(); // its destructor calls no store
+        const std::unique_ptr<linked_guard> lost = me.take(); // its destructor calls no store
         const std::lock_guard held(me.lock);
         me.ends = ends;
     }
@@ -164,7 +143,7 @@ inline task<result<std::int64_t, std::error_code>> elect(election_ptr it, acquir
         co_return unexpected{won.error()};
     }
     const std::int64_t token = won->fence();
-    auto term = std::make_unique<held_term>(std::move(*won), ends);
+    auto term = std::make_unique<linked_guard>(std::move(*won), ends);
     {
         candidate& me = it->own();
         const std::lock_guard held(me.lock);
@@ -199,7 +178,7 @@ inline task<election_answer> campaign_of(election_ptr it, acquire_request reques
 // Ends the campaign or the term.
 inline task<election_answer> resign_from(election_ptr it) {
     std::stop_source ends{std::nostopstate};
-    std::unique_ptr<held_term> term;
+    std::unique_ptr<linked_guard> term;
     {
         candidate& me = it->own();
         const std::lock_guard held(me.lock);
@@ -293,7 +272,7 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
         if (won) {
             auto work = on_elected({*won, ends.get_token()});
             co_await std::move(work);
-            std::unique_ptr<held_term> term = it->own().take();
+            std::unique_ptr<linked_guard> term = it->own().take();
             if (term == nullptr) { // a child of fork() has returned from on_elected
                 co_return unexpected{make_error_code(errc::stopped)};
             }
