@@ -283,7 +283,14 @@ auto call_for(const grant_ptr& held, What what, call_kind kind = call_kind::has_
 
 // ---- renewals
 
-// The job queues for renewals, by the name of their store. A child of fork() has a table of its own.
+// The job queues for renewals, by the name of their store.
+struct BIDE_SHARED renewal_queues {
+    mutex lock;
+    std::map<std::string, std::weak_ptr<job_queue>> by_store; // under the lock
+};
+
+// Returns the queue for the renewals of a lock on that store. A child of fork() has queues of its
+// own.
 //
 // The lease of a guard is renewed each time that about a third of it has passed, and again soon if
 // the store failed. All locks that share a store share one queue; any other lock has its own. A
@@ -291,49 +298,30 @@ auto call_for(const grant_ptr& held, What what, call_kind kind = call_kind::has_
 // - Locks that share a store renew on the slot's for_renewals(). A call that hangs on a lock's own
 //   slot does not delay them. A renewal that hangs delays all renewals on that store, because they
 //   share its connection.
-// - Any other lock renews on its own slot. The renewal needs the turn, a mutex (process_part). If a
+// - Any other lock renews on its own slot. The renewal needs the turn, a mutex (slot_part). If a
 //   call that has the turn hangs, the renewal waits for the turn, at most until the lease ends.
 //
 // When a lease ends, the lease monitor declares its grant lost in every case.
-class BIDE_SHARED renewal_queues {
-public:
-    // Throws: std::bad_alloc.
-    static std::shared_ptr<job_queue> of(const std::string& store) {
-        if (store.empty()) {
-            return std::make_shared<job_queue>(&store_threads::post_renewal);
-        }
-        auto& all = of_process<renewal_queues>();
-        const std::lock_guard held(all.lock_);
-        auto& entry = all.live()[store];
-        auto found = entry.lock();
-        if (found == nullptr) {
-            entry = found = std::make_shared<job_queue>(&store_threads::post_renewal);
-        }
-        return found;
+// Throws: std::bad_alloc, std::system_error.
+inline std::shared_ptr<job_queue> renewal_queue(const std::string& store) {
+    auto made = std::make_shared<job_queue>(&store_threads::post_renewal);
+    if (store.empty()) {
+        return made;
     }
-
-    // Returns how many stores have a queue at this moment.
-    static std::size_t count() {
-        auto& all = of_process<renewal_queues>();
-        const std::lock_guard held(all.lock_);
-        return all.live().size();
+    auto& all = of_process<renewal_queues>();
+    const std::lock_guard held(all.lock);
+    std::erase_if(all.by_store, [](const auto& entry) { return entry.second.expired(); });
+    auto& entry = all.by_store[store];
+    auto shared = entry.lock();
+    if (shared == nullptr) {
+        entry = shared = std::move(made);
     }
-
-private:
-    using table = std::map<std::string, std::weak_ptr<job_queue>>;
-
-    table& live() {
-        std::erase_if(by_store_, [](const auto& entry) { return entry.second.expired(); });
-        return by_store_;
-    }
-
-    mutex lock_;
-    table by_store_; // under lock_
-};
+    return shared;
+}
 
 inline void grant::begin() {
     if (engine_->options().auto_renew) {
-        renewals_ = engine_->renewals.get([this] { return renewal_queues::of(engine_->store()); });
+        renewals_ = engine_->renewals.get([this] { return renewal_queue(engine_->store()); });
         renewals_->add(shared_from_this(), next_renewal(true));
     }
     monitor_until(warning_ms());
@@ -344,8 +332,9 @@ inline std::int64_t grant::next_renewal(bool renewed) const noexcept {
     const std::int64_t third = std::max<std::int64_t>(engine_->options().lease.count() / 3, 1);
     const std::int64_t rest = renewed ? third : std::max<std::int64_t>(third / 10, 1);
     const std::int64_t now = durable::boottime_ms();
-    const auto any = std::hash<std::string>()(ticket_.nonce) + static_cast<std::size_t>(now);
-    return now + rest - static_cast<std::int64_t>(any % static_cast<std::size_t>(rest / 10 + 1));
+    const std::uint64_t any = static_cast<std::uint64_t>(ticket_.fence + now) * 0x9e3779b97f4a7c15;
+    return now + rest -
+           static_cast<std::int64_t>((any >> 32) % static_cast<std::uint64_t>(rest / 10 + 1));
 }
 
 inline std::int64_t grant::work() noexcept {
@@ -428,7 +417,7 @@ inline durable_ticket ticket_of(const lock_engine& engine, std::string holder_id
 // store:
 //
 //   acquire() without a timeout and without a stop token   on the calling thread
-//   any other acquire(), and async_acquire()               on a store thread, for one step at a time
+//   any other acquire(), and async_acquire()               on a store thread, for one step
 //
 // If the caller's time is up during a step, the caller returns before the step ends. The step
 // shares ownership of the acquisition, so it can continue. After the step, the destructor hands the
@@ -462,8 +451,8 @@ public:
     }
     acquisition(const acquisition&) = delete;
     acquisition& operator=(const acquisition&) = delete;
-    ~acquisition() {
-        end();
+    ~acquisition() { // on any thread: what may block is left to the withdrawal
+        end(false);
         drop_grant();
         if (may_be_there_) {
             withdrawal::begin(engine_, std::move(ticket_), undoing());
@@ -483,8 +472,8 @@ public:
     // Requires: no step() is under way.
     std::error_code if_late() const noexcept { return if_late_; }
 
-    // Makes one try, which calls the store; if `is_stopped` is true, gives up instead. Returns false
-    // if the acquisition is over.
+    // Makes one try, which calls the store. If `is_stopped` is true, gives up instead. Returns
+    // false if the acquisition is over.
     // Throws: what acquire_request::on_position and durable_options::now throw, std::bad_alloc,
     // std::system_error. Then the acquisition is over, and everything is taken back.
     bool step(bool is_stopped = false) {
@@ -567,9 +556,9 @@ private:
             engine_->begin_waiting(hears_all_);
         }
     }
-    void end() noexcept {
+    void end(bool may_close = true) noexcept {
         if (std::exchange(is_counted_, false)) {
-            engine_->end_waiting(hears_all_);
+            engine_->end_waiting(hears_all_, may_close);
         }
     }
     // Returns the longest time between two reads of the record by a waiter that gets no

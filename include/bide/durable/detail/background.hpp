@@ -406,7 +406,6 @@ public:
 
 private:
     static constexpr std::int64_t never = background_job::never;
-    static constexpr std::int64_t retry_ms = 10;
 
     using table =
         std::map<std::pair<std::int64_t, background_job*>, std::shared_ptr<background_job>>;
@@ -433,21 +432,21 @@ private:
 
 inline void job_queue::happened() noexcept {
     const std::lock_guard held(lock_);
-    const std::int64_t now = durable::boottime_ms();
     if (runs_) {
         return;
     }
-    if (next_ms() > now) {
-        sleep_until(next_ms());
-        return;
-    }
-    runs_ = true;
-    self_ = shared_from_this();
-    if (post_(posted_)) {
+    std::int64_t next = next_ms();
+    if (next <= durable::boottime_ms()) {
+        runs_ = true;
+        self_ = shared_from_this();
+        if (!post_(posted_)) {
+            return;
+        }
         runs_ = false;
         self_.reset(); // the monitor has a reference
-        sleep_until(now + retry_ms);
+        next = durable::boottime_ms() + 10;
     }
+    sleep_until(next);
 }
 
 inline void job_queue::run(void* self) noexcept {
@@ -457,8 +456,8 @@ inline void job_queue::run(void* self) noexcept {
         const std::lock_guard held(me.lock_);
         alive = std::move(me.self_);
     }
-    const wake_scope<native_platform> away(&service_executor<native_platform>);
     for (;;) {
+        const wake_scope<native_platform> away(&service_executor<native_platform>);
         table::node_type job; // may be destroyed at the end of the round, without the lock
         {
             const std::lock_guard held(me.lock_);

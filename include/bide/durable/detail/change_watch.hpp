@@ -100,8 +100,8 @@ private:
 
 using change_signal = basic_change_signal<native_platform>;
 
-// A watch that owns its descriptor. drain() does nothing: the descriptor of a process stays readable
-// once the process has ended.
+// A watch that owns its descriptor. drain() does nothing: the descriptor of a process stays
+// readable once the process has ended.
 class owned_fd : public slot_watch {
 public:
     explicit owned_fd(int of) noexcept : fd_(of) {}
@@ -283,6 +283,9 @@ public:
 
     // Drains the descriptors, before a read.
     void drain() {
+        if (watch_ == nullptr && socket_ == nullptr) {
+            return;
+        }
         const bool was_told = signal_->count() != told_;
         const bool is_heard = drain(watch_);
         if ((drain(socket_) || is_heard) && !was_told) {

@@ -194,34 +194,10 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
 // this table keeps the mark open until a lock object of this process knows that the ticket holds
 // nothing: the object released the grant, or a renewal by the object found the grant lost. If a
 // ticket is never used again, its mark stays open until the process ends.
-class BIDE_SHARED bound_tickets {
-public:
-    // Keeps the mark open for the ticket.
-    // Throws: std::bad_alloc, std::system_error.
-    static void keep(const std::string& nonce, const std::shared_ptr<slot_presence>& mark) {
-        auto& all = of_process<bound_tickets>();
-        const std::lock_guard held(all.lock_);
-        auto& marks = all.marks_[nonce];
-        if (std::find(marks.begin(), marks.end(), mark) == marks.end()) {
-            marks.push_back(mark);
-        }
-    }
-
-    // Closes the marks of a ticket that holds nothing and waits for nothing.
-    static void forget(const std::string& nonce) noexcept {
-        try_to([&] { // without memory for the table, it has no marks
-            auto& all = of_process<bound_tickets>();
-            table::node_type gone; // closed after the lock is released
-            const std::lock_guard held(all.lock_);
-            gone = all.marks_.extract(nonce);
-        });
-    }
-
-private:
-    using table = std::map<std::string, std::vector<std::shared_ptr<slot_presence>>>;
-
-    mutex lock_;
-    table marks_; // under lock_: by the nonces of the tickets
+struct BIDE_SHARED bound_tickets {
+    mutex lock;
+    // Under the lock: by the nonces of the tickets.
+    std::map<std::string, std::vector<std::shared_ptr<slot_presence>>> marks;
 };
 
 // What each process has for the slot of a lock. The contenders use `watch`, `last` and `seen` with
@@ -335,13 +311,13 @@ struct acquire_wishes {
 // The record at the time of a read.
 struct record_view {
     const durable::origin& here; // where this process runs
+    std::int64_t looked_ms;      // boottime_ms() before the read
     durable::record record{};
     bool exists = false;
     bool is_mended = false;         // the record differs from what was read, and has to be stored
     std::int64_t now_ms = 0;        // the time of the read, on the record's clock
     std::int64_t first_fence = 0;   // the least token of a grant that is made now
     std::int64_t good_until_ms = 0; // the end, on boottime_ms(), of a lease that is stored now
-    std::int64_t looked_ms = 0;     // boottime_ms() before the read
     durable::expiry_judge judge{lock_clock::caller, 0, here}; // which leases have expired
 };
 
@@ -392,13 +368,8 @@ public:
 
     // If the ticket is bound to this process, keeps the ticket's mark of presence open even if
     // there is no guard: see bound_tickets.
-    // Throws: std::bad_alloc.
-    void keep_mark(const durable_ticket& t) {
-        const auto mark = t.process_bound ? main_.own().mark() : nullptr;
-        if (mark != nullptr) {
-            bound_tickets::keep(t.nonce, mark);
-        }
-    }
+    // Throws: std::bad_alloc, std::system_error.
+    void keep_mark(const durable_ticket& t);
 
     slot& on() const noexcept { return *main_.of; }              // for what needs no turn
     const std::string& store() const noexcept { return store_; } // slot::store()
@@ -426,16 +397,16 @@ public:
     change_signal& signal() { return *main_.own().signal; }
 
     // While this process has waiters, a watch of the slot may be open. begin_waiting() and
-    // end_waiting() never wait for the turn, a mutex (process_part). If another call has the turn,
-    // end_waiting() leaves the watch open, and the next call closes it. `hears_all`: the waiter
-    // wants to be notified of every change.
+    // end_waiting() never wait for the turn, a mutex (slot_part). If another call has the turn, or
+    // `may_close` is false, end_waiting() leaves the watch open, and the next call closes it.
+    // `hears_all`: the waiter wants to be notified of every change.
     void begin_waiting(bool hears_all) noexcept {
         process_part& mine = main_.own();
         // Order: relaxed, both; the turn orders them before the read that opens the watch.
         mine.hearing_all.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
         mine.waiting.fetch_add(1, std::memory_order_relaxed);
     }
-    void end_waiting(bool hears_all) noexcept;
+    void end_waiting(bool hears_all, bool may_close) noexcept;
 
     // The jobs of this lock in the background, in each process.
     per_process<std::shared_ptr<job_queue>> withdrawals;
@@ -453,11 +424,8 @@ private:
         per_process<process_part> parts;
     };
 
-    static void holds_nothing(const durable_ticket& t) noexcept {
-        if (t.process_bound) {
-            bound_tickets::forget(t.nonce);
-        }
-    }
+    // Closes the marks of a ticket that holds nothing and waits for nothing.
+    static void forget_marks(const durable_ticket& t) noexcept;
 
     // Carries out a rule, by update_value(). rule(record_view, maybe_done) changes the record and
     // returns true if it has to be stored. It is called once for each try, and its last call counts.
@@ -470,11 +438,9 @@ private:
                : from.server_ms ? durable::floor_of(*from.server_ms)
                                 : durable::floor_of_now();
     }
-    // Reads the snapshot. The result refers to `mine`. `looked_ms` is boottime_ms()
-    // before the snapshot was read.
+    // Reads the snapshot into a view of which only `here` and `looked_ms` are set.
     // Throws: what durable_options::now throws, std::bad_alloc.
-    result<record_view, std::error_code> read(const slot_snapshot& from, std::int64_t looked_ms,
-                                              process_part& mine);
+    std::error_code read(record_view& view, const slot_snapshot& from, process_part& mine);
 
     // Returns the error, and tells the observer of it.
     std::error_code told(std::error_code error) const noexcept {
@@ -521,11 +487,9 @@ inline lock_engine::lock_engine(slot_ref slot, std::int64_t permits, durable_opt
     }
 }
 
-inline result<record_view, std::error_code>
-lock_engine::read(const slot_snapshot& from, std::int64_t looked_ms, process_part& mine) {
-    record_view view{mine.here};
-    view.looked_ms = looked_ms;
-    std::int64_t sent_ms = looked_ms; // when a lease that is stored begins
+inline std::error_code lock_engine::read(record_view& view, const slot_snapshot& from,
+                                         process_part& mine) {
+    std::int64_t sent_ms = view.looked_ms; // when a lease that is stored begins
     const bool is_given = terms_.clock == lock_clock::caller && options_.now;
     switch (terms_.clock) {
     case lock_clock::caller:
@@ -538,7 +502,7 @@ lock_engine::read(const slot_snapshot& from, std::int64_t looked_ms, process_par
         break;
     case lock_clock::server:
         if (!from.server_ms) { // no other time may replace it
-            return unexpected{make_error_code(durable_errc::storage_error)};
+            return make_error_code(durable_errc::storage_error);
         }
         view.now_ms = *from.server_ms;
         break;
@@ -555,7 +519,7 @@ lock_engine::read(const slot_snapshot& from, std::int64_t looked_ms, process_par
         if (mine.last_text.empty() || mine.last_text != from.value) {
             const auto decoded = durable::decode(from.value);
             if (!decoded) {
-                return unexpected{decoded.error()};
+                return decoded.error();
             }
             mine.note(*decoded, from.value);
         }
@@ -571,10 +535,10 @@ lock_engine::read(const slot_snapshot& from, std::int64_t looked_ms, process_par
     view.judge = durable::expiry_judge(terms_.clock, view.now_ms, view.here);
     if (!is_given) {
         mine.seen.note(view.record, durable::boottime_ms());
-        view.judge = view.judge.bounded_by(mine.seen, looked_ms, options_.drift);
+        view.judge = view.judge.bounded_by(mine.seen, view.looked_ms, options_.drift);
     }
     view.judge = view.judge.knowing(&mine);
-    return view;
+    return {};
 }
 
 template <class Rule>
@@ -594,22 +558,19 @@ std::error_code lock_engine::update(access& by, intent what, deadline until, Rul
     const auto apply = [&](const slot_snapshot& from, std::int64_t looked_ms, bool maybe_done,
                            std::error_code& error) -> std::optional<std::string> {
         concerned.clear();
-        auto view = read(from, looked_ms, mine);
-        if (!view) {
-            error = view.error();
+        record_view view{mine.here, looked_ms};
+        error = read(view, from, mine);
+        if (error || !rule(view, maybe_done)) {
             return std::nullopt;
         }
-        if (!rule(*view, maybe_done)) {
-            return std::nullopt;
-        }
-        if (view->exists) {
+        if (view.exists) {
             durable::terms terms = terms_;
-            terms.first_fence = view->first_fence;
-            durable::pass_on(view->record, terms, view->now_ms, view->judge, view->here);
-            concerned = durable::concerned_by_change(mine.last, view->record);
+            terms.first_fence = view.first_fence;
+            durable::pass_on(view.record, terms, view.now_ms, view.judge, view.here);
+            concerned = durable::concerned_by_change(mine.last, view.record);
         }
-        std::string changed = durable::encode(view->record);
-        mine.note(view->record, changed);
+        std::string changed = durable::encode(view.record);
+        mine.note(view.record, changed);
         return changed;
     };
     const auto wake = [&] {
@@ -697,7 +658,7 @@ lock_engine::renew(const durable_ticket& t, deadline until, bool apart) {
     if (outcome.status == durable::renew_status::renewed) {
         return good_until_ms;
     }
-    holds_nothing(t);
+    forget_marks(t);
     return std::nullopt;
 }
 
@@ -717,7 +678,7 @@ lock_engine::release(const durable_ticket& t, durable::release_terms how, deadli
         signal().signal();
     }
     if (how.but == 0) {
-        holds_nothing(t);
+        forget_marks(t);
     }
     return was_there;
 }
@@ -766,20 +727,18 @@ inline result<bool, std::error_code> lock_engine::repair(std::int64_t min_fence,
     process_part& mine = main_.own();
     const std::lock_guard turn(mine.turn);
     const auto section = blocking_section();
-    const auto failed = [&](std::error_code error) { return told(mine.failed(error)); };
+    const auto failed = [&](std::error_code why) { return told(mine.failed(why)); };
     const auto loaded = mine.of.load();
-    if (!loaded && loaded.error() != durable_errc::corrupt_record) {
-        return unexpected{failed(loaded.error())};
-    }
+    std::error_code error = loaded ? std::error_code() : loaded.error();
     if (loaded && loaded->version != 0) {
         const auto there = durable::decode(loaded->value);
         if (there) {
             return false;
         }
-        if (there.error() ==
-            durable_errc::unsupported_record_version) { // a program of a later version can read it
-            return unexpected{there.error()};
-        }
+        error = there.error(); // a program of a later version may be able to read it
+    }
+    if (error && error != durable_errc::corrupt_record) {
+        return unexpected{failed(error)};
     }
     note.at = terms_.clock == lock_clock::boottime ? durable::boottime_ms() : durable::unix_ms();
     durable::terms first = terms_;
@@ -796,11 +755,35 @@ inline result<bool, std::error_code> lock_engine::repair(std::int64_t min_fence,
     return unexpected{failed(tried.error ? tried.error : durable_errc::conflict_timeout)};
 }
 
-inline void lock_engine::end_waiting(bool hears_all) noexcept {
+inline void lock_engine::keep_mark(const durable_ticket& t) {
+    const auto mark = t.process_bound ? main_.own().mark() : nullptr;
+    if (mark != nullptr) {
+        auto& all = of_process<bound_tickets>();
+        const std::lock_guard held(all.lock);
+        auto& marks = all.marks[t.nonce];
+        if (std::find(marks.begin(), marks.end(), mark) == marks.end()) {
+            marks.push_back(mark);
+        }
+    }
+}
+
+inline void lock_engine::forget_marks(const durable_ticket& t) noexcept {
+    if (t.process_bound) {
+        try_to([&] { // without memory for the table, it has no marks
+            auto& all = of_process<bound_tickets>();
+            decltype(all.marks)::node_type gone; // closed after the lock is released
+            const std::lock_guard held(all.lock);
+            gone = all.marks.extract(t.nonce);
+        });
+    }
+}
+
+inline void lock_engine::end_waiting(bool hears_all, bool may_close) noexcept {
     process_part& mine = main_.own();
     // Order: relaxed, both; the numbers publish nothing else.
     mine.hearing_all.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
-    if (mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1 && mine.turn.try_lock()) {
+    const bool is_last = mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1;
+    if (is_last && may_close && mine.turn.try_lock()) {
         const std::lock_guard turn(mine.turn, std::adopt_lock);
         mine.close_if_idle();
     }
