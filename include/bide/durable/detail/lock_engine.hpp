@@ -202,7 +202,7 @@ struct BIDE_SHARED bound_tickets {
 
 // What each process has for the slot of a lock. The contenders use `watch`, `last` and `seen` with
 // the turn.
-struct process_part : slot_part, durable::process_knowledge {
+struct process_part final : slot_part, durable::process_knowledge {
     using slot_part::slot_part;
 
     // Returns the origin of a contender. `bound` tells whether the contender is bound to this
