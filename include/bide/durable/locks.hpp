@@ -96,8 +96,9 @@ private:
 
 namespace detail {
 
-/// The operations that every durable lock has: acquire(); single steps of an acquisition, for callers
-/// that decide themselves when to try again; inspect(); and the operations of an administrator.
+/// The operations that every durable lock has: acquire(); single steps of an acquisition, for
+/// callers that decide themselves when to try again; inspect(); and the operations of an
+/// administrator.
 class durable_lock {
 public:
     /// Acquires `request.weight` permits, in the order of arrival.
@@ -210,11 +211,6 @@ public:
     durable_semaphore(slot_ref slot, std::int64_t permits, durable_options options = {})
         : durable_lock(std::move(slot), permits, std::move(options)) {}
 
-    /// Constructs the semaphore on a slot that may lose acknowledged values; otherwise as above.
-    template <any_slot S>
-    durable_semaphore(allow_relaxed_t, S slot, std::int64_t permits, durable_options options = {})
-        : durable_lock(slot_ref(allow_relaxed, std::move(slot)), permits, std::move(options)) {}
-
     /// Makes a ticket: the identity of a new contender, for try_acquire() or
     /// acquire_request::ticket.
     ///
@@ -256,11 +252,6 @@ public:
     explicit durable_mutex(slot_ref slot, durable_options options = {})
         : durable_lock(std::move(slot), 1, std::move(options)) {}
 
-    /// Constructs the mutex on a slot that may lose acknowledged values; otherwise as above.
-    template <any_slot S>
-    durable_mutex(allow_relaxed_t, S slot, durable_options options = {})
-        : durable_lock(slot_ref(allow_relaxed, std::move(slot)), 1, std::move(options)) {}
-
     /// Makes a ticket as durable_semaphore::ticket() does.
     durable_ticket ticket(std::string holder_id = {}) const {
         return make_ticket(std::move(holder_id), 1);
@@ -293,12 +284,6 @@ public:
                                   std::int64_t max_readers = default_readers)
         : durable_lock(std::move(slot), max_readers, std::move(options)) {}
 
-    /// Constructs the mutex on a slot that may lose acknowledged values; otherwise as above.
-    template <any_slot S>
-    durable_shared_mutex(allow_relaxed_t, S slot, durable_options options = {},
-                         std::int64_t max_readers = default_readers)
-        : durable_lock(slot_ref(allow_relaxed, std::move(slot)), max_readers, std::move(options)) {}
-
     /// Makes the ticket of a writer as durable_semaphore::ticket() does.
     durable_ticket ticket(std::string holder_id = {}) const {
         return make_ticket(std::move(holder_id), permit_count());
@@ -311,7 +296,8 @@ public:
     /// Acquires the mutex for a writer as durable_lock::acquire() does. The weight of the
     /// request is ignored.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
-        return durable_lock::acquire(weighing(std::move(request), permit_count()));
+        request.weight = permit_count();
+        return durable_lock::acquire(std::move(request));
     }
     /// Acquires the mutex for a writer as durable_semaphore::try_acquire() does.
     result<durable_guard, std::error_code> try_acquire() { return try_weight(permit_count()); }
@@ -322,18 +308,13 @@ public:
     /// Acquires the mutex for a reader as durable_lock::acquire() does. The weight of the
     /// request is ignored.
     result<durable_guard, std::error_code> acquire_shared(acquire_request request = {}) {
-        return durable_lock::acquire(weighing(std::move(request), 1));
+        request.weight = 1;
+        return durable_lock::acquire(std::move(request));
     }
     /// Acquires the mutex for a reader as durable_semaphore::try_acquire() does.
     result<durable_guard, std::error_code> try_acquire_shared() { return try_weight(1); }
     /// Acquires the mutex for a reader as durable_lock::async_acquire() does.
     task<result<durable_guard, std::error_code>> async_acquire_shared(acquire_request request = {});
-
-private:
-    static acquire_request weighing(acquire_request request, std::int64_t weight) {
-        request.weight = weight;
-        return request;
-    }
 };
 
 }} // namespace bide::BIDE_ABI

@@ -392,8 +392,8 @@ private:
         return true;
     }
 
-    // Makes the end of the process `it` signal: adds a descriptor for it to processes_, or moves the
-    // one in `before`. Returns false if that is not possible. This process needs no descriptor.
+    // Makes the end of the process `it` signal: adds a descriptor for it to processes_, or moves
+    // the one in `before`. Returns false if that is not possible. This process needs no descriptor.
     bool follow(const durable::origin& it, const durable::origin& here,
                 std::vector<process>& before) {
         if (find(processes_, it) != processes_.end() ||

@@ -53,8 +53,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// Announces that this thread may block on a store, until the result is destroyed. If the thread is a
-// scheduler's worker, another thread takes over the worker.
+// Announces that this thread may block on a store, until the result is destroyed. If the thread is
+// a scheduler's worker, another thread takes over the worker.
 inline auto blocking_section() noexcept {
     using host = basic_worker_host<native_platform>;
     struct unblock {
@@ -262,9 +262,9 @@ struct process_part final : slot_part, durable::process_knowledge {
     native_platform::atomic<unsigned> waiting{0};     // contenders of this process
     native_platform::atomic<unsigned> hearing_all{0}; // of those, that want to know every change
 
-    // The record that this process read or wrote last, and its stored text; no text: none. If a read
-    // finds the same text, the text is not parsed again. Most reads do: the process has written the
-    // text itself, or the queue stands still.
+    // The record that this process read or wrote last, and its stored text; no text: none. If a
+    // read finds the same text, the text is not parsed again. Most reads do: the process has
+    // written the text itself, or the queue stands still.
     durable::record last;
     std::string last_text;
     durable::observations seen;
@@ -353,8 +353,8 @@ public:
     result<std::optional<std::int64_t>, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false);
 
-    // Releases a grant or a place in the queue. Returns false if there was neither. If `how.undo` is
-    // true, writes the record even then. The write changes the version, so a delayed write of an
+    // Releases a grant or a place in the queue. Returns false if there was neither. If `how.undo`
+    // is true, writes the record even then. The write changes the version, so a delayed write of an
     // earlier try cannot take effect afterwards.
     result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
                                           deadline until = deadline::never());
@@ -428,7 +428,7 @@ private:
     static void forget_marks(const durable_ticket& t) noexcept;
 
     // Carries out a rule, by update_value(). rule(record_view, maybe_done) changes the record and
-    // returns true if it has to be stored. It is called once for each try, and its last call counts.
+    // returns true if it has to be stored. It is called once for each try; its last call counts.
     template <class Rule>
     std::error_code update(access& by, intent what, deadline until, Rule rule);
 

@@ -41,8 +41,8 @@ BIDE_DURABLE_INLINE durable_lock::durable_lock(slot_ref slot, std::int64_t permi
 
 // If a ticket is bound to this process, its grant outlives the lock object. Other contenders see by
 // the open mark of presence that this process still runs. So the mark stays open after the lock
-// object is destroyed, unless the store has answered that the ticket has neither a grant nor a place
-// in the queue.
+// object is destroyed, unless the store has answered that the ticket has neither a grant nor a
+// place in the queue.
 BIDE_DURABLE_INLINE result<durable_attempt, std::error_code>
 durable_lock::try_acquire(durable_ticket& t) {
     const auto got = engine_->acquire(t, intent::queue);
@@ -103,11 +103,13 @@ BIDE_DURABLE_INLINE std::int64_t durable_lock::permit_count() const noexcept {
 
 BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
 durable_shared_mutex::async_acquire(acquire_request request) {
-    return durable_lock::async_acquire(weighing(std::move(request), permit_count()));
+    request.weight = permit_count();
+    return durable_lock::async_acquire(std::move(request));
 }
 BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
 durable_shared_mutex::async_acquire_shared(acquire_request request) {
-    return durable_lock::async_acquire(weighing(std::move(request), 1));
+    request.weight = 1;
+    return durable_lock::async_acquire(std::move(request));
 }
 
 // ---- guards
