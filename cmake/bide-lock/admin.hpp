@@ -5,7 +5,7 @@
 
 #include "store.hpp"
 
-#include <bide/durable/admin.hpp>
+#include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>

@@ -6,7 +6,6 @@
 /// Includes the durable locks, but no slot of durable/slots/: each slot needs its client library.
 
 #include <bide/durable/acquire_all.hpp>
-#include <bide/durable/admin.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/fence_gate.hpp>
 #include <bide/durable/guard.hpp>

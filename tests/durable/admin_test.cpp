@@ -1,5 +1,3 @@
-#include <bide/durable/admin.hpp>
-
 #include <bide/durable/locks.hpp>
 #include <bide/durable/slots/memory.hpp>
 

@@ -109,7 +109,9 @@ TEST_CASE("expiry: an observed lease expires when it was unchanged for its lengt
     r.waiters = {waits(5)};
     observations seen;
     seen.note(r, 1000);
-    const auto at = [&](std::int64_t now) { return expiry_judge(seen, now, 0.1, self); };
+    const auto at = [&](std::int64_t now) {
+        return expiry_judge(lock_clock::observed, 0, self).bounded_by(seen, now, 0.1);
+    };
     REQUIRE_FALSE(at(1000).expired(r.holders[0])); // first seen now
     REQUIRE_FALSE(at(1110).expired(r.holders[0]));
     REQUIRE(at(1111).expired(r.holders[0]));

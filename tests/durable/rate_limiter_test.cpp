@@ -1,6 +1,5 @@
 #include <bide/durable/rate_limiter.hpp>
 
-#include <bide/durable/detail/rate_record.hpp>
 #include <bide/durable/locks.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
@@ -84,7 +83,7 @@ bool random_requests_keep_the_rate(unsigned seed, std::int64_t skew_ms, std::int
         now.unix_ms = true_ms;
         now.now_ms = true_ms - boot_began + (skew_ms != 0 ? below(skew_ms + 1) : 0);
         if (i % 10 == 0) {
-            r = *bide::detail::decode_rate(bide::detail::encode_rate(r));
+            r = *bide::detail::decode_rate(durable::detail::write_text(r));
         }
         r.advance(now, tolerance_ms);
         const std::int64_t n = 1 + below(r.rate.burst);

@@ -146,7 +146,7 @@ public:
 record random_record(dice& any) {
     record r;
     r.permits = any.number(1, largest_permits);
-    r.clock = bide::durable::detail::clock_names[any.below(4)].clock;
+    r.clock = static_cast<lock_clock>(any.below(4));
     const auto holders = static_cast<std::int64_t>(any.below(5));
     r.fence = any.number(holders + 1, largest_number);
     for (std::int64_t i = 0; i < holders; ++i) {
@@ -328,17 +328,12 @@ TEST_CASE("record_json: descriptions and minimum hold times are stored in these 
     REQUIRE(*r == described_example());
 }
 
-TEST_CASE("record_json: labels are written in the order of their keys, which may be any text") {
+TEST_CASE("record_json: labels are read in the order of their keys, which may be any text") {
     record r = described_example();
     r.holders[0].about.labels = {{"z", "1"}, {"a\"b", "2"}};
-    auto again = decode(encode(r));
+    const auto again = decode(encode(r));
     REQUIRE(again);
     REQUIRE(again->holders[0].about.labels == std::vector<label>{{"a\"b", "2"}, {"z", "1"}});
-    // Two keys that are the same once they are UTF-8 do not make it unreadable.
-    r.holders[0].about = {"\xff", {{"k\xff", "1"}, {"k\xfe", "\xff"}}};
-    again = decode(encode(r));
-    REQUIRE(again);
-    REQUIRE(again->holders[0].about.labels.size() == 1);
 }
 
 TEST_CASE("record_json: a description beyond its limits makes the record corrupt") {
@@ -541,16 +536,16 @@ TEST_CASE("record_json: unknown fields outlive a change of the record, at every 
     REQUIRE(after["y"].dump() == "18446744073709551615");
 }
 
-TEST_CASE("record_json: unknown fields are written behind the known ones, and known fields once") {
-    record r = fresh_record(terms{});
-    r.extra = R"( { "A" : 1, "d\"" : [ ], "v" : 9, "zz" : null, "fence" : {}, "\u00e9" : "\n" } )";
-    REQUIRE(encode(r) ==
-            R"({"v":1,"permits":1,"clock":"caller","fence":1,"holders":[],"waiters":[],"A":1,)"
+TEST_CASE("record_json: unknown fields are written behind the known ones, as they were read") {
+    const auto r = decode(R"({ "A" : 1, "clock":"caller", "d\"":[ ], "v":1,"zz":null,"permits":1,)"
+                          R"("\u00e9":"\n", "waiters":[], "holders":[],"fence":1 })");
+    REQUIRE(r);
+    REQUIRE(encode(*r) ==
+            R"({"v":1,"permits":1,"clock":"caller","fence":1,"holders":[],"waiters":[],"A" : 1,)"
             R"("d\"":[ ],"zz":null,"\u00e9":"\n"})");
-    for (const char* const none : {"[1]", "nonsense", "{", "null", "{}"}) {
-        r.extra = none;
-        REQUIRE(same(json::parse(encode(r)), json::parse(encode(fresh_record(terms{})))));
-    }
+    record bare = fresh_record(terms{});
+    bare.extra = "{}";
+    REQUIRE(encode(bare) == encode(fresh_record(terms{})));
 }
 
 TEST_CASE("record_json: a later format is refused") {

@@ -19,12 +19,11 @@
 #include <string>
 #include <system_error>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
-class held_locks;
+struct held_locks;
 } // namespace detail
 
 /// A durable lock with its key, and how to acquire it.
@@ -34,21 +33,21 @@ class held_locks;
 /// that differs between machines or containers must not be the key. If two programs use different
 /// keys for one lock, each may wait for a lock that the other one holds, until the time limit of
 /// one of them.
-class keyed_lock {
+class keyed_lock : detail::durable_lock {
 public:
     /// Acquires a mutex.
     keyed_lock(std::string key, durable_mutex with)
-        : key_(std::move(key)), lock_(std::move(with)) {}
+        : durable_lock(std::move(with)), key_(std::move(key)) {}
     /// Acquires `weight` permits of a semaphore.
     keyed_lock(std::string key, durable_semaphore with, std::int64_t weight = 1)
-        : key_(std::move(key)), lock_(std::move(with)), weight_(weight) {}
+        : durable_lock(std::move(with)), key_(std::move(key)), weight_(weight) {}
     /// Acquires a shared mutex for a writer.
     keyed_lock(std::string key, durable_shared_mutex with)
-        : key_(std::move(key)), lock_(std::move(with)) {}
+        : durable_lock(std::move(with)), key_(std::move(key)), weight_(permit_count()) {}
     /// Acquires a shared mutex for a reader.
     static keyed_lock shared(std::string key, durable_shared_mutex lock) {
         keyed_lock reader(std::move(key), std::move(lock));
-        reader.is_reader_ = true;
+        reader.weight_ = 1;
         return reader;
     }
 
@@ -56,12 +55,10 @@ public:
     const std::string& key() const noexcept { return key_; }
 
 private:
-    friend class detail::held_locks;
+    friend struct detail::held_locks;
 
     std::string key_;
-    std::variant<durable_mutex, durable_semaphore, durable_shared_mutex> lock_;
     std::int64_t weight_ = 1;
-    bool is_reader_ = false;
 };
 
 /// Holds the grants of acquire_all(). Releases them on destruction, the one that was acquired last
@@ -109,10 +106,10 @@ public:
     task<result<void, std::error_code>> async_release();
 
 private:
-    friend class detail::held_locks;
-    explicit durable_guards(std::unique_ptr<detail::held_locks> held);
+    friend struct detail::held_locks;
+    explicit durable_guards(std::shared_ptr<detail::held_locks> held) : held_(std::move(held)) {}
 
-    std::shared_ptr<detail::held_locks> held_; // shared: the type is incomplete here
+    std::shared_ptr<detail::held_locks> held_;
 };
 
 /// Acquires all locks, in the order of their keys, each in the queue of its lock.

@@ -13,6 +13,7 @@
 #include <bide/core/errc.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <string>
 #include <system_error>
@@ -44,27 +45,25 @@ class BIDE_SHARED durable_category_type final : public std::error_category {
 public:
     const char* name() const noexcept override { return "bide.durable"; }
     std::string message(int code) const override {
-        switch (static_cast<durable_errc>(code)) {
-        case durable_errc::conflict_timeout:
-            return "other contenders kept changing the record first";
-        case durable_errc::lock_lost: return "the lock was lost";
-        case durable_errc::corrupt_record: return "the stored record is corrupt";
-        case durable_errc::unsupported_record_version:
-            return "the stored record is of a later format";
-        case durable_errc::permits_mismatch: return "the record has another number of permits";
-        case durable_errc::clock_mismatch: return "the record's times are on another clock";
-        case durable_errc::queue_full: return "too many contenders are waiting already";
-        case durable_errc::too_heavy: return "the request asks for more permits than the lock has";
-        case durable_errc::storage_error: return "the store failed";
-        case durable_errc::indeterminate: return "the store did not say whether it was changed";
-        case durable_errc::too_large: return "the record is larger than the store accepts";
-        case durable_errc::unsupported_filesystem:
-            return "the locks of this filesystem are not reliable";
-        case durable_errc::invalid_argument: return "an argument is out of range";
-        case durable_errc::store_busy: return "the store has not answered an earlier call";
-        case durable_errc::no_answer: return "the store did not answer in time";
-        }
-        return "unknown";
+        // In the order of durable_errc, which begins at 1.
+        constexpr const char* texts[] = {"unknown",
+                                         "other contenders kept changing the record first",
+                                         "the lock was lost",
+                                         "the stored record is corrupt",
+                                         "the stored record is of a later format",
+                                         "the record has another number of permits",
+                                         "the record's times are on another clock",
+                                         "too many contenders are waiting already",
+                                         "the request asks for more permits than the lock has",
+                                         "the store failed",
+                                         "the store did not say whether it was changed",
+                                         "the record is larger than the store accepts",
+                                         "the locks of this filesystem are not reliable",
+                                         "an argument is out of range",
+                                         "the store has not answered an earlier call",
+                                         "the store did not answer in time"};
+        static_assert(std::size(texts) == static_cast<std::size_t>(durable_errc::no_answer) + 1);
+        return texts[code > 0 && code < static_cast<int>(std::size(texts)) ? code : 0];
     }
 };
 

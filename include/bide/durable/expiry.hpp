@@ -41,6 +41,7 @@
 #include <bide/durable/slot.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -56,40 +57,34 @@ public:
     /// Notes the entries of a record that was read at `boottime` milliseconds or a little later.
     void note(const record& r, std::int64_t boottime) {
         ++round_;
-        for (const holder& h : r.holders) {
-            note(h.nonce, state_of(h), boottime);
-        }
-        for (const waiter& w : r.waiters) {
-            note(w.nonce, state_of(w), boottime);
-        }
+        const auto note_one = [&](const auto& entry) {
+            const seen_entry now{state_of(entry), boottime, round_};
+            seen_entry& seen = seen_.try_emplace(entry.nonce, now).first->second;
+            if (seen.of != now.of) {
+                seen = now;
+            }
+            seen.round = round_;
+        };
+        std::for_each(r.holders.begin(), r.holders.end(), note_one);
+        std::for_each(r.waiters.begin(), r.waiters.end(), note_one);
         if (seen_.size() > r.holders.size() + r.waiters.size()) {
             std::erase_if(seen_, [this](const auto& one) { return one.second.round != round_; });
         }
     }
 
-    /// Returns for how many milliseconds, up to `boottime`, the entry has been seen unchanged; 0 if
-    /// it was not seen before.
-    std::int64_t still_for(const holder& h, std::int64_t boottime) const {
-        return still_for(h.nonce, state_of(h), boottime);
-    }
-    /// \overload
-    std::int64_t still_for(const waiter& w, std::int64_t boottime) const {
-        return still_for(w.nonce, state_of(w), boottime);
+    /// Returns for how many milliseconds, up to `boottime`, the holder or waiter has been seen
+    /// unchanged; 0 if it was not seen before.
+    template <class Entry> std::int64_t still_for(const Entry& e, std::int64_t boottime) const {
+        const auto known = seen_.find(e.nonce);
+        const bool is_known = known != seen_.end() && known->second.of == state_of(e);
+        return is_known ? boottime - known->second.since : 0;
     }
 
 private:
     // Each grant, renewal, refresh and new place in the queue changes at least one of these values.
-    // `moves`, the count of renewals or refreshes, is not enough: if a waiter loses its place and
-    // enters the queue again, its count begins at 0 again. The times are only compared for
-    // equality.
-    struct state {
-        std::int64_t fence;
-        std::int64_t moves;
-        std::int64_t length;
-        std::int64_t expires_at;
-
-        friend bool operator==(const state&, const state&) = default;
-    };
+    // The count of renewals or refreshes is not enough: if a waiter loses its place and enters the
+    // queue again, its count begins at 0 again. The times are only compared for equality.
+    using state = std::array<std::int64_t, 4>;
     struct seen_entry {
         state of;
         std::int64_t since;
@@ -101,18 +96,6 @@ private:
     }
     static state state_of(const waiter& w) noexcept {
         return {0, w.refreshes, w.ttl_ms, w.expires_at};
-    }
-
-    void note(const std::string& nonce, const state& of, std::int64_t boottime) {
-        const auto [known, is_new] = seen_.try_emplace(nonce, seen_entry{of, boottime, round_});
-        if (!is_new && known->second.of != of) {
-            known->second = {of, boottime, round_};
-        }
-        known->second.round = round_;
-    }
-    std::int64_t still_for(const std::string& nonce, const state& of, std::int64_t boottime) const {
-        const auto known = seen_.find(nonce);
-        return known != seen_.end() && known->second.of == of ? boottime - known->second.since : 0;
     }
 
     std::uint64_t round_ = 0;
@@ -139,16 +122,9 @@ protected:
 class expiry_judge {
 public:
     /// Constructs a judge for a clock. `now` is a time on that clock; for `boottime` it is
-    /// boottime_ms().
+    /// boottime_ms(). With lock_clock::observed it has no meaning: see bounded_by().
     expiry_judge(lock_clock clock, std::int64_t now, const origin& here) noexcept
         : clock_(clock), now_(now), here_(&here) {}
-
-    /// Constructs a judge for lock_clock::observed. See bounded_by().
-    expiry_judge(const observations& seen, std::int64_t boottime, double drift,
-                 const origin& here) noexcept
-        : expiry_judge(lock_clock::observed, 0, here) {
-        *this = bounded_by(seen, boottime, drift);
-    }
 
     /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
     /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
@@ -207,21 +183,21 @@ private:
     }
 
     template <class Entry> bool is_over(const Entry& e, std::int64_t length_ms) const {
-        const bool has_clock =
-            clock_ != lock_clock::observed && detail::reads_times(clock_, e.from.boot, here_->boot);
-        return (has_clock && e.expires_at <= now_) ||
-               (seen_ != nullptr && has_stood_still(e, length_ms));
-    }
-    template <class Entry> bool has_stood_still(const Entry& e, std::int64_t length_ms) const {
-        const auto margin = static_cast<std::int64_t>(static_cast<double>(length_ms) * drift_);
-        return std::max(seen_->still_for(e, looked_), observed_for(e)) > length_ms + margin;
-    }
-    // For how long contenders of this boot have seen the entry unchanged, by what they stored.
-    template <class Entry> std::int64_t observed_for(const Entry& e) const noexcept {
-        const bool has_clock = clock_ == lock_clock::boottime && !here_->boot.empty();
-        const stored_observation* const by =
-            has_clock ? detail::find_observation(e, here_->boot) : nullptr;
-        return by != nullptr ? looked_ - by->since : 0;
+        if (clock_ != lock_clock::observed && e.expires_at <= now_ &&
+            detail::reads_times(clock_, e.from.boot, here_->boot)) {
+            return true;
+        }
+        if (seen_ == nullptr) {
+            return false;
+        }
+        std::int64_t still = seen_->still_for(e, looked_);
+        if (clock_ == lock_clock::boottime && !here_->boot.empty()) {
+            if (const stored_observation* const by = detail::find_observation(e, here_->boot)) {
+                still = std::max(still, looked_ - by->since);
+            }
+        }
+        return still >
+               length_ms + static_cast<std::int64_t>(static_cast<double>(length_ms) * drift_);
     }
 
     lock_clock clock_;

@@ -62,37 +62,6 @@ struct leader_term {
     std::stop_token stop{};
 };
 
-/// Why a term ended.
-enum class term_end {
-    finished, ///< on_elected returned
-    resigned, ///< resign() was called
-    stopped,  ///< the stop token of the run was stopped
-    lost      ///< the lock was lost
-};
-
-/// What leader_election::run() calls. All functions except on_elected may be empty.
-template <class Work> struct basic_leader_callbacks {
-    /// Does the work of one term. The candidate leads until on_elected returns. So on_elected has
-    /// to return soon after leader_term::stop is stopped. Terms of one run never overlap.
-    Work on_elected{};
-
-    /// Is told why a term ended, after on_elected has returned and the lock was released.
-    std::function<void(term_end)> on_lost{};
-
-    /// Called for each new leader, also if this candidate is the leader. It may run while
-    /// on_elected runs. A leader that leads for less than durable_options::poll_most may be missed.
-    /// The function must not throw.
-    std::function<void(const leader_info&)> on_new_leader{};
-
-    /// Is told of an error after which the run tries again.
-    std::function<void(std::error_code)> on_error{};
-};
-
-/// The callbacks of leader_election::run().
-using leader_callbacks = basic_leader_callbacks<std::function<void(leader_term)>>;
-/// The callbacks of leader_election::async_run().
-using async_leader_callbacks = basic_leader_callbacks<std::function<task<>(leader_term)>>;
-
 /// A candidate in an election. Copies are the same candidate.
 ///
 /// A crash of the leader ends its term as it ends a grant of a durable_mutex. A child of fork()
@@ -175,24 +144,26 @@ public:
 
     // ---- runs
 
-    /// Campaigns, calls on_elected, releases the lock, calls on_lost, and campaigns again, until a
-    /// stop is requested. A store that fails is tried again every durable_options::poll_most.
+    /// Campaigns, calls on_elected, releases the lock, and campaigns again, until a stop is
+    /// requested. A store that fails is tried again every durable_options::poll_most;
+    /// durable_options::observer is told of its errors.
     ///
-    /// on_elected and on_lost run on this thread, on_new_leader on a thread of its own. The lock is
-    /// held until on_elected has returned, also after a stop. Terms follow each other without a
-    /// pause: if on_elected returns at once, the run changes the record all the time.
+    /// on_elected runs on this thread. The candidate leads until on_elected has returned, also after
+    /// a stop, unless it loses the lock. So on_elected has to return soon after leader_term::stop is
+    /// stopped. Terms of one run never overlap. They follow each other without a pause: if on_elected
+    /// returns at once, the run changes the record all the time.
     ///
     /// Returns: nothing after a stop; an error that lasts, see may_pass();
     /// std::errc::operation_in_progress; durable_errc::invalid_argument without on_elected.
-    /// Throws: what on_elected, on_lost and on_error throw; the lock is released before.
+    /// Throws: what on_elected throws; the lock is released before.
     /// Blocks: until a stop is requested.
-    result<void, std::error_code> run(leader_callbacks calls, std::stop_token stop);
-    /// Runs as run() does, for a coroutine, which also awaits on_elected. on_new_leader may run on
-    /// another thread at the same time.
+    result<void, std::error_code> run(std::function<void(leader_term)> on_elected,
+                                      std::stop_token stop);
+    /// Runs as run() does, for a coroutine, which also awaits on_elected.
     ///
     /// Cancellation: stops leader_term::stop, and returns errc::stopped after on_elected has
     /// returned.
-    task<result<void, std::error_code>> async_run(async_leader_callbacks calls,
+    task<result<void, std::error_code>> async_run(std::function<task<>(leader_term)> on_elected,
                                                   std::stop_token stop);
 
     /// Returns the place of the record and the store's text about its last failure, for people.

@@ -12,13 +12,19 @@
 /// running.
 
 #include <bide/core/config.hpp>
+#include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/result.hpp>
 #include <bide/durable/record.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <string>
-#include <string_view>
+#include <system_error>
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <time.h>
@@ -29,13 +35,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #endif
 
-namespace bide { inline namespace BIDE_ABI { namespace durable {
+namespace bide { inline namespace BIDE_ABI {
+namespace durable {
 
 /// Returns the milliseconds since the machine was booted, including the time it slept. The clock is
 /// never set, and never goes back.
@@ -67,67 +73,37 @@ namespace detail {
 
 #if defined(__linux__)
 
-// Reads a small file of the system, at most 4095 bytes. Empty if it cannot be read.
-inline std::string read_small(const char* path) {
-    std::string text;
-    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        return text;
-    }
+// Reads a small file of the system, at most 4096 bytes. Empty if it cannot be read.
+inline std::string read_small(const std::string& path) {
     char some[4096];
-    ssize_t n = 0;
-    do {
-        n = ::read(file, some, sizeof some - 1);
-    } while (n < 0 && errno == EINTR);
-    ::close(file);
-    if (n > 0) {
-        text.assign(some, static_cast<std::size_t>(n));
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const ssize_t size = file < 0 ? -1 : ::read(file, some, sizeof some);
+    if (file >= 0) {
+        ::close(file);
     }
-    return text;
+    return {some, size < 0 ? 0 : static_cast<std::size_t>(size)};
 }
 
 // What /proc/<pid>/stat says.
 struct process_stat {
-    bool is_there = false;
-    std::int64_t pid = 0;
+    std::int64_t pid = 0; // 0: nothing
     char state = 0;
-    std::int64_t start = 0;
+    long threads = 0;
+    long long start = 0;
 };
-inline process_stat stat_of(const char* path) {
+inline process_stat stat_of(const std::string& path) {
     process_stat found;
     const std::string text = read_small(path);
     // The name in parentheses may contain any character; the text after the last ')' is regular.
-    const auto after_name = text.rfind(')');
-    if (after_name == std::string::npos) {
-        return found;
-    }
-    std::size_t at = after_name + 2;
-    if (at < text.size()) {
-        found.state = text[at];
-    }
-    for (int field = 3; field < 22 && at != std::string::npos && at != 0; ++field) {
-        at = text.find(' ', at) + 1; // 0 if there is no further field
-    }
-    if (at != 0 && at < text.size()) {
+    const auto name_end = std::min(text.rfind(')'), text.size());
+    constexpr const char* fields =
+        ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
+        " %*s %ld %*s %lld"; // the fields 3, 20 and 22
+    if (std::sscanf(text.c_str() + name_end, fields, &found.state, &found.threads, &found.start) ==
+        3) {
         found.pid = std::strtoll(text.c_str(), nullptr, 10);
-        found.start = std::strtoll(text.c_str() + at, nullptr, 10);
-        found.is_there = true;
     }
     return found;
-}
-
-// True if the process has threads besides its first one, or may have.
-inline bool has_threads(const char* tasks) {
-    DIR* const directory = ::opendir(tasks);
-    if (directory == nullptr) {
-        return errno != ENOENT; // not known: it may have some
-    }
-    int count = 0;
-    while (const dirent* const entry = ::readdir(directory)) {
-        count += entry->d_name[0] != '.' ? 1 : 0;
-    }
-    ::closedir(directory);
-    return count > 1;
 }
 
 #endif
@@ -145,9 +121,7 @@ inline std::string this_boot() {
     constexpr ino_t first_time_namespace = 0xeffffffa; // PROC_TIME_INIT_INO
     struct stat times{};
     id = detail::read_small("/proc/sys/kernel/random/boot_id");
-    while (!id.empty() && id.back() == '\n') {
-        id.pop_back();
-    }
+    id.erase(id.find_last_not_of('\n') + 1);
     struct stat pids{};
     const bool has_times = ::stat("/proc/self/ns/time", &times) == 0;
     if (!has_times && ::stat("/proc/self/ns/pid", &pids) != 0) {
@@ -184,7 +158,7 @@ inline std::string this_host() {
 
 /// Returns where this process runs. If `bound` is true, the origin is bound to this process. If the
 /// system does not tell the pid namespace, `space` is absent and the process cannot be looked up.
-inline origin this_origin(bool bound) {
+inline origin this_origin([[maybe_unused]] bool bound) {
     origin here;
     here.host = this_host();
     here.boot = this_boot();
@@ -192,7 +166,7 @@ inline origin this_origin(bool bound) {
     struct stat space{};
     const detail::process_stat self = detail::stat_of("/proc/self/stat");
     // The /proc of another namespace shows other processes under our pids.
-    const bool is_known = self.is_there && self.pid == ::getpid();
+    const bool is_known = self.pid == ::getpid();
     if (bound) {
         here.pid = ::getpid();
     }
@@ -203,8 +177,6 @@ inline origin this_origin(bool bound) {
     if (bound && ::stat("/proc/self/ns/net", &space) == 0) {
         here.network = static_cast<std::int64_t>(space.st_ino);
     }
-#else
-    static_cast<void>(bound);
 #endif
     return here;
 }
@@ -216,7 +188,7 @@ inline bool can_look_up(const origin& it, const origin& here) noexcept {
 }
 
 /// Tells whether the process can be looked up and has ended. A zombie has ended.
-inline bool is_gone(const origin& it, const origin& here) {
+inline bool is_gone([[maybe_unused]] const origin& it, [[maybe_unused]] const origin& here) {
 #if defined(__linux__)
     if (!can_look_up(it, here)) {
         return false;
@@ -226,53 +198,119 @@ inline bool is_gone(const origin& it, const origin& here) {
         return it.start != here.start;
     }
     const auto pid = static_cast<pid_t>(it.pid);
-    if (pid != it.pid || (::kill(pid, 0) != 0 && errno == ESRCH)) {
+    if (pid != it.pid) {
         return true;
     }
-    char path[64];
-    std::snprintf(path, sizeof path, "/proc/%d/stat", static_cast<int>(pid));
-    const detail::process_stat found = detail::stat_of(path);
-    if (!found.is_there) {
+    const detail::process_stat found = detail::stat_of("/proc/" + std::to_string(pid) + "/stat");
+    if (found.pid == 0) {
         return ::kill(pid, 0) != 0 &&
                errno == ESRCH; // otherwise /proc hides it, or there are no resources
     }
-    if (found.start != it.start) {
-        return true;
-    }
-    if (found.state != 'Z' && found.state != 'X') {
-        return false;
-    }
-    // Its first thread has ended. Other threads may still run.
-    std::snprintf(path, sizeof path, "/proc/%d/task", static_cast<int>(pid));
-    return !detail::has_threads(path);
+    // If only its first thread has ended, it is a zombie with threads that run.
+    return found.start != it.start ||
+           ((found.state == 'Z' || found.state == 'X') && found.threads <= 1);
 #else
-    static_cast<void>(it);
-    static_cast<void>(here);
     return false;
 #endif
 }
 
 /// Returns a descriptor that poll(2) reports as readable when the process has ended; -1 if the
 /// system gives none, or if the process has ended already. The caller closes it.
-inline int watch_process(const origin& it, const origin& here) {
+inline int watch_process([[maybe_unused]] const origin& it, [[maybe_unused]] const origin& here) {
 #if defined(__linux__) && defined(SYS_pidfd_open)
     if (!can_look_up(it, here) || it.pid == ::getpid()) {
         return -1;
     }
     // glibc has pidfd_open(2) only in later versions, and its first header was not usable from C++.
     const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(it.pid), 0));
-    if (fd >= 0 && is_gone(it, here)) {
-        ::close(fd); // the pid was reused meanwhile
-        return -1;
+    if (fd < 0 || !is_gone(it, here)) {
+        return fd;
     }
-    return fd;
-#else
-    static_cast<void>(it);
-    static_cast<void>(here);
-    return -1;
+    ::close(fd); // the pid was reused meanwhile
 #endif
+    return -1;
 }
 
-}}} // namespace bide::BIDE_ABI::durable
+} // namespace durable
+
+namespace detail {
+
+// Distinguishes a process from its parents by an address. To read the address is cheaper than
+// getpid(2), which is a system call.
+struct BIDE_SHARED process_token {
+    // Returns nullptr if there is no memory.
+    static const process_token* here() noexcept {
+        return process_wide<process_token, native_platform>::get(
+            +[]() noexcept { return new (std::nothrow) process_token; });
+    }
+};
+
+// Gives an object one T in each process.
+//
+// A child of fork() makes a T of its own at its first use: the parent's T may be half changed, or
+// locked by a thread that does not exist in the child. So the child never destroys the inherited T.
+// If T has a function leave(), the child calls it once, for example to close files.
+template <class T> class per_process {
+public:
+    per_process() = default;
+    per_process(const per_process&) = delete;
+    per_process& operator=(const per_process&) = delete;
+    ~per_process() {
+        // Order: relaxed; the last reference is gone.
+        entry* const last = current_.load(std::memory_order_relaxed);
+        if (last == nullptr) {
+            return;
+        }
+        if (last->process == process_token::here()) {
+            delete last;
+        } else {
+            leave(*last);
+        }
+    }
+
+    // Returns the T of this process. The first call in a process makes it by make().
+    // Throws: what make() throws, std::bad_alloc, std::system_error if there is no memory.
+    template <class Make> T& get(Make make) {
+        const process_token* const here = process_token::here();
+        if (here == nullptr) {
+            throw_error(std::make_error_code(std::errc::not_enough_memory));
+        }
+        // Order: acquire [per_process.publish]; the T is seen as it was made.
+        entry* found = current_.load(std::memory_order_acquire);
+        while (found == nullptr || found->process != here) {
+            auto mine = std::make_unique<entry>(here, make);
+            // Order: acq_rel [per_process.publish]; publishes the new T. Failure: acquire; the T
+            // that another thread made is seen.
+            if (current_.compare_exchange_strong(found, mine.get(), std::memory_order_acq_rel,
+                                                 std::memory_order_acquire)) {
+                if (found != nullptr) {
+                    leave(*found);
+                }
+                found = mine.release();
+            }
+        }
+        return found->value;
+    }
+
+private:
+    struct entry {
+        template <class Make>
+        entry(const process_token* here, Make& make) : process(here), value(make()) {}
+
+        const process_token* const process;
+        T value;
+    };
+
+    static void leave(entry& inherited) noexcept {
+        if constexpr (requires { inherited.value.leave(); }) {
+            inherited.value.leave();
+        }
+    }
+
+    native_platform::atomic<entry*> current_{nullptr};
+};
+
+} // namespace detail
+}} // namespace bide::BIDE_ABI
 
 #endif

@@ -47,6 +47,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -281,14 +282,15 @@ inline bool observe(record& r, const contender& self, std::int64_t now) {
         return false;
     }
     bool changed = false;
-    for (holder& h : r.holders) {
-        if (!has_same_clock(r, h.from, self.from)) {
-            changed = observe(h, now, self.from.boot) || changed;
+    const auto see = [&](auto& e) {
+        if (!has_same_clock(r, e.from, self.from)) {
+            changed = observe(e, now, self.from.boot) || changed;
         }
-    }
+    };
+    std::for_each(r.holders.begin(), r.holders.end(), see);
     for (waiter& w : r.waiters) {
-        if (w.nonce != self.nonce && !has_same_clock(r, w.from, self.from)) {
-            changed = observe(w, now, self.from.boot) || changed;
+        if (w.nonce != self.nonce) {
+            see(w);
         }
     }
     return changed;
@@ -361,16 +363,26 @@ inline std::int64_t free_permits(const record& r) noexcept {
     return free;
 }
 
-/// Removes the entries that have expired, except the place of `self` in the queue.
-template <class Judge> void sweep(record& r, const Judge& judge, std::string_view self = {}) {
-    std::erase_if(r.holders, [&](const holder& of) { return judge.expired(of); });
-    bool at_head = true;
-    std::erase_if(r.waiters, [&](const waiter& one) {
-        if (one.nonce == self) {
-            at_head = false;
-            return false;
+namespace detail {
+struct ignore_entry {
+    void operator()(const entry&) const noexcept {}
+};
+} // namespace detail
+
+/// Removes the entries that have expired, except the place of `self` in the queue. Calls
+/// on_removed(entry) for each of them.
+template <class Judge, class Removed = detail::ignore_entry>
+void sweep(record& r, const Judge& judge, std::string_view self = {}, Removed on_removed = {}) {
+    const auto removed_if = [&](bool gone, const auto& entry) {
+        if (gone) {
+            on_removed(entry);
         }
-        const bool gone = judge.expired(one, at_head);
+        return gone;
+    };
+    std::erase_if(r.holders, [&](const holder& h) { return removed_if(judge.expired(h), h); });
+    bool at_head = true;
+    std::erase_if(r.waiters, [&](const waiter& w) {
+        const bool gone = w.nonce != self && removed_if(judge.expired(w, at_head), w);
         at_head = at_head && gone;
         return gone;
     });
@@ -462,19 +474,14 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
     if (place.is_taken) {
         r.waiters.erase(r.waiters.begin() + static_cast<std::ptrdiff_t>(place.index));
     }
-    holder mine;
-    mine.holder_id = self.holder_id;
-    mine.nonce = self.nonce;
+    holder mine{{self}};
     mine.lane = lowest_free_lane(r);
     mine.fence = fence;
-    mine.weight = self.weight;
     mine.lease_ms = std::max(t.lease_ms, t.at_least_ms);
     mine.expires_at = now + mine.lease_ms;
     if (t.at_least_ms != 0) {
         hold_until(r, mine, now + t.at_least_ms, self.from);
     }
-    mine.from = self.from;
-    mine.about = self.about;
     r.holders.push_back(std::move(mine));
     return has_permits(acquire_status::granted, r.holders.back());
 }
@@ -495,14 +502,9 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
     } else if (t.enqueue && r.waiters.size() >= t.max_waiters) {
         return refused(durable_errc::queue_full, observe(r, self, now));
     } else if (t.enqueue) {
-        waiter mine;
-        mine.holder_id = self.holder_id;
-        mine.nonce = self.nonce;
-        mine.weight = self.weight;
+        waiter mine{{self}};
         mine.ttl_ms = t.waiter_ttl_ms;
         mine.expires_at = now + t.waiter_ttl_ms;
-        mine.from = self.from;
-        mine.about = self.about;
         plan_grant(mine, t);
         r.waiters.push_back(std::move(mine));
         out.changed = true;
@@ -561,31 +563,25 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 template <class Judge>
 renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
                     std::int64_t now, const Judge& judge, const origin& self) {
-    renew_outcome out;
     if (check(t, now)) {
-        out.error = make_error_code(durable_errc::invalid_argument);
-        return out;
+        return {renew_status::refused, false, make_error_code(durable_errc::invalid_argument)};
     }
     if (r.clock != t.clock) {
-        out.error = make_error_code(durable_errc::clock_mismatch);
-        return out;
+        return {renew_status::refused, false, make_error_code(durable_errc::clock_mismatch)};
     }
-    out.status = renew_status::lost;
     holder* const mine = fence == 0 ? nullptr : detail::find_holder(r, nonce, fence);
     if (mine == nullptr || judge.expired(*mine)) {
-        return out;
+        return {renew_status::lost, false, {}};
     }
     holder longer = *mine;
     detail::extend(r, longer, t.lease_ms, now, self);
     const std::int64_t minimum = std::exchange(longer.held_until, 0);
-    if (judge.expired(longer)) {
-        return out; // bound to a process that ended: other contenders will regard it as expired
+    if (judge.expired(longer)) { // it is bound to a process that has ended
+        return {renew_status::lost, false, {}};
     }
     longer.held_until = minimum;
     *mine = std::move(longer);
-    out.status = renew_status::renewed;
-    out.changed = true;
-    return out;
+    return {renew_status::renewed, true, {}};
 }
 
 /// Removes exactly the grant `fence` of this nonce. If `fence` is 0, removes any grant of this
@@ -614,19 +610,13 @@ inline release_outcome release(record& r, std::string_view nonce, std::int64_t f
 /// Lists the holders and waiters, as the judge sees them now.
 template <class Judge> inspection inspect(const record& r, const Judge& judge) {
     inspection seen{r, {}, {}, 0};
-    sweep(seen.live, judge);
-    const auto left_of = [](const auto& all, const auto& live, auto& gone) {
-        auto next = live.begin();
-        for (const auto& one : all) {
-            if (next != live.end() && next->nonce == one.nonce) {
-                ++next;
-            } else {
-                gone.push_back(one);
-            }
+    sweep(seen.live, judge, {}, [&seen](const auto& gone) {
+        if constexpr (std::is_same_v<decltype(gone), const holder&>) {
+            seen.expired.push_back(gone);
+        } else {
+            seen.vanished.push_back(gone);
         }
-    };
-    left_of(r.holders, seen.live.holders, seen.expired);
-    left_of(r.waiters, seen.live.waiters, seen.vanished);
+    });
     seen.free = free_permits(seen.live);
     return seen;
 }
@@ -654,8 +644,8 @@ template <class Judge> inspection inspect(const record& r, const Judge& judge) {
 
 namespace detail {
 
-// Returns true if all contenders of one boot always read the same clock. That is not so with
-// lock_clock::caller, where a release may have no time.
+// Returns true if all contenders of one boot read the times of the record on one clock, which is
+// the boottime clock or the store's. With lock_clock::caller each contender has its own clock.
 inline bool has_common_clock(const record& r) noexcept {
     return r.clock == lock_clock::boottime || r.clock == lock_clock::server;
 }
@@ -697,7 +687,7 @@ void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, co
         if (next.weight > free_permits(r) || !detail::is_served_by(r, next, self)) {
             return;
         }
-        const contender its{next.holder_id, next.nonce, next.weight, next.from, next.about};
+        const contender its = next; // a copy: the grant removes the waiter
         terms on = t;
         on.lease_ms = next.lease_ms;
         on.at_least_ms = next.at_least_ms;
@@ -823,8 +813,7 @@ inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::
     }
     unknown.expires_at = now + unknown.lease_ms;
     unknown.lane = detail::lowest_free_lane(r);
-    unknown.from.host = self.host;
-    unknown.from.boot = self.boot;
+    unknown.from = {self.host, self.boot};
     r.holders.push_back(std::move(unknown));
 }
 

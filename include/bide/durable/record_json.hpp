@@ -38,29 +38,126 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/detail/json_fields.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace durable {
 
+namespace detail {
+
+template <class F> void fields(is_a<stored_observation> auto& o, F& f) {
+    f("boot", o.boot);
+    f("moves", o.moves, number(0));
+    f("since", o.since, number(0));
+}
+
+// What a holder and a waiter have in common.
+template <class Entry, class F> void entry_fields(Entry& e, F& f) {
+    const bool bound = e.from.pid != 0;
+    f("holderId", e.holder_id);
+    f("nonce", e.nonce);
+    f("weight", e.weight, number(1, largest_permits));
+    f("host", e.from.host, maybe_text(e.from.host));
+    f("boot", e.from.boot, maybe_text(e.from.boot));
+    f("pid", e.from.pid, maybe_number(1, largest_number, bound));
+    f("start", e.from.start, maybe_number(0, largest_number, bound || e.from.start != 0));
+    f("space", e.from.space, maybe_number(0, largest_number, bound || e.from.space != 0));
+    f("mark", e.from.mark, maybe_number(1, largest_number, e.from.mark != 0));
+    f("network", e.from.network, maybe_number(1, largest_number, e.from.network != 0));
+    f("note", e.about.note, maybe_text(e.about.note, longest_note));
+    f("labels", e.about.labels, maybe(!e.about.labels.empty()));
+    f("observed", e.observed, maybe(!e.observed.empty()));
+}
+
+template <class F> void fields(is_a<holder> auto& h, F& f) {
+    entry_fields(h, f);
+    f("fence", h.fence, number(1));
+    f("lane", h.lane, number(0, largest_permits));
+    f("leaseMs", h.lease_ms, number(1, largest_duration));
+    f("leaseExpiresAt", h.expires_at, number(0));
+    f("renewals", h.renewals, number(0));
+    f("heldUntil", h.held_until, maybe_number(1, largest_number, h.held_until != 0));
+    f("heldBoot", h.held_boot, maybe_text(h.held_boot));
+}
+
+template <class F> void fields(is_a<waiter> auto& w, F& f) {
+    entry_fields(w, f);
+    f("ttlMs", w.ttl_ms, number(1, largest_duration));
+    f("expiresAt", w.expires_at, number(0));
+    f("refreshes", w.refreshes, number(0));
+    f("leaseMs", w.lease_ms, maybe_number(1, largest_duration, w.lease_ms != 0));
+    f("atLeastMs", w.at_least_ms, maybe_number(1, largest_duration, w.at_least_ms != 0));
+}
+
+template <class F> void fields(is_a<admin_note> auto& note, F& f) {
+    f("at", note.at, number(0));
+    f("by", note.by, any_text());
+    f("what", note.what, any_text());
+}
+
+template <class F> void fields(is_a<record> auto& r, F& f) {
+    std::int64_t version = record_format;
+    f("v", version, number(record_format, record_format));
+    f("permits", r.permits, number(1, largest_permits));
+    f("resized", r.resized, maybe(r.resized));
+    f("clock", r.clock);
+    f("fence", r.fence, number(1));
+    f("holders", r.holders);
+    f("waiters", r.waiters);
+    f("admin", r.admin, maybe(r.admin.has_value()));
+}
+
+// Tells whether nonces, tokens and lanes are unique, and every token is below the next one.
+inline bool is_consistent(const record& r) {
+    std::vector<std::string_view> nonces;
+    std::vector<std::int64_t> fences{r.fence};
+    std::vector<std::int64_t> lanes;
+    for (const holder& h : r.holders) {
+        nonces.push_back(h.nonce);
+        fences.push_back(h.fence);
+        lanes.push_back(h.lane);
+    }
+    for (const waiter& w : r.waiters) {
+        nonces.push_back(w.nonce);
+    }
+    return all_differ(nonces) && all_differ(fences) && all_differ(lanes) &&
+           fences.back() == r.fence;
+}
+
+} // namespace detail
+
 /// Writes a record as JSON. Text that is not valid UTF-8 is replaced.
 ///
+/// Requires: the keys of labels are valid UTF-8, and `extra` is as decode() has read it.
 /// Throws: std::bad_alloc.
-std::string encode(const record& r);
+inline std::string encode(const record& r) {
+    return detail::write_text(r, 128 + 384 * (r.holders.size() + r.waiters.size()));
+}
 
 /// Reads a record from JSON.
 ///
 /// Returns: the record, or durable_errc::corrupt_record or unsupported_record_version.
 /// Throws: std::bad_alloc.
-result<record, std::error_code> decode(std::string_view text);
+inline result<record, std::error_code> decode(std::string_view text) {
+    record r;
+    const std::error_code corrupt = make_error_code(durable_errc::corrupt_record);
+    if (const std::error_code error = detail::read_text(text, r, corrupt)) {
+        return unexpected{error};
+    }
+    if (!detail::is_consistent(r)) {
+        return unexpected{corrupt};
+    }
+    return r;
+}
 
 }}} // namespace bide::BIDE_ABI::durable
-
-#if defined(BIDE_DURABLE_HEADER_ONLY)
-#include <bide/durable/impl/record_json.hpp>
-#endif
 
 #endif

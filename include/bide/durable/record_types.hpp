@@ -94,27 +94,40 @@ struct stored_observation {
 /// a further boot replaces one of them.
 inline constexpr std::size_t most_observations = 8;
 
-/// A grant. Times are in milliseconds, on the record's clock. With lock_clock::boottime and
-/// lock_clock::observed, that is the boottime clock of the entry's boot.
+/// A contender that asks for permits.
+struct contender {
+    std::string holder_id{}; ///< the name of its ticket, for people
+    std::string nonce{};     ///< its identity
+    std::int64_t weight = 1; ///< the permits that it asks for
+    origin from{};           ///< where it runs
+    description about{};     ///< what it tells about itself
+
+    friend bool operator==(const contender&, const contender&) = default;
+};
+
+/// What a grant and a place in the queue have in common. Times are in milliseconds, on the record's
+/// clock. With lock_clock::boottime and lock_clock::observed, that is the boottime clock of the
+/// entry's boot.
+struct entry : contender {
+    std::int64_t expires_at = 0;                ///< when the lease or the place expires
+    std::vector<stored_observation> observed{}; ///< by contenders that cannot read its times
+    std::string extra{}; ///< unknown fields as a JSON object, as decode() read them; or empty
+
+    friend bool operator==(const entry&, const entry&) = default;
+};
+
+/// A grant.
 ///
 /// A grant with a minimum hold time that is released early stays as a resting entry: it holds the
 /// permits until the time has passed. It has a nonce of its own, so no contender can renew or
 /// release it. It is bound to no process and to no mark.
-struct holder {
-    std::string holder_id{};                    ///< the name of its ticket
-    std::string nonce{};                        ///< the identity of the contender
-    std::int64_t fence = 0;                     ///< the token of the grant
-    std::int64_t lane = 0;                      ///< the lowest number that no other holder had
-    std::int64_t weight = 1;                    ///< the permits that it holds
-    std::int64_t lease_ms = 0;                  ///< the length of its lease
-    std::int64_t expires_at = 0;                ///< when its lease expires
-    std::int64_t renewals = 0;                  ///< how often it was renewed
-    std::int64_t held_until = 0;                ///< no other contender before; 0: no minimum
-    std::string held_boot{};                    ///< the boot of held_until, if its clock has one
-    origin from{};                              ///< where the holder runs
-    description about{};                        ///< contender::about
-    std::vector<stored_observation> observed{}; ///< by contenders that cannot read its times
-    std::string extra{};                        ///< unknown fields, as a JSON object; or empty
+struct holder : entry {
+    std::int64_t fence = 0;      ///< the token of the grant
+    std::int64_t lane = 0;       ///< the lowest number that no other holder had
+    std::int64_t lease_ms = 0;   ///< the length of its lease
+    std::int64_t renewals = 0;   ///< how often it was renewed
+    std::int64_t held_until = 0; ///< no other contender before; 0: no minimum
+    std::string held_boot{};     ///< the boot of held_until, if its clock has one
 
     friend bool operator==(const holder&, const holder&) = default;
 };
@@ -123,19 +136,11 @@ struct holder {
 inline bool is_resting(const holder& h) noexcept { return h.nonce.starts_with("rest-"); }
 
 /// A place in the queue.
-struct waiter {
-    std::string holder_id{};      ///< the name of its ticket
-    std::string nonce{};          ///< the identity of the contender
-    std::int64_t weight = 1;      ///< the permits that it waits for
+struct waiter : entry {
     std::int64_t ttl_ms = 0;      ///< how long the place lasts without a refresh
-    std::int64_t expires_at = 0;  ///< when the place expires
     std::int64_t refreshes = 0;   ///< how often it was refreshed
     std::int64_t lease_ms = 0;    ///< the lease of a grant by pass_on(); 0: it gets none
     std::int64_t at_least_ms = 0; ///< terms::at_least_ms of that grant
-    origin from{};                ///< where the waiter runs
-    description about{};          ///< contender::about
-    std::vector<stored_observation> observed{}; ///< by contenders that cannot read its times
-    std::string extra{};                        ///< unknown fields
 
     friend bool operator==(const waiter&, const waiter&) = default;
 };
@@ -162,15 +167,6 @@ struct record {
     std::string extra{};                   ///< unknown fields
 
     friend bool operator==(const record&, const record&) = default;
-};
-
-/// A contender that asks for permits.
-struct contender {
-    std::string holder_id{}; ///< its name, for people
-    std::string nonce{};     ///< its identity
-    std::int64_t weight = 1; ///< the permits that it asks for
-    origin from{};           ///< where it runs
-    description about{};     ///< what it tells about itself
 };
 
 /// The terms of a contender. Times are in milliseconds. All contenders of a record need the same
@@ -207,8 +203,8 @@ struct acquire_outcome {
     bool is_only_observed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
-    /// held: when the lease expires, if this change does not extend it. Otherwise 0: the lease
-    /// begins with this change.
+    /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began the
+    /// lease again.
     std::int64_t expires_at = 0;
     std::int64_t position = 0; ///< waiting: how many waiters are ahead
     std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known

@@ -9,11 +9,9 @@
 /// it in one of its files, or defines BIDE_DURABLE_HEADER_ONLY in all its files.
 
 #include <bide/durable/impl/acquire_all.hpp>
-#include <bide/durable/impl/admin.hpp>
 #include <bide/durable/impl/leader_election.hpp>
 #include <bide/durable/impl/locks.hpp>
 #include <bide/durable/impl/rate_limiter.hpp>
-#include <bide/durable/impl/record_json.hpp>
 #include <bide/durable/impl/ticket.hpp>
 #include <bide/durable/slots/impl/file.hpp>
 #include <bide/durable/slots/impl/memory.hpp>

@@ -786,6 +786,26 @@ inline acquisition::answer acquire_blocking(const engine_ptr& of, acquire_reques
     return it->is_bounded() || it->step() ? sync_wait(acquire_task({}, {}, it)) : it->take(false);
 }
 
+// ---- a guard whose loss stops something else
+
+// The callback of a stop that stops another source, too.
+struct stops_other {
+    std::stop_source other;
+    void operator()() {
+        std::stop_source mine(other); // a callback of `other` may destroy this
+        mine.request_stop();
+    }
+};
+using linked_stop = std::stop_callback<stops_other>;
+
+struct linked_guard {
+    linked_guard(durable_guard of, const std::stop_source& stopped)
+        : guard(std::move(of)), on_loss(guard.lost(), stops_other{stopped}) {}
+
+    durable_guard guard;
+    linked_stop on_loss;
+};
+
 }}} // namespace bide::BIDE_ABI::detail
 
 #endif

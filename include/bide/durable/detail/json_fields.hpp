@@ -8,7 +8,7 @@
 //   std::int64_t       a number           std::vector<label>   an object of texts
 //   bool               true or false      std::vector<T>       an array of objects
 //   std::string        a text             std::optional<T>     an object; absent without a value
-//   lock_clock         its name
+//   lock_clock         its name             std::string_view     anything, as JSON; only read
 //
 // If an object has a member `extra`, the reader keeps in it, as a JSON object, the fields that
 // fields() does not list. No general JSON library is used, because it would make a tree of the
@@ -26,7 +26,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,14 +69,8 @@ constexpr stored_as maybe(bool is_written) noexcept {
     return {.is_required = false, .is_written = is_written};
 }
 
-struct clock_name {
-    lock_clock clock;
-    std::string_view name;
-};
-inline constexpr clock_name clock_names[] = {{lock_clock::caller, "caller"},
-                                             {lock_clock::boottime, "boottime"},
-                                             {lock_clock::server, "server"},
-                                             {lock_clock::observed, "observed"}};
+// In the order of lock_clock.
+inline constexpr std::string_view clock_names[] = {"caller", "boottime", "server", "observed"};
 
 // Returns how many characters at the front of the text are ASCII that stands for itself in JSON.
 inline std::size_t plain_size(std::string_view text) noexcept {
@@ -98,13 +92,6 @@ template <class T> bool all_differ(std::vector<T>& values) {
 // The limit of nesting: functions call themselves for each level.
 inline constexpr int deepest_nesting = 64;
 
-// A field of any name.
-struct json_member {
-    std::string name;
-    std::string_view name_as_json;
-    std::string_view value; // as JSON
-};
-
 // Reads a text from its front to its end. After the first error, what was read is of no use.
 class json_reader {
 public:
@@ -118,8 +105,6 @@ public:
 
     // Reads an object with fields().
     template <class T> void object(T& into);
-    // Reads an object. No two of its fields have one name.
-    std::vector<json_member> members();
 
 private:
     class field_reader;
@@ -139,13 +124,6 @@ private:
         space();
         expect(take_if(text));
     }
-    // Reads the name of a field, if it is this one. `has_comma`: a comma comes before it.
-    bool take_name(std::string_view name, bool has_comma) noexcept {
-        const std::string_view before = left_;
-        const bool is_it = take_if(has_comma ? ",\"" : "\"") && take_if(name) && take_if("\":");
-        left_ = is_it ? left_ : before;
-        return is_it;
-    }
     // Calls part() for each part between the brackets, and reads what follows it.
     template <class Part> void parts(std::string_view open, std::string_view close, Part part) {
         take(open);
@@ -159,13 +137,6 @@ private:
         }
         --depth_;
     }
-    // Returns what read() reads, as JSON.
-    template <class Read> std::string_view text_of(Read read) {
-        space();
-        const char* const begin = left_.data();
-        read();
-        return {begin, static_cast<std::size_t>(left_.data() - begin)};
-    }
 
     void read(std::int64_t& value, const stored_as& how) noexcept {
         space();
@@ -176,10 +147,16 @@ private:
                (digits.size() == 1 || digits[0] != '0'));
         left_.remove_prefix(all.size());
     }
-    void read(bool& value, const stored_as&) {
-        const std::string_view word = text_of([this] { skip(); });
-        expect(word == "true" || word == "false");
-        value = word == "true";
+    void read(std::string_view& value, const stored_as&) { // of any kind, as JSON
+        space();
+        const char* const begin = left_.data();
+        skip();
+        value = {begin, static_cast<std::size_t>(left_.data() - begin)};
+    }
+    void read(bool& value, const stored_as&) noexcept {
+        space();
+        value = take_if("true");
+        expect(value || take_if("false"));
     }
     void read(std::string& value, const stored_as& how) {
         string(value);
@@ -188,11 +165,9 @@ private:
     void read(lock_clock& value, const stored_as&) {
         std::string text;
         string(text);
-        const auto* const known =
-            std::find_if(std::begin(clock_names), std::end(clock_names),
-                         [&](const clock_name& one) { return one.name == text; });
+        const auto* const known = std::find(std::begin(clock_names), std::end(clock_names), text);
         expect(known != std::end(clock_names));
-        value = good_ ? known->clock : value;
+        value = static_cast<lock_clock>(good_ ? known - std::begin(clock_names) : 0);
     }
     void read(std::vector<label>& values, const stored_as&);
     template <class T> void read(std::vector<T>& values, const stored_as&) {
@@ -201,151 +176,158 @@ private:
     template <class T> void read(std::optional<T>& value, const stored_as&) {
         object(value.emplace());
     }
-    template <class T> void read_all(std::string_view text, T& value, const stored_as& how) {
-        json_reader in(text);
-        in.read(value, how);
-        expect(in.has_ended());
-    }
 
     void skip(); // a value of any kind
+    void number() noexcept;
     void string(std::string& to);
     void escape(std::string& to);
     std::uint32_t hexadecimal() noexcept;
-    static bool is_number(std::string_view text) noexcept;
 
     std::string_view left_;
     int depth_ = 0;
     bool good_ = true;
 };
 
-// Reads the fields that fields() lists. If `all` is nullptr, reads them from the text, where they
-// stand in the order in which this version writes them. Otherwise takes them from `all`, in any
-// order.
+// Reads the fields of one object that fields() lists. One call of fields() reads as many fields as
+// are in the order of the list, in which this version writes them. If another field follows, its
+// name is read, and fields() is called again.
 class json_reader::field_reader {
 public:
-    field_reader(json_reader& from, std::vector<json_member>* all) noexcept
-        : from_(from), all_(all) {}
+    explicit field_reader(json_reader& from) noexcept : from_(from) {}
 
     template <class T> void operator()(std::string_view name, T& value, const stored_as& how = {}) {
-        if (all_ == nullptr && from_.take_name(name, has_read_)) {
-            has_read_ = true;
-            return from_.read(value, how);
+        const std::uint32_t mine = std::exchange(next_, next_ << 1);
+        required_ |= how.is_required ? mine : 0;
+        if (has_name_ ? name_ == name : is_next(name)) {
+            has_name_ = false;
+            from_.expect((seen_ & mine) == 0);
+            seen_ |= mine;
+            from_.read(value, how);
         }
-        if (all_ != nullptr) {
-            const auto found = std::find_if(all_->begin(), all_->end(),
-                                            [&](const auto& one) { return one.name == name; });
-            if (found != all_->end()) {
-                from_.read_all(found->value, value, how);
-                all_->erase(found);
-                return;
+    }
+
+    // Reads the object. Returns the fields that fields() does not list, as a JSON object; or an
+    // empty text if there are none.
+    template <class T> std::string read(T& into) {
+        std::string others;
+        std::vector<std::string> names; // of the others
+        const char* name_begin = first_;
+        while (from_.good_) {
+            next_ = 1;
+            fields(into, *this);
+            if (std::exchange(has_name_, false)) {
+                from_.skip();
+                others.append(names.empty() ? "{" : ",").append(name_begin, from_.left_.data());
+                names.push_back(name_);
             }
+            from_.space();
+            if (from_.take_if("}")) {
+                break;
+            }
+            from_.expect(is_first() || from_.take_if(","));
+            from_.space();
+            name_begin = from_.left_.data();
+            from_.string(name_);
+            from_.take(":");
+            has_name_ = true;
         }
-        from_.expect(!how.is_required);
+        from_.expect((required_ & ~seen_) == 0 && all_differ(names));
+        others.append(names.empty() ? "" : "}");
+        return others;
     }
 
 private:
+    bool is_first() const noexcept { return from_.left_.data() == first_; }
+    // Reads the name of the next field, if it is this one.
+    bool is_next(std::string_view name) noexcept {
+        const std::string_view before = from_.left_;
+        const bool is_it = (is_first() || from_.take_if(",")) && from_.take_if("\"") &&
+                           from_.take_if(name) && from_.take_if("\":");
+        from_.left_ = is_it ? from_.left_ : before;
+        return is_it;
+    }
+
     json_reader& from_;
-    std::vector<json_member>* const all_;
-    bool has_read_ = false;
+    const char* const first_ = from_.left_.data(); // where the first field begins
+    std::uint32_t next_ = 1;                       // a bit for the field that is listed next
+    std::uint32_t required_ = 0;
+    std::uint32_t seen_ = 0;
+    std::string name_;
+    bool has_name_ = false; // name_ is that of the next field
 };
 
 template <class T> void json_reader::object(T& into) {
-    const json_reader before = *this;
-    field_reader in_order(*this, nullptr);
     take("{");
-    fields(into, in_order);
-    take("}");
-    if (good_) {
-        return;
-    }
-    *this = before; // its fields are in another order, or there are others, or it is not valid
-    into = T();
-    std::vector<json_member> all = members();
-    field_reader by_name(*this, &all);
-    fields(into, by_name);
+    expect(++depth_ <= deepest_nesting);
+    space();
+    std::string others = field_reader(*this).read(into);
+    --depth_;
     if constexpr (requires { into.extra; }) {
-        for (const json_member& one : all) {
-            into.extra.append(into.extra.empty() ? "{" : ",");
-            into.extra.append(one.name_as_json).append(":").append(one.value);
-        }
-        into.extra.append(all.empty() ? "" : "}");
+        into.extra = std::move(others);
     }
-}
-
-inline std::vector<json_member> json_reader::members() {
-    std::vector<json_member> all;
-    parts("{", "}", [&] {
-        json_member& one = all.emplace_back();
-        one.name_as_json = text_of([&] { string(one.name); });
-        take(":");
-        one.value = text_of([this] { skip(); });
-    });
-    std::vector<std::string_view> names;
-    for (const json_member& one : all) {
-        names.push_back(one.name);
-    }
-    expect(all_differ(names));
-    return all;
 }
 
 inline void json_reader::read(std::vector<label>& values, const stored_as&) {
-    for (const json_member& one : members()) {
-        label& made = values.emplace_back(label{one.name, {}});
-        read_all(one.value, made.value, {.longest = longest_label, .may_be_empty = true});
-        expect(!one.name.empty() && one.name.size() <= longest_label);
-    }
-    expect(values.size() <= most_labels);
-    std::sort(values.begin(), values.end(),
-              [](const label& a, const label& b) { return a.key < b.key; });
+    parts("{", "}", [&] {
+        label& made = values.emplace_back();
+        read(made.key, {.longest = longest_label});
+        take(":");
+        read(made.value, {.longest = longest_label, .may_be_empty = true});
+    });
+    const auto by_key = [](const label& a, const label& b) { return a.key < b.key; };
+    std::sort(values.begin(), values.end(), by_key);
+    const auto is_same = [&](const label& a, const label& b) { return !by_key(a, b); };
+    expect(values.size() <= most_labels &&
+           std::adjacent_find(values.begin(), values.end(), is_same) == values.end());
 }
 
 inline void json_reader::skip() {
     space();
     if (left_.starts_with('{')) {
-        members();
+        std::vector<std::string> names;
+        parts("{", "}", [&] {
+            string(names.emplace_back());
+            take(":");
+            skip();
+        });
+        expect(all_differ(names));
     } else if (left_.starts_with('[')) {
         parts("[", "]", [this] { skip(); });
     } else if (left_.starts_with('"')) {
         std::string dropped;
         string(dropped);
-    } else {
-        const std::string_view word =
-            left_.substr(0, left_.find_first_not_of("+-.0123456789Eaeflnrstu"));
-        expect(word == "true" || word == "false" || word == "null" || is_number(word));
-        left_.remove_prefix(word.size());
+    } else if (!take_if("true") && !take_if("false") && !take_if("null")) {
+        number();
     }
 }
 
-inline bool json_reader::is_number(std::string_view text) noexcept {
-    const auto take_digits = [&text] {
-        const std::size_t size = std::min(text.find_first_not_of("0123456789"), text.size());
-        text.remove_prefix(size);
-        return size;
+inline void json_reader::number() noexcept {
+    const auto digits = [this] {
+        const std::size_t size = std::min(left_.find_first_not_of("0123456789"), left_.size());
+        expect(size != 0);
+        left_.remove_prefix(size);
     };
-    text.remove_prefix(text.starts_with('-') ? 1 : 0);
-    const bool has_zero = text.starts_with('0');
-    const std::size_t whole = take_digits();
-    bool is_good = whole == 1 || (whole != 0 && !has_zero);
-    if (text.starts_with('.')) {
-        text.remove_prefix(1);
-        is_good = is_good && take_digits() != 0;
+    take_if("-");
+    if (!take_if("0")) {
+        digits();
     }
-    if (text.starts_with('e') || text.starts_with('E')) {
-        text.remove_prefix(1);
-        text.remove_prefix(text.starts_with('+') || text.starts_with('-') ? 1 : 0);
-        is_good = is_good && take_digits() != 0;
+    if (take_if(".")) {
+        digits();
     }
-    return is_good && text.empty();
+    if (take_if("e") || take_if("E")) {
+        static_cast<void>(take_if("+") || take_if("-"));
+        digits();
+    }
 }
 
 inline void json_reader::string(std::string& to) {
     take("\"");
     to.clear();
-    while (good_ && !left_.starts_with('"')) {
+    while (good_ && !take_if("\"")) {
         const std::size_t size = plain_size(left_);
         to.append(left_.substr(0, size));
         left_.remove_prefix(size);
-        if (left_.starts_with('\\')) {
+        if (take_if("\\")) {
             escape(to);
         } else if (!left_.starts_with('"')) {
             const std::size_t length = bide::detail::utf8_length(left_);
@@ -354,7 +336,6 @@ inline void json_reader::string(std::string& to) {
             left_.remove_prefix(length);
         }
     }
-    left_.remove_prefix(good_ ? 1 : 0);
 }
 
 inline std::uint32_t json_reader::hexadecimal() noexcept {
@@ -369,55 +350,31 @@ inline std::uint32_t json_reader::hexadecimal() noexcept {
 
 inline void json_reader::escape(std::string& to) {
     constexpr std::string_view letters = "\"\\/bfnrt";
-    const std::size_t known = left_.size() < 2 ? letters.npos : letters.find(left_[1]);
-    const bool is_hexadecimal = left_.starts_with("\\u");
-    expect(known != letters.npos || is_hexadecimal);
-    left_.remove_prefix(std::min<std::size_t>(2, left_.size()));
-    if (!is_hexadecimal) {
-        to += known != letters.npos ? "\"\\/\b\f\n\r\t"[known] : ' ';
+    const std::size_t known = left_.empty() ? letters.npos : letters.find(left_[0]);
+    if (known != letters.npos) {
+        to += "\"\\/\b\f\n\r\t"[known];
+        left_.remove_prefix(1);
         return;
     }
+    expect(take_if("u"));
     std::uint32_t code = hexadecimal();
     expect(code < 0xdc00 || code > 0xdfff);
     if (code >= 0xd800 && code < 0xdc00) { // a pair of surrogates
-        expect(left_.starts_with("\\u"));
-        left_.remove_prefix(good_ ? 2 : 0);
+        expect(take_if("\\u"));
         const std::uint32_t low = hexadecimal();
         expect(low >= 0xdc00 && low <= 0xdfff);
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     }
-    const auto add = [&](std::uint32_t bits, std::uint32_t shift, std::uint32_t mask) {
-        to += static_cast<char>(bits | (code >> shift & mask));
-    };
-    if (code < 0x80) {
-        return add(0, 0, 0x7f);
+    // As UTF-8: the first byte tells how many follow, and each of these has six bits.
+    constexpr std::uint32_t firsts[] = {0, 0xc0, 0xe0, 0xf0};
+    const unsigned more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    to += static_cast<char>(firsts[more] | code >> 6 * more);
+    for (unsigned left = more; left-- != 0;) {
+        to += static_cast<char>(0x80 | (code >> 6 * left & 0x3f));
     }
-    if (code >= 0x10000) {
-        add(0xf0, 18, 0x07);
-        add(0x80, 12, 0x3f);
-    } else if (code >= 0x800) {
-        add(0xe0, 12, 0x0f);
-    } else {
-        add(0xc0, 6, 0x1f);
-    }
-    if (code >= 0x800) {
-        add(0x80, 6, 0x3f);
-    }
-    add(0x80, 0, 0x3f);
 }
 
 // ---- writing
-
-// Returns the text with U+FFFD for each byte that is not UTF-8.
-inline std::string as_utf8(std::string_view text) {
-    std::string made;
-    while (!text.empty()) {
-        const std::size_t length = bide::detail::utf8_length(text);
-        made.append(length != 0 ? text.substr(0, length) : "\xef\xbf\xbd");
-        text.remove_prefix(std::max<std::size_t>(length, 1));
-    }
-    return made;
-}
 
 // Writes fields to a text, without white space. Text that is not valid UTF-8 is replaced.
 class json_writer {
@@ -428,8 +385,9 @@ public:
         to_ += '{';
         fields(from, *this);
         if constexpr (requires { from.extra; }) {
-            if (!from.extra.empty()) {
-                others(from);
+            if (from.extra.size() > 2) { // without its brackets
+                separate();
+                to_.append(from.extra, 1, from.extra.size() - 2);
             }
         }
         to_ += '}';
@@ -444,15 +402,6 @@ public:
     }
 
 private:
-    // Tells whether an object lists a field of that name.
-    struct known_name {
-        std::string_view name;
-        bool is_known = false;
-        template <class T> void operator()(std::string_view one, const T&, const stored_as& = {}) {
-            is_known = is_known || one == name;
-        }
-    };
-
     void separate() {
         if (to_.back() != '{' && to_.back() != '[' && to_.back() != ':') {
             to_ += ',';
@@ -463,16 +412,18 @@ private:
         to_.append(digits, std::to_chars(std::begin(digits), std::end(digits), value).ptr);
     }
     void write(bool value) { to_ += value ? "true" : "false"; }
-    void write(lock_clock value) {
-        for (const clock_name& one : clock_names) {
-            if (one.clock == value) {
-                write(one.name);
-            }
-        }
-    }
+    void write(lock_clock value) { write(clock_names[static_cast<std::size_t>(value)]); }
     void write(std::string_view text);
     void write(const std::string& text) { write(std::string_view(text)); }
-    void write(const std::vector<label>& values);
+    void write(const std::vector<label>& values) {
+        to_ += '{';
+        for (const label& one : values) {
+            write(std::string_view(one.key));
+            to_ += ':';
+            write(std::string_view(one.value));
+        }
+        to_ += '}';
+    }
     template <class T> void write(const std::vector<T>& values) {
         to_ += '[';
         for (const T& one : values) {
@@ -482,20 +433,6 @@ private:
         to_ += ']';
     }
     template <class T> void write(const std::optional<T>& value) { object(*value); }
-    // Writes the unknown fields. A known field replaces an unknown one.
-    template <class T> void others(const T& from) {
-        json_reader in(from.extra);
-        const std::vector<json_member> all = in.members();
-        for (std::size_t i = 0; in.has_ended() && i != all.size(); ++i) {
-            known_name asked{all[i].name};
-            fields(from, asked);
-            if (!asked.is_known) {
-                separate();
-                to_.append(all[i].name_as_json).append(":").append(all[i].value);
-            }
-        }
-    }
-
     std::string& to_;
 };
 
@@ -528,24 +465,12 @@ inline void json_writer::write(std::string_view text) {
     to_ += '"';
 }
 
-// Writes labels in the order of their keys. Keys that are not valid UTF-8 are replaced by valid
-// ones, which may make two keys equal. Of equal keys only the last one is written: a text with two
-// equal keys cannot be read.
-inline void json_writer::write(const std::vector<label>& values) {
-    std::map<std::string, std::string_view> all;
-    for (const label& one : values) {
-        all[as_utf8(one.key)] = one.value;
-    }
-    to_ += '{';
-    for (const auto& [key, value] : all) {
-        write(std::string_view(key));
-        to_ += ':';
-        write(value);
-    }
-    to_ += '}';
-}
-
 // ---- texts with a version
+
+struct json_version {
+    std::string_view v;
+};
+template <class F> void fields(json_version& text, F& f) { f("v", text.v); }
 
 // Reads a text of this version. Returns `invalid` if it has no version, or invalid fields.
 template <class T>
@@ -555,19 +480,13 @@ std::error_code read_text(std::string_view text, T& into, std::error_code invali
     if (in.has_ended()) {
         return {};
     }
+    json_version found;
     json_reader again(text);
-    for (const json_member& one : again.members()) {
-        const auto is_integer = [&](auto number) {
-            const char* const end = one.value.data() + one.value.size();
-            const auto [read_to, error] = std::from_chars(one.value.data(), end, number);
-            return error == std::errc() && read_to == end;
-        };
-        if (one.name == "v" && one.value != std::to_string(record_format) &&
-            (is_integer(std::int64_t{}) || is_integer(std::uint64_t{})) && again.has_ended()) {
-            return make_error_code(durable_errc::unsupported_record_version);
-        }
-    }
-    return invalid;
+    again.object(found);
+    const bool is_integer = found.v.find_first_not_of("-0123456789") == found.v.npos;
+    return again.has_ended() && is_integer && found.v != std::to_string(record_format)
+               ? make_error_code(durable_errc::unsupported_record_version)
+               : invalid;
 }
 
 template <class T> std::string write_text(const T& from, std::size_t size = 256) {

@@ -23,7 +23,6 @@
 #include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/change_watch.hpp>
-#include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
@@ -68,7 +67,7 @@ inline auto blocking_section() noexcept {
     return std::unique_ptr<host, unblock>(here);
 }
 
-// The state that each process keeps for one slot (detail/per_process.hpp).
+// The state that each process keeps for one slot (durable/process.hpp).
 //
 // In one process, one contender at a time updates the value. It holds the mutex `turn`; the other
 // comments say that it has the turn. The contenders get the turn in the order of arrival, so they

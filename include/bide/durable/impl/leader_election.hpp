@@ -15,16 +15,15 @@
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/detail/per_process.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/leader_election.hpp>
 #include <bide/durable/options.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/sync/event.hpp>
 #include <bide/sync/mutex.hpp>
-#include <bide/task/compose.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
@@ -38,8 +37,6 @@
 #include <stop_token>
 #include <string>
 #include <system_error>
-#include <thread>
-#include <tuple>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -47,42 +44,24 @@ namespace detail {
 
 // ---- campaigns and terms
 
-struct stops_other {
-    std::stop_source other;
-    void operator()() {
-        std::stop_source mine(other); // a callback of it may end the term, and destroy this
-        mine.request_stop();
-    }
-};
-using linked_stop = std::stop_callback<stops_other>;
-
-// A term of a candidate. The loss of the lock stops the term's source.
-struct held_term {
-    held_term(durable_guard of, const std::stop_source& ends)
-        : guard(std::move(of)), on_loss(guard.lost(), stops_other{ends}) {}
-
-    durable_guard guard;
-    linked_stop on_loss;
-};
-
 // What one process has of a candidate. User code and the store are never called under the lock.
 struct candidate {
-    candidate() = default;
-    candidate(const candidate&) = delete;
-    candidate& operator=(const candidate&) = delete;
-
     mutex lock;
     // Under the lock:
-    bool campaigns = false;                  // a campaign is under way
-    bool runs = false;                       // a run is under way
-    bool resigned = false;                   // since the latest campaign of the run began
+    bool is_busy = false;                    // a campaign or a run is under way
+    bool runs = false;                       // it is a run
     std::stop_source ends{std::nostopstate}; // of the campaign, and of the term that it wins
-    std::unique_ptr<held_term> term;         // nullptr: it does not lead, or lost it unnoticed
+    std::unique_ptr<linked_guard> term;      // its loss stops `ends`; nullptr: it does not lead
 
-    bool leads() { return term != nullptr && term->guard.is_held(); } // under the lock
+    // Requires: the lock is held.
+    bool leads() const noexcept { return term != nullptr && term->guard.is_held(); }
 
+    std::int64_t token() {
+        const std::lock_guard held(lock);
+        return leads() ? term->guard.fence() : 0;
+    }
     // Takes the term out.
-    std::unique_ptr<held_term> take() {
+    std::unique_ptr<linked_guard> take() {
         const std::lock_guard held(lock);
         return std::exchange(term, nullptr);
     }
@@ -104,120 +83,116 @@ struct election {
     const std::shared_ptr<lock_engine> engine;
     per_process<candidate> candidates;
 };
+using election_ptr = std::shared_ptr<election>;
+using election_answer = result<void, std::error_code>;
 
-// A campaign, from its begin to its end.
-class campaign_scope {
+// Makes the candidate busy with a campaign or a run. The destructor ends that. It also releases the
+// term of a run, if an exception ended the run.
+class busy_scope {
 public:
-    campaign_scope(std::shared_ptr<election> of, bool is_of_run) : of_(std::move(of)) {
+    busy_scope(election_ptr of, bool runs) : of_(std::move(of)), runs_(runs) {
         candidate& me = of_->own();
-        std::unique_ptr<held_term> lost; // its destructor calls no store
         const std::lock_guard held(me.lock);
-        leads_ = !is_of_run && me.leads();
-        if (me.campaigns || me.runs != is_of_run) {
-            error_ = std::make_error_code(std::errc::operation_in_progress);
-        } else if (!leads_) {
-            lost = std::exchange(me.term, nullptr);
-            me.campaigns = begun_ = true;
-            me.resigned = false;
-            me.ends = ends_ = std::stop_source();
+        if (!me.is_busy && !(runs_ && me.leads())) {
+            begun_ = me.is_busy = true;
+            me.runs = runs_;
         }
     }
-    campaign_scope(const campaign_scope&) = delete;
-    campaign_scope& operator=(const campaign_scope&) = delete;
-    ~campaign_scope() { end(nullptr); }
+    busy_scope(const busy_scope&) = delete;
+    busy_scope& operator=(const busy_scope&) = delete;
+    ~busy_scope() {
+        if (begun_) {
+            candidate& me = of_->own();
+            const std::unique_ptr<linked_guard> term = runs_ ? me.take() : nullptr;
+            const std::lock_guard held(me.lock);
+            me.is_busy = me.runs = false;
+        }
+    }
 
+    // Returns false if the candidate was busy already, or leads before a run.
     bool begun() const noexcept { return begun_; }
-    // Returns what a campaign that has not begun returns.
-    result<void, std::error_code> refused() const {
-        return error_ ? result<void, std::error_code>(unexpected{error_})
-                      : result<void, std::error_code>();
-    }
-    const std::stop_source& ends() const noexcept { return ends_; }
-
-    // Begins a term. Returns the guard if the campaign was stopped meanwhile: there is no term.
-    std::optional<durable_guard> win(durable_guard guard) {
-        auto term = std::make_unique<held_term>(std::move(guard), ends_);
-        end(&term);
-        return term != nullptr ? std::optional(std::move(term->guard)) : std::nullopt;
-    }
 
 private:
-    void end(std::unique_ptr<held_term>* won) {
-        if (!std::exchange(begun_, false)) {
-            return;
-        }
-        candidate& me = of_->own();
-        const std::lock_guard held(me.lock);
-        me.campaigns = false;
-        if (won != nullptr && (!ends_.stop_requested() || !(*won)->guard.is_held())) {
-            me.term = std::move(*won);
-        }
-    }
-
-    const std::shared_ptr<election> of_;
-    std::stop_source ends_{std::nostopstate};
-    std::error_code error_{};
+    const election_ptr of_;
+    const bool runs_;
     bool begun_ = false;
-    bool leads_ = false;
 };
 
-inline acquire_request request_of(acquire_request request, const std::stop_source& ends) {
-    request.weight = 1;
-    request.stop = ends.get_token();
-    return request;
-}
-inline result<void, std::error_code> stopped_campaign() {
-    return unexpected{make_error_code(errc::stopped)};
-}
-
-inline task<result<void, std::error_code>> campaign_of(std::shared_ptr<election> it,
-                                                       acquire_request request, bool is_of_run) {
-    campaign_scope mine(it, is_of_run);
-    if (!mine.begun()) {
-        co_return mine.refused();
-    }
-    const linked_stop on_stop(request.stop, stops_other{mine.ends()});
-    auto waiting = acquire_task(it->engine, request_of(std::move(request), mine.ends()));
-    auto won = co_await std::move(waiting);
-    if (!won) {
-        co_return unexpected{won.error()};
-    }
-    if (auto unwanted = mine.win(std::move(*won))) {
-        auto released = unwanted->async_release();
-        static_cast<void>(co_await std::move(released));
-        co_return stopped_campaign();
-    }
-    it->tell();
-    co_return result<void, std::error_code>();
-}
-
-// Ends the campaign or the term. Returns the term that the caller has to release.
-inline std::unique_ptr<held_term> end_term(election& it) {
-    candidate& me = it.own();
-    std::stop_source ends{std::nostopstate};
-    std::unique_ptr<held_term> term;
-    {
-        const std::lock_guard held(me.lock);
-        ends = me.ends;
-        if (me.runs) {
-            me.resigned = true;
-        } else {
-            term = std::exchange(me.term, nullptr);
-        }
-    }
-    ends.request_stop();
-    return term;
-}
-
-inline task<result<void, std::error_code>> resign_from(std::shared_ptr<election> it) {
-    const std::unique_ptr<held_term> term = end_term(*it);
-    if (term == nullptr) {
-        co_return result<void, std::error_code>();
-    }
+inline task<election_answer> release_term(election_ptr it, std::unique_ptr<linked_guard> term) {
     auto releasing = term->guard.async_release();
     auto released = co_await std::move(releasing);
     it->tell();
     co_return released;
+}
+
+// Campaigns until the candidate leads. Returns the token of the term. A stop of `ends` ends the
+// campaign, and later the term.
+inline task<result<std::int64_t, std::error_code>> elect(election_ptr it, acquire_request request,
+                                                         std::stop_source ends) {
+    {
+        candidate& me = it->own();
+        const std::unique_ptr<linked_guard> lost = me.take(); // its destructor calls no store
+        const std::lock_guard held(me.lock);
+        me.ends = ends;
+    }
+    request.weight = 1;
+    request.stop = ends.get_token();
+    auto waiting = acquire_task(it->engine, std::move(request));
+    auto won = co_await std::move(waiting);
+    if (!won) {
+        co_return unexpected{won.error()};
+    }
+    const std::int64_t token = won->fence();
+    auto term = std::make_unique<linked_guard>(std::move(*won), ends);
+    {
+        candidate& me = it->own();
+        const std::lock_guard held(me.lock);
+        if (!ends.stop_requested() || !term->guard.is_held()) {
+            me.term = std::move(term);
+        }
+    }
+    if (term != nullptr) { // the campaign was stopped meanwhile: there is no term
+        auto releasing = release_term(std::move(it), std::move(term));
+        static_cast<void>(co_await std::move(releasing));
+        co_return unexpected{make_error_code(errc::stopped)};
+    }
+    it->tell();
+    co_return token;
+}
+
+inline task<election_answer> campaign_of(election_ptr it, acquire_request request) {
+    const busy_scope mine(it, false);
+    if (!mine.begun()) {
+        co_return unexpected{std::make_error_code(std::errc::operation_in_progress)};
+    }
+    if (it->own().token() != 0) {
+        co_return election_answer();
+    }
+    const std::stop_source ends;
+    const linked_stop on_stop(request.stop, stops_other{ends});
+    auto electing = elect(it, std::move(request), ends);
+    const auto won = co_await std::move(electing);
+    co_return won ? election_answer() : unexpected{won.error()};
+}
+
+// Ends the campaign or the term.
+inline task<election_answer> resign_from(election_ptr it) {
+    std::stop_source ends{std::nostopstate};
+    std::unique_ptr<linked_guard> term;
+    {
+        candidate& me = it->own();
+        const std::lock_guard held(me.lock);
+        ends = me.ends;
+        if (!me.runs) { // the run releases its term itself
+            term = std::exchange(me.term, nullptr);
+        }
+    }
+    ends.request_stop();
+    if (term == nullptr) {
+        co_return election_answer();
+    }
+    auto releasing = release_term(std::move(it), std::move(term));
+    co_return co_await std::move(releasing);
 }
 
 // ---- observers
@@ -240,11 +215,7 @@ inline leader_answer read_leader(election& it) {
     return now;
 }
 
-inline std::int64_t token_of(const std::optional<leader_info>& leader) noexcept {
-    return leader ? leader->token : 0;
-}
-
-inline task<leader_answer> wait_for_leader(std::shared_ptr<election> it, leader_wait what) {
+inline task<leader_answer> wait_for_leader(election_ptr it, leader_wait what) {
     const deadline until = deadline::after(what.timeout);
     const std::int64_t began_ns = native_platform::now();
     const durable_options& o = it->engine->options();
@@ -257,7 +228,7 @@ inline task<leader_answer> wait_for_leader(std::shared_ptr<election> it, leader_
         limits.stop = what.stop;
         auto reading = async_call_store(read, std::move(limits));
         auto seen = co_await std::move(reading);
-        if (!seen || token_of(*seen) != what.known) {
+        if (!seen || (*seen ? (*seen)->token : 0) != what.known) {
             co_return seen;
         }
         const std::int64_t now = native_platform::now();
@@ -277,187 +248,51 @@ inline task<leader_answer> wait_for_leader(std::shared_ptr<election> it, leader_
     }
 }
 
-inline task<> observe_leaders(std::shared_ptr<election> it,
-                              std::function<void(const leader_info&)> on_new_leader,
-                              std::stop_token stop) {
-    for (std::int64_t known = 0; on_new_leader && !stop.stop_requested();) {
-        leader_wait what;
-        what.known = known;
-        what.stop = stop;
-        auto waiting = wait_for_leader(it, std::move(what));
-        const auto seen = co_await std::move(waiting);
-        if (seen) {
-            known = token_of(*seen);
-            if (*seen) {
-                on_new_leader(**seen);
-            }
-            continue;
-        }
-        const deadline again = deadline::after(it->engine->options().poll_most);
-        auto pause = sleep_until(again).with_stop(stop);
-        const auto paused = co_await std::move(pause);
-        if (!paused && paused.error() == errc::stopped) { // or its task was cancelled
-            co_return;
-        }
-    }
-}
-
 // ---- runs
 
-// Whether a run tries again after the error.
-inline bool passes(const std::error_code& error) noexcept {
-    return error == durable_errc::lock_lost || error == durable_errc::queue_full ||
-           (error != std::errc::operation_in_progress && may_pass(error));
-}
-
-// The run of a candidate. Its destructor releases a term that an exception has ended.
-class run_scope {
-public:
-    explicit run_scope(std::shared_ptr<election> of) : of_(std::move(of)) {
-        candidate& me = of_->own();
-        const std::lock_guard held(me.lock);
-        begun_ = !me.runs && !me.campaigns && !me.leads();
-        me.runs = me.runs || begun_;
-    }
-    run_scope(const run_scope&) = delete;
-    run_scope& operator=(const run_scope&) = delete;
-    ~run_scope() {
-        watching.request_stop();
-        if (begun_) {
-            candidate& me = of_->own();
-            const std::unique_ptr<held_term> term = me.take();
-            const std::lock_guard held(me.lock);
-            me.runs = false;
-        }
-    }
-
-    bool begun() const noexcept { return begun_; }
-    election& of() noexcept { return *of_; }
-    bool was_resigned() {
-        candidate& me = of_->own();
-        const std::lock_guard held(me.lock);
-        return me.resigned;
-    }
-    leader_term term() {
-        candidate& me = of_->own();
-        const std::lock_guard held(me.lock);
-        return {me.term->guard.fence(), me.ends.get_token()};
-    }
-    std::stop_source term_source() {
-        candidate& me = of_->own();
-        const std::lock_guard held(me.lock);
-        return me.ends;
-    }
-    // Returns how a term ended whose release returned this. was_held: until the release.
-    term_end end_of(bool was_held, const result<void, std::error_code>& released, bool is_stopped) {
-        const bool is_lost =
-            !was_held || (!released && released.error() == durable_errc::lock_lost);
-        return is_lost          ? term_end::lost
-               : was_resigned() ? term_end::resigned
-               : is_stopped     ? term_end::stopped
-                                : term_end::finished;
-    }
-
-    std::stop_source watching; // stops the observer of the run
-
-private:
-    const std::shared_ptr<election> of_;
-    bool begun_ = false;
-};
-
-// Tells the callbacks of the end of a term.
-template <class Callbacks>
-void tell_end(const Callbacks& calls, term_end how, const result<void, std::error_code>& released) {
-    if (!released && how != term_end::lost && released.error() != errc::stopped && calls.on_error) {
-        calls.on_error(released.error());
-    }
-    if (calls.on_lost) {
-        calls.on_lost(how);
-    }
-}
-
-// Whether an error of a campaign ends the run, and with which result.
-template <class Callbacks>
-std::optional<result<void, std::error_code>> end_of_run(run_scope& mine, const Callbacks& calls,
-                                                        std::error_code error, bool is_stopped) {
-    if (is_stopped) {
-        return result<void, std::error_code>();
-    }
-    if (error == errc::stopped && mine.was_resigned()) {
-        return std::nullopt;
-    }
-    if (error == errc::stopped || !passes(error)) {
-        return result<void, std::error_code>(unexpected{error});
-    }
-    if (calls.on_error) {
-        calls.on_error(error);
-    }
-    return std::nullopt;
-}
-
-inline task<result<void, std::error_code>> run_election(std::shared_ptr<election> it,
-                                                        async_leader_callbacks calls,
-                                                        std::stop_token stop,
-                                                        std::stop_source watching) {
-    if (!calls.on_elected) {
+inline task<election_answer>
+run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std::stop_token stop) {
+    if (!on_elected) {
         co_return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
-    run_scope mine(it);
-    mine.watching = std::move(watching);
+    const busy_scope mine(it, true);
     if (!mine.begun()) {
         co_return unexpected{std::make_error_code(std::errc::operation_in_progress)};
     }
     const std::stop_token cancelled = this_task::get_stop_token();
     while (!stop.stop_requested()) {
         if (cancelled.stop_requested()) { // a campaign that need not wait would succeed
-            co_return stopped_campaign();
+            co_return unexpected{make_error_code(errc::stopped)};
         }
-        acquire_request request;
-        request.stop = stop;
-        auto campaign = campaign_of(it, std::move(request), true);
-        const auto won = co_await std::move(campaign);
-        if (!won) {
-            if (auto end = end_of_run(mine, calls, won.error(), stop.stop_requested())) {
-                co_return *end;
+        const std::stop_source ends;
+        const linked_stop on_stop(stop, stops_other{ends});
+        const linked_stop on_cancel(cancelled, stops_other{ends});
+        auto electing = elect(it, {}, ends);
+        const auto won = co_await std::move(electing);
+        if (won) {
+            auto work = on_elected({*won, ends.get_token()});
+            co_await std::move(work);
+            std::unique_ptr<linked_guard> term = it->own().take();
+            if (term == nullptr) { // a child of fork() has returned from on_elected
+                co_return unexpected{make_error_code(errc::stopped)};
             }
-            if (won.error() != errc::stopped) {
-                const deadline again = deadline::after(it->engine->options().poll_most);
-                auto pause = sleep_until(again).with_stop(stop);
-                static_cast<void>(co_await std::move(pause));
-            }
+            auto releasing = release_term(it, std::move(term));
+            static_cast<void>(co_await std::move(releasing));
             continue;
         }
-        {
-            const linked_stop on_stop(stop, stops_other{mine.term_source()});
-            const linked_stop on_cancel(cancelled, stops_other{mine.term_source()});
-            auto work = calls.on_elected(mine.term());
-            co_await std::move(work);
+        const std::error_code error = won.error();
+        if (error == errc::stopped || stop.stop_requested()) { // if not by a stop, by resign()
+            continue;
         }
-        const std::unique_ptr<held_term> term = it->own().take();
-        if (term == nullptr) { // a child of fork() has returned from on_elected
-            co_return stopped_campaign();
+        if (error != durable_errc::lock_lost && error != durable_errc::queue_full &&
+            !may_pass(error)) {
+            co_return unexpected{error};
         }
-        const bool was_held = term->guard.is_held(); // a store that fails tells nothing of a loss
-        auto releasing = term->guard.async_release();
-        const auto released = co_await std::move(releasing);
-        it->tell();
-        tell_end(calls, mine.end_of(was_held, released, stop.stop_requested()), released);
+        const deadline again = deadline::after(it->engine->options().poll_most);
+        auto pause = sleep_until(again).with_stop(stop);
+        static_cast<void>(co_await std::move(pause));
     }
-    co_return result<void, std::error_code>();
-}
-
-inline task<result<void, std::error_code>>
-run_observed(std::shared_ptr<election> it, async_leader_callbacks calls, std::stop_token stop) {
-    if (!calls.on_new_leader || !calls.on_elected) {
-        auto alone = run_election(it, std::move(calls), std::move(stop), std::stop_source());
-        co_return co_await std::move(alone);
-    }
-    const std::stop_source watching;
-    auto observer = observe_leaders(it, std::move(calls.on_new_leader), watching.get_token());
-    auto runner = run_election(it, std::move(calls), std::move(stop), watching);
-    auto both = when_all(std::move(runner), std::move(observer));
-    auto ended = co_await std::move(both);
-    co_return std::move(std::get<0>(ended));
+    co_return election_answer();
 }
 
 } // namespace detail
@@ -467,11 +302,11 @@ BIDE_DURABLE_INLINE leader_election::leader_election(slot_ref slot, durable_opti
 
 BIDE_DURABLE_INLINE result<void, std::error_code>
 leader_election::campaign(acquire_request request) {
-    return sync_wait(detail::campaign_of(it_, std::move(request), false));
+    return sync_wait(detail::campaign_of(it_, std::move(request)));
 }
 BIDE_DURABLE_INLINE task<result<void, std::error_code>>
 leader_election::async_campaign(acquire_request request) {
-    return detail::campaign_of(it_, std::move(request), false);
+    return detail::campaign_of(it_, std::move(request));
 }
 
 BIDE_DURABLE_INLINE result<void, std::error_code> leader_election::resign() {
@@ -482,11 +317,7 @@ BIDE_DURABLE_INLINE task<result<void, std::error_code>> leader_election::async_r
 }
 
 BIDE_DURABLE_INLINE bool leader_election::is_leader() const { return token() != 0; }
-BIDE_DURABLE_INLINE std::int64_t leader_election::token() const {
-    detail::candidate& me = it_->own();
-    const std::lock_guard held(me.lock);
-    return me.leads() ? me.term->guard.fence() : 0;
-}
+BIDE_DURABLE_INLINE std::int64_t leader_election::token() const { return it_->own().token(); }
 BIDE_DURABLE_INLINE std::stop_token leader_election::lost() const {
     detail::candidate& me = it_->own();
     const std::lock_guard held(me.lock);
@@ -516,27 +347,20 @@ leader_election::async_wait_for_change(leader_wait what) const {
     return detail::wait_for_leader(it_, std::move(what));
 }
 
-BIDE_DURABLE_INLINE result<void, std::error_code> leader_election::run(leader_callbacks calls,
-                                                                       std::stop_token stop) {
-    async_leader_callbacks mine{{}, std::move(calls.on_lost), {}, std::move(calls.on_error)};
-    if (calls.on_elected) {
-        mine.on_elected = [work = std::move(calls.on_elected)](leader_term term) -> task<> {
-            work(std::move(term));
-            co_return;
-        };
+BIDE_DURABLE_INLINE result<void, std::error_code>
+leader_election::run(std::function<void(leader_term)> on_elected, std::stop_token stop) {
+    if (!on_elected) {
+        return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
-    std::jthread observer; // on_elected blocks this thread
-    if (calls.on_new_leader && mine.on_elected) {
-        observer = std::jthread([it = it_, tell = calls.on_new_leader](std::stop_token ended) {
-            sync_wait(detail::observe_leaders(it, tell, std::move(ended)));
-        });
-    }
-    return sync_wait(detail::run_election(it_, std::move(mine), std::move(stop),
-                                          std::stop_source(std::nostopstate)));
+    const auto work = [&on_elected](leader_term term) -> task<> {
+        on_elected(std::move(term));
+        co_return;
+    };
+    return sync_wait(detail::run_election(it_, work, std::move(stop)));
 }
 BIDE_DURABLE_INLINE task<result<void, std::error_code>>
-leader_election::async_run(async_leader_callbacks calls, std::stop_token stop) {
-    return detail::run_observed(it_, std::move(calls), std::move(stop));
+leader_election::async_run(std::function<task<>(leader_term)> on_elected, std::stop_token stop) {
+    return detail::run_election(it_, std::move(on_elected), std::move(stop));
 }
 
 BIDE_DURABLE_INLINE std::string leader_election::explain() const { return it_->engine->explain(); }

@@ -7,6 +7,7 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/acquisition.hpp>
 #include <bide/durable/detail/background.hpp>
@@ -16,6 +17,7 @@
 #include <bide/durable/guard.hpp>
 #include <bide/durable/locks.hpp>
 #include <bide/durable/options.hpp>
+#include <bide/durable/record.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/task/task.hpp>
 
@@ -25,6 +27,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -199,6 +202,60 @@ BIDE_DURABLE_INLINE durable_ticket durable_guard::detach() {
     grant_->detach();
     grant_.reset();
     return t;
+}
+
+// ---- durable_admin
+
+namespace detail {
+
+// Calls what(engine, note) on a store thread, for an administrator.
+template <class What>
+result<bool, std::error_code> administer(std::shared_ptr<lock_engine> engine, const std::string& by,
+                                         std::string what_for, std::string_view why, What what) {
+    if (!why.empty()) {
+        what_for.append(": ").append(why);
+    }
+    auto answer = call_store<result<bool, std::error_code>>(
+        [engine, what, note = durable::admin_note{0, by, what_for, {}}] {
+            return what(*engine, note);
+        },
+        engine->retry_time());
+    if (!answer && answer.error() == errc::timeout) {
+        return unexpected{make_error_code(durable_errc::indeterminate)};
+    }
+    return answer;
+}
+
+} // namespace detail
+
+BIDE_DURABLE_INLINE result<bool, std::error_code>
+durable_admin::force_release(std::int64_t fence, std::string_view why) {
+    return detail::administer(engine_, by_, "force_release " + std::to_string(fence), why,
+                              [fence](detail::lock_engine& on, durable::admin_note note) {
+                                  return on.administer([&](durable::record& r, std::int64_t now) {
+                                      note.at = now;
+                                      return durable::force_release(r, fence, note);
+                                  });
+                              });
+}
+
+BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::resize(std::int64_t permits,
+                                                                        std::string_view why) {
+    return detail::administer(engine_, by_, "resize " + std::to_string(permits), why,
+                              [permits](detail::lock_engine& on, durable::admin_note note) {
+                                  return on.administer([&](durable::record& r, std::int64_t now) {
+                                      note.at = now;
+                                      return durable::resize(r, permits, note);
+                                  });
+                              });
+}
+
+BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::repair(std::int64_t min_fence,
+                                                                        std::string_view why) {
+    return detail::administer(engine_, by_, "repair", why,
+                              [min_fence](detail::lock_engine& on, durable::admin_note note) {
+                                  return on.repair(min_fence, std::move(note));
+                              });
 }
 
 }} // namespace bide::BIDE_ABI

@@ -2,44 +2,204 @@
 #ifndef BIDE_DURABLE_IMPL_RATE_LIMITER_HPP
 #define BIDE_DURABLE_IMPL_RATE_LIMITER_HPP
 
+// The record of a durable_rate_limiter: the leaky bucket of ITU-T I.371 as a meter.
+//
+// The record has a debt, in units that need no rounding. A token that is taken adds period_ns units
+// to the debt. In each nanosecond `count` units drain away. Tokens that are taken are available at
+// once if the debt is then at most burst * period_ns. If the debt is larger, the tokens are
+// reserved: they become available when the debt has drained to burst * period_ns. Each reservation
+// adds to the debt, so tokens become available in the order in which they were reserved.
+//
+// The record stores the debt and the time at which the debt had that size. It stores no time in the
+// future. So if the clock is set back, or after a reboot, the debt drains from the new time on, and
+// no wait becomes longer.
+
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/detail/background.hpp>
+#include <bide/durable/detail/json_fields.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/detail/per_process.hpp>
-#include <bide/durable/detail/rate_record.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/rate_limiter.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slot_types.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/sync/mutex.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The record of a limiter, in its slot.
+// ---- the record
+
+struct token_rate {
+    static constexpr std::int64_t most = std::int64_t{1} << 61; // of units, and of nanoseconds
+
+    std::int64_t count = 1;     // tokens that come in a period
+    std::int64_t period_ns = 1; // reduced: it has no common divisor with `count`
+    std::int64_t burst = 1;
+
+    // Returns nothing if a number is below 1, if more than one token comes in a nanosecond, or if
+    // the bucket would have more than `most` units.
+    static std::optional<token_rate> make(std::int64_t count, std::int64_t period_ns,
+                                          std::int64_t burst) {
+        if (count < 1 || period_ns < count || burst < 1 || period_ns > most) {
+            return std::nullopt;
+        }
+        const std::int64_t common = std::gcd(count, period_ns);
+        const token_rate made{count / common, period_ns / common, burst};
+        return burst > most / made.period_ns ? std::nullopt : std::optional(made);
+    }
+    std::int64_t capacity() const noexcept { return burst * period_ns; }
+
+    // Returns the time until a debt leaves tokens in the bucket again.
+    std::int64_t wait_ns(std::int64_t debt) const noexcept {
+        const std::int64_t over = debt - capacity();
+        return over <= 0 ? 0 : over / count + (over % count != 0 ? 1 : 0);
+    }
+    std::int64_t available(std::int64_t debt) const noexcept {
+        return debt >= capacity() ? 0 : (capacity() - debt) / period_ns;
+    }
+
+    friend bool operator==(const token_rate&, const token_rate&) = default;
+};
+
+// A time of the clock of a limiter. With lock_clock::boottime, two times of the same boot are
+// compared by now_ms. Times of different boots, or of containers with different boottime clocks,
+// are compared by unix_ms.
+struct rate_time {
+    lock_clock clock = lock_clock::boottime;
+    std::int64_t now_ms = 0;
+    std::int64_t unix_ms = 0;
+    std::string boot{}; // durable::this_boot(); empty if it is not known, or for other clocks
+};
+
+// The kind that a stored value of a limiter names, so that no other record is taken for one.
+inline constexpr std::string_view rate_kind = "bide.rate";
+
+struct rate_record {
+    token_rate rate{};
+    std::int64_t debt = 0; // at the time `at`
+    rate_time at{};
+    std::string last{}; // the nonce of the latest reservation; empty if it was given back
+    std::string kind{rate_kind};
+
+    // True if advance() has found that the clock was set back since `at`. Then the record has to be
+    // stored, so that the debt drains from the present time on. This field itself is not stored.
+    bool begins_again = false;
+
+    // Drains the debt until `now`. If `now` is earlier than the record's time by at most
+    // tolerance_ms, the clock is only behind another one, and nothing changes. If `now` is earlier
+    // than that, the clock was set back.
+    void advance(const rate_time& now, std::int64_t tolerance_ms) {
+        const bool has_boot = at.clock == lock_clock::boottime;
+        const bool is_same_boot = has_boot && at.boot == now.boot && !at.boot.empty();
+        const std::int64_t passed_ms =
+            !has_boot || is_same_boot ? now.now_ms - at.now_ms : now.unix_ms - at.unix_ms;
+        if (passed_ms < 0 && passed_ms >= -tolerance_ms) {
+            return;
+        }
+        begins_again = passed_ms < 0;
+        const std::int64_t ns =
+            std::clamp<std::int64_t>(passed_ms, 0, token_rate::most / 1'000'000) * 1'000'000;
+        debt = ns > debt / rate.count ? 0 : debt - ns * rate.count;
+        at = now;
+    }
+
+    // Takes n tokens. Returns the time until they are available. If that time is longer than
+    // `longest_ns`, no token is taken.
+    // Requires: n is from 1 to the burst.
+    std::int64_t take(std::int64_t n, std::int64_t longest_ns, const std::string& nonce) {
+        const std::int64_t after = debt + n * rate.period_ns; // at most 2^62
+        const std::int64_t wait = after > token_rate::most ? token_rate::most : rate.wait_ns(after);
+        if (wait <= longest_ns && after <= token_rate::most) {
+            debt = after;
+            last = nonce;
+        }
+        return wait;
+    }
+
+    // Gives n tokens back. Returns false if others were taken later.
+    bool give_back(std::int64_t n, const std::string& nonce) {
+        if (last != nonce) {
+            return false;
+        }
+        debt = std::max<std::int64_t>(debt - n * rate.period_ns, 0);
+        last.clear();
+        return true;
+    }
+
+    // Changes the rate and the burst to those of `to`. Reserved tokens become available when they
+    // would have been before. The bucket keeps its tokens, up to the new burst.
+    void adopt(const token_rate& to) {
+        const std::int64_t wait = rate.wait_ns(debt);
+        const std::int64_t there = std::min(rate.available(debt), to.burst);
+        const std::int64_t room = (token_rate::most - to.capacity()) / to.count;
+        debt = wait > 0 ? to.capacity() + std::min(wait, room) * to.count
+                        : to.capacity() - there * to.period_ns;
+        rate = to;
+    }
+};
+
+// The stored format, in JSON:
+//   {"kind":"bide.rate","v":1,"count":1,"periodNs":10000000,"burst":5,"debt":30000000,
+//    "clock":"boottime","at":81234,"unixMs":1717000000000,"boot":"..","last":".."}
+template <class F> void fields(durable::detail::is_a<rate_record> auto& r, F& f) {
+    using durable::detail::number;
+    std::int64_t version = durable::record_format;
+    const durable::detail::stored_as any{.longest = std::string::npos, .may_be_empty = true};
+    f("kind", r.kind, any);
+    f("v", version, number(version, version));
+    f("count", r.rate.count, number(1, token_rate::most));
+    f("periodNs", r.rate.period_ns, number(1, token_rate::most));
+    f("burst", r.rate.burst, number(1, token_rate::most));
+    f("debt", r.debt, number(0, token_rate::most));
+    f("clock", r.at.clock);
+    f("at", r.at.now_ms, number(0));
+    f("unixMs", r.at.unix_ms, number(0));
+    f("boot", r.at.boot, any);
+    f("last", r.last, any);
+}
+
+// Returns durable_errc::corrupt_record for every other value, the record of a lock for example.
+inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
+    const std::error_code corrupt = make_error_code(durable_errc::corrupt_record);
+    rate_record r;
+    if (const std::error_code error = durable::detail::read_text(text, r, corrupt)) {
+        return unexpected{error};
+    }
+    const auto rate = token_rate::make(r.rate.count, r.rate.period_ns, r.rate.burst);
+    if (!rate || r.kind != rate_kind) {
+        return unexpected{corrupt};
+    }
+    r.rate = *rate;
+    return r;
+}
+
+// ---- the record in its slot
+
 class rate_store {
 public:
     rate_store(slot_ref slot, std::optional<token_rate> rate, rate_options options)
@@ -70,12 +230,11 @@ public:
                                  : std::error_code();
     }
     const rate_options& options() const noexcept { return options_; }
-    const token_rate& rate() const noexcept { return rate_; }
     call_limits limits(deadline until, std::stop_token stop) const {
         return {until, std::chrono::nanoseconds(deadline::saturated_ns(options_.attempt_limit)),
                 std::move(stop)};
     }
-    call_limits retry_limits() const { return limits(deadline::after(options_.retry_time), {}); }
+    deadline retry_end() const { return deadline::after(options_.retry_time); }
 
     std::string explain() { return own().explain(); }
 
@@ -99,33 +258,21 @@ private:
 };
 
 inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot& from) {
-    rate_time now;
-    now.clock = clock_;
-    now.unix_ms = durable::unix_ms();
-    switch (clock_) {
-    case lock_clock::boottime:
-        now.now_ms = durable::boottime_ms();
-        now.boot = own().boot;
-        break;
-    case lock_clock::server:
-        if (!from.server_ms) { // no other time may replace it
-            return unexpected{make_error_code(durable_errc::storage_error)};
-        }
-        now.now_ms = *from.server_ms;
-        break;
-    case lock_clock::caller:
-    case lock_clock::observed:
-        now.now_ms = options_.now ? options_.now().count() : now.unix_ms;
-        break;
+    if (clock_ == lock_clock::server && !from.server_ms) { // no other time may replace it
+        return unexpected{make_error_code(durable_errc::storage_error)};
     }
-    if (now.now_ms < 0 || now.now_ms > durable::largest_number) {
+    const std::int64_t unix_ms = durable::unix_ms();
+    const bool is_boottime = clock_ == lock_clock::boottime;
+    const std::int64_t now_ms = is_boottime                    ? durable::boottime_ms()
+                                : clock_ == lock_clock::server ? *from.server_ms
+                                : options_.now                 ? options_.now().count()
+                                                               : unix_ms;
+    if (now_ms < 0 || now_ms > durable::largest_number) {
         return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
-    rate_record r;
-    if (from.version == 0) {
-        r.rate = rate_;
-        r.at = std::move(now);
-    } else {
+    const rate_time now{clock_, now_ms, unix_ms, is_boottime ? own().boot : std::string()};
+    rate_record r{rate_, 0, now};
+    if (from.version != 0) {
         auto there = decode_rate(from.value);
         if (!there) {
             return there;
@@ -157,34 +304,23 @@ template <class Rule> std::error_code rate_store::update(deadline until, Rule ru
             return std::nullopt;
         }
         const bool is_changed = rule(*stored, maybe_done);
-        return is_changed || stored->begins_again ? std::optional(encode_rate(*stored))
-                                                  : std::nullopt;
+        return is_changed || stored->begins_again
+                   ? std::optional(durable::detail::write_text(*stored))
+                   : std::nullopt;
     };
     return update_value(own(), until, options_.retry_time, [] {}, apply, [] {});
 }
 
-// Gives n tokens back. Returns false if others were taken later.
-inline result<bool, std::error_code> give_back(rate_store& to, std::int64_t n,
-                                               const std::string& nonce) {
-    bool is_back = false;
-    const std::error_code error =
-        to.update(deadline::after(to.options().retry_time), [&](rate_record& r, bool maybe_done) {
-            const bool is_there = r.give_back(n, nonce);
-            is_back = is_there || (is_back && maybe_done);
-            return is_there;
-        });
-    return error ? result<bool, std::error_code>(unexpected{error})
-                 : result<bool, std::error_code>(is_back);
-}
+// ---- tokens that were taken
 
-// Tokens that were taken. Its destructor gives them back, on a store thread, unless that was decided.
+// The destructor gives them back, on a store thread, if `is_unused` is set.
 struct taken_tokens {
     taken_tokens(std::shared_ptr<rate_store> of, std::int64_t how_many)
         : from(std::move(of)), count(how_many), nonce(fresh_nonce()) {}
     taken_tokens(const taken_tokens&) = delete;
     taken_tokens& operator=(const taken_tokens&) = delete;
     ~taken_tokens() {
-        if (is_taken && !is_kept) {
+        if (is_unused) {
             try_to([this] {
                 static_cast<void>(store_call::start(std::make_shared<store_call>(
                     [back = giving_back()] { try_to([&] { static_cast<void>(back()); }); },
@@ -193,25 +329,33 @@ struct taken_tokens {
         }
     }
 
-    // Returns a function that gives the tokens back once. It may outlive this object.
-    std::function<result<bool, std::error_code>()> giving_back() {
-        // Order: relaxed; the flag publishes nothing else.
-        const bool is_first = !is_returned.exchange(true, std::memory_order_relaxed);
-        if (!is_kept) { // copies of a reservation, which keeps them, may be used by several threads
-            is_kept = true;
-        }
-        return [to = from, n = count, id = nonce, is_first] {
-            return is_first ? give_back(*to, n, id) : result<bool, std::error_code>(false);
+    // True if the tokens are back; false if others were taken later, or these are back already.
+    using returned = result<bool, std::error_code>;
+    // Returns a function that gives the tokens back. It may outlive this object.
+    std::function<returned()> giving_back() const {
+        return [to = from, n = count, id = nonce]() -> returned {
+            bool is_back = false;
+            const auto rule = [&](rate_record& r, bool maybe_done) {
+                const bool is_there = r.give_back(n, id);
+                is_back = is_there || (is_back && maybe_done);
+                return is_there;
+            };
+            if (const std::error_code error = to->update(to->retry_end(), rule)) {
+                return unexpected{error};
+            }
+            return is_back;
         };
+    }
+    task<returned> give_back() const {
+        return async_call_store(giving_back(), from->limits(from->retry_end(), {}),
+                                call_kind::has_to_run);
     }
 
     const std::shared_ptr<rate_store> from;
     const std::int64_t count;
     const std::string nonce;
     deadline ready = deadline::poll();
-    bool is_taken = false;
-    bool is_kept = false; // the destructor leaves them
-    native_platform::atomic<bool> is_returned{false};
+    bool is_unused = false;
 };
 // nullptr: their time comes later than the wait.
 using taking_result = result<std::shared_ptr<taken_tokens>, std::error_code>;
@@ -223,30 +367,31 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
     const std::int64_t most = deadline::saturated_ns(from->options().longest_wait);
     std::int64_t wait = 0;
     std::int64_t rest = 0;
-    const std::error_code error = from->update(tries_until, [&](rate_record& r, bool) {
+    bool is_taken = false;
+    const auto rule = [&](rate_record& r, bool) {
         const std::int64_t now = native_platform::now();
         const bool is_stored = r.last == some->nonce; // by an earlier try
         rest = until.is_never() ? token_rate::most
                                 : std::max<std::int64_t>(until.steady_ns() - now, 0);
         wait = is_stored ? r.rate.wait_ns(r.debt) : r.take(n, std::min(rest, most), some->nonce);
-        some->is_taken = is_stored || r.last == some->nonce;
+        is_taken = r.last == some->nonce;
         some->ready = deadline::at_ns(now + wait);
-        return some->is_taken && !is_stored;
-    });
-    if (error) {
-        some->is_taken = false;
+        return is_taken && !is_stored;
+    };
+    if (const std::error_code error = from->update(tries_until, rule)) {
         return unexpected{error};
     }
-    if (some->is_taken) {
-        return some;
+    some->is_unused = is_taken;
+    if (!is_taken && wait <= rest) {
+        return unexpected{make_error_code(durable_errc::queue_full)};
     }
-    return wait > rest ? taking_result(nullptr)
-                       : taking_result(unexpected{make_error_code(durable_errc::queue_full)});
+    return is_taken ? some : nullptr;
 }
 
-// If its caller leaves, the tokens are given back.
+// Takes tokens. If its caller leaves, they are given back; so are those of a caller that does not
+// keep them.
 inline task<taking_result> take_tokens(std::shared_ptr<rate_store> from, std::int64_t n,
-                                       rate_wait wait) {
+                                       rate_wait wait, bool keeps) {
     if (const std::error_code error = from->check(n)) {
         co_return unexpected{error};
     }
@@ -258,61 +403,36 @@ inline task<taking_result> take_tokens(std::shared_ptr<rate_store> from, std::in
         return take_now(from, n, until, tries_until);
     };
     auto taking = async_call_store(take, limits);
-    co_return co_await std::move(taking);
-}
-
-inline task<result<bool, std::error_code>> give_back_tokens(std::shared_ptr<taken_tokens> some) {
-    return async_call_store(some->giving_back(), some->from->retry_limits(), call_kind::has_to_run);
-}
-
-inline task<result<void, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
-                                                          std::int64_t n, rate_wait wait) {
-    auto taking = take_tokens(std::move(from), n, wait);
-    const taking_result got = co_await std::move(taking);
-    if (!got) {
-        co_return unexpected{got.error()};
-    }
-    if (*got == nullptr) {
-        co_return unexpected{make_error_code(errc::timeout)};
-    }
-    auto pause = sleep_until((*got)->ready).with_stop(wait.stop);
-    const auto over = co_await std::move(pause);
-    if (over) {
-        (*got)->is_kept = true;
-        co_return result<void, std::error_code>();
-    }
-    auto returning = give_back_tokens(*got);
-    static_cast<void>(co_await std::move(returning));
-    co_return unexpected{make_error_code(errc::stopped)};
-}
-
-// Takes tokens, which the caller keeps.
-inline task<taking_result> keep_tokens(std::shared_ptr<rate_store> from, std::int64_t n,
-                                       rate_wait wait) {
-    auto taking = take_tokens(std::move(from), n, std::move(wait));
     taking_result got = co_await std::move(taking);
-    if (got && *got != nullptr) {
-        (*got)->is_kept = true;
+    if (keeps && got && *got != nullptr) {
+        (*got)->is_unused = false;
     }
     co_return got;
 }
 
-inline task<result<bool, std::error_code>> try_acquire_tokens(std::shared_ptr<rate_store> from,
-                                                              std::int64_t n) {
-    auto taking = keep_tokens(std::move(from), n, {std::chrono::nanoseconds(0), {}});
+inline task<result<void, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
+                                                          std::int64_t n, rate_wait wait) {
+    auto taking = take_tokens(std::move(from), n, wait, false);
     const taking_result got = co_await std::move(taking);
-    co_return got ? result<bool, std::error_code>(*got != nullptr) : unexpected{got.error()};
+    if (!got || *got == nullptr) {
+        co_return unexpected{got ? make_error_code(errc::timeout) : got.error()};
+    }
+    auto pause = sleep_until((*got)->ready).with_stop(wait.stop);
+    const auto over = co_await std::move(pause);
+    (*got)->is_unused = false;
+    if (over) {
+        co_return result<void, std::error_code>();
+    }
+    auto returning = (*got)->give_back();
+    static_cast<void>(co_await std::move(returning));
+    co_return unexpected{make_error_code(errc::stopped)};
 }
 
-inline result<std::int64_t, std::error_code> available_tokens(rate_store& in) {
-    std::int64_t there = 0;
-    const std::error_code error =
-        in.update(deadline::after(in.options().retry_time), [&there](const rate_record& r, bool) {
-            there = r.rate.available(r.debt);
-            return false;
-        });
-    return error ? result<std::int64_t, std::error_code>(unexpected{error})
-                 : result<std::int64_t, std::error_code>(there);
+inline task<result<bool, std::error_code>> try_acquire_tokens(std::shared_ptr<rate_store> from,
+                                                              std::int64_t n) {
+    auto taking = take_tokens(std::move(from), n, {std::chrono::nanoseconds(0), {}}, true);
+    const taking_result got = co_await std::move(taking);
+    co_return got ? result<bool, std::error_code>(*got != nullptr) : unexpected{got.error()};
 }
 
 } // namespace detail
@@ -350,11 +470,11 @@ durable_rate_limiter::reservation::ready_at() const noexcept {
             std::chrono::nanoseconds(some_->ready.steady_ns())));
 }
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_rate_limiter::reservation::cancel() {
-    return sync_wait(detail::give_back_tokens(some_));
+    return sync_wait(some_->give_back());
 }
 BIDE_DURABLE_INLINE result<durable_rate_limiter::reservation, std::error_code>
 durable_rate_limiter::reserve(std::int64_t n) {
-    auto some = sync_wait(detail::keep_tokens(store_, n, {}));
+    auto some = sync_wait(detail::take_tokens(store_, n, {}, true));
     if (!some) {
         return unexpected{some.error()};
     }
@@ -362,8 +482,21 @@ durable_rate_limiter::reserve(std::int64_t n) {
 }
 
 BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> durable_rate_limiter::available() {
-    return sync_wait(detail::async_call_store<result<std::int64_t, std::error_code>>(
-        [store = store_] { return detail::available_tokens(*store); }, store_->retry_limits()));
+    using answer = result<std::int64_t, std::error_code>;
+    const deadline until = store_->retry_end();
+    return detail::call_store<answer>(
+        [store = store_, until]() -> answer {
+            std::int64_t there = 0;
+            const auto rule = [&there](const detail::rate_record& r, bool) {
+                there = r.rate.available(r.debt);
+                return false;
+            };
+            if (const std::error_code error = store->update(until, rule)) {
+                return unexpected{error};
+            }
+            return there;
+        },
+        store_->limits(until, {}));
 }
 
 BIDE_DURABLE_INLINE std::string durable_rate_limiter::explain() const { return store_->explain(); }
