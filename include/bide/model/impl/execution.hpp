@@ -53,51 +53,6 @@ inline bits without(bits line, int thread) {
 
 inline bool contains(bits line, int thread) { return without(line, thread) != line; }
 
-// The next step of a thread, as the thread announces it. It is on the stack that find_loop()
-// compares, so it has no padding.
-struct request {
-    enum class kind : int {
-        none,
-        read,
-        write,
-        fence,
-        choice, // one of `picks` numbers
-        spawn,
-        end,
-        join,  // waits for the end of thread `other`
-        sleep, // waits until a wake has taken this thread out of the queue `object`
-        pause, // waits until an object that the thread has read changes
-        never, // the execution is abandoned
-    };
-    kind what = kind::none;
-    int object = -1;
-    order with = order::relaxed;
-    order with_failure = order::relaxed; // if `compare` does not read `expected`
-    bool exclusive = false;              // read: the first half of a read-modify-write
-    bool compare = false;                // it is exclusive only if it reads `expected`
-    bool quiet = false;                  // an access by the kernel: it synchronises nothing
-    bool inside = false;                 // a later part of one step of the machine
-    // For an exclusive write: the message that the first half of the read-modify-write has read.
-    // For a sleep: the message whose write has added this thread to the queue.
-    int from = -1;
-    int picks = 0;
-    int other = -1;
-    bits expected = 0;
-    bits value = 0;
-    const clock* known = nullptr; // for a read: the reader knows these events, too
-    site where{};
-    const char* text = "";
-};
-
-// One possible outcome of a step.
-struct outcome {
-    int message = -1;       // a read reads it; a write is placed behind it
-    int pick = 0;           // of a choice
-    bool exclusive = false; // of a read: the write of the same read-modify-write follows
-    bool conflict = false;  // the write of another read-modify-write is behind that message already
-    order with = order::relaxed;
-};
-
 // A read that a thread has announced. execution::find_loop() uses it to detect a loop that waits.
 // Since this read, the thread has made only steps that change nothing: it has read the same values
 // as before, or has written values that were there already.
@@ -247,9 +202,9 @@ public:
     // Called when no thread can make a step. `complete` is true if all threads have ended, except
     // daemons that sleep.
     virtual void end(execution&, bool /*complete*/) {}
-    // Returns true if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then
-    // choose() also gets outcomes whose `conflict` is true, and a thread that pauses makes no
-    // further step.
+    // Returns true if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then a
+    // read-modify-write may also read a store behind which another one has placed its write, and a
+    // thread that pauses makes no further step.
     virtual bool is_graph_search() const { return false; }
     // Returns the number of executions that were explored before, if they are counted.
     virtual std::uint64_t duplicates() const { return 0; }
@@ -376,7 +331,6 @@ public:
     failure what() const noexcept { return failure_; }
     const std::string& message() const noexcept { return message_; }
     std::string trace();
-    site failed_at() const noexcept { return failed_at_; }
     int failed_by() const noexcept { return failed_by_; } // -1: no thread
     std::string path() const;
     bool pruned() const noexcept { return pruned_; }
@@ -423,7 +377,6 @@ public:
     void fail(failure what, std::string message, site where = {}) {
         if (failure_ == failure::none) {
             failure_ = what;
-            failed_at_ = where;
             failed_by_ = running != nullptr ? running_ : -1;
             message_ = std::move(message);
             if (where.file != nullptr) {
@@ -679,13 +632,8 @@ private:
                 break;
             }
             const detail::message& from = memory_.msg(m);
-            outcome o;
-            o.message = m;
-            const bool matches = !r.compare || from.value == r.expected;
-            o.exclusive = r.exclusive && matches;
-            o.with = matches ? r.with : r.with_failure;
-            o.conflict = o.exclusive && from.taken_by >= 0;
-            if (o.conflict && !search_.is_graph_search()) {
+            const outcome o = outcome_of(r, m, from.value);
+            if (o.exclusive && from.taken_by >= 0 && !search_.is_graph_search()) {
                 continue;
             }
             clock after = t.knows.hb;
@@ -726,11 +674,8 @@ private:
             t.newer.clear();
         }
         switch (r.what) {
-        case request::kind::read: {
-            event& e =
-                memory_.read(r.object, o.message, o.with, o.exclusive, r.quiet, t.knows, r.where);
-            e.text = r.text;
-            t.result = e.value;
+        case request::kind::read:
+            t.result = memory_.read(r, o, t.knows).value;
             t.message = o.message;
             if (!t.looks.empty() && !saw_same(t, r.object, o.message)) {
                 t.looks.clear();
@@ -739,41 +684,34 @@ private:
             forget(t.newer);
             t.looked.emplace_back(r.object, o.message);
             break;
-        }
-        case request::kind::write: {
-            event& e = memory_.write(r.object, o.message, r.value, r.with,
-                                     r.exclusive ? r.from : -1, r.quiet, t.knows, r.where);
-            e.text = r.text;
-            t.message = e.message;
+        case request::kind::write:
+            t.message = memory_.write(r, o.message, t.knows).message;
             if (is_repeat) {
                 forget(t.looked);
-                t.looked.emplace_back(r.object, e.message);
+                t.looked.emplace_back(r.object, t.message);
             }
             break;
-        }
-        case request::kind::fence: memory_.fence(r.with, t.knows, r.where); break;
-        case request::kind::choice: {
-            event& e = memory_.other(event::kind::choice, t.knows, r.where, r.text);
-            e.pick = o.pick;
+        case request::kind::fence: memory_.fence(r, t.knows); break;
+        case request::kind::choice:
+            memory_.add(event::kind::choice, r, t.knows).pick = o.pick;
             t.result = static_cast<bits>(o.pick);
             break;
-        }
         case request::kind::spawn:
-            memory_.other(event::kind::start, t.knows, r.where, r.text).value = index(r.other);
+            memory_.add(event::kind::start, r, t.knows).value = index(r.other);
             break;
         case request::kind::end:
-            memory_.other(event::kind::local, t.knows, r.where, r.text);
+            memory_.add(event::kind::local, r, t.knows);
             t.finished = true;
             break;
         case request::kind::join:
             t.knows.hb.join(thread(r.other).knows.hb);
             t.knows.causes.join(thread(r.other).knows.causes);
-            memory_.other(event::kind::join, t.knows, r.where, r.text).value = index(r.other);
+            memory_.add(event::kind::join, r, t.knows).value = index(r.other);
             break;
         case request::kind::sleep: {
             const detail::message& by = memory_.msg(woken_by(t));
             t.knows.causes.join(memory_.events[index(by.event)].causes);
-            memory_.other(event::kind::local, t.knows, r.where, r.text);
+            memory_.add(event::kind::local, r, t.knows);
             t.timed = false;
             break;
         }
@@ -892,7 +830,6 @@ private:
     bool pruned_ = false;
     failure failure_ = failure::none;
     std::string message_;
-    site failed_at_;
     int failed_by_ = -1;
     std::map<const void*, int> queues_;
     std::vector<std::pair<int, int>> picks_; // thread and outcome of each step

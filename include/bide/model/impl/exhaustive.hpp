@@ -180,14 +180,12 @@ public:
         if (r.what != request::kind::read && r.what != request::kind::write) {
             return true;
         }
-        to.message = m.written_by(s.from, r.object);
-        if (to.message < 0) {
+        const int message = m.written_by(s.from, r.object);
+        if (message < 0) {
             x.fail(failure::not_repeated, "the body does not repeat itself");
-            return true;
+        } else {
+            to = outcome_of(r, message, m.msg(message).value);
         }
-        const bool matches = !r.compare || m.msg(to.message).value == r.expected;
-        to.exclusive = r.exclusive && matches;
-        to.with = matches ? r.with : r.with_failure;
         return true;
     }
 
@@ -219,7 +217,7 @@ public:
                 revisit(x, t);
             }
             for (std::size_t i = all.size(); i-- > 1;) {
-                push(as_step(all[i]), is_scripted());
+                push(as_step(all[i]));
             }
         }
         behind_ = from(all[pick]);
@@ -254,6 +252,7 @@ public:
         const memory& m = x.mem();
         std::string graph;
         for (int t = 0; t < x.threads(); ++t) {
+            append(graph, t);
             for (const int n : m.of_thread(t)) {
                 const event& e = m.event_at(n);
                 const event_id from = is_access(e) ? m.source_of(e) : event_id{};
@@ -290,15 +289,15 @@ private:
 
     bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
 
-    // Stores a branch: the steps of this execution so far, then `last`. If `with_rest` is true, the
-    // steps of the current branch that come after this one follow.
-    void push(const step& last, bool with_rest) {
+    // Stores a branch: the steps of this execution so far, then `last`, then the steps of the
+    // current branch that come after this one.
+    void push(const step& last) {
         script s;
-        s.steps.reserve(with_rest ? now_.steps.size() : taken_.size() + 1);
+        s.steps.reserve(std::max(now_.steps.size(), taken_.size() + 1));
         s.steps = taken_;
         s.steps.push_back(last);
         s.known = s.steps.size();
-        if (with_rest) {
+        if (is_scripted()) {
             s.steps.insert(s.steps.end(), now_.steps.begin() + static_cast<std::ptrdiff_t>(at_) + 1,
                            now_.steps.end());
         }

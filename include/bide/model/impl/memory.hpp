@@ -314,6 +314,58 @@ struct plain {
     std::array<step_count, max_threads> read{};
 };
 
+// The next step of a thread, as the thread announces it. It is on the stack that find_loop()
+// compares, so it has no padding.
+struct request {
+    enum class kind : int {
+        none,
+        read,
+        write,
+        fence,
+        choice, // one of `picks` numbers
+        spawn,
+        end,
+        join,  // waits for the end of thread `other`
+        sleep, // waits until a wake has taken this thread out of the queue `object`
+        pause, // waits until an object that the thread has read changes
+        never, // the execution is abandoned
+    };
+    kind what = kind::none;
+    int object = -1;
+    order with = order::relaxed;
+    order with_failure = order::relaxed; // if `compare` does not read `expected`
+    bool exclusive = false;              // read: the first half of a read-modify-write
+    bool compare = false;                // it is exclusive only if it reads `expected`
+    bool quiet = false;                  // an access by the kernel: it synchronises nothing
+    bool inside = false;                 // a later part of one step of the machine
+    // For an exclusive write: the message that the first half of the read-modify-write has read.
+    // For a sleep: the message whose write has added this thread to the queue.
+    int from = -1;
+    int picks = 0;
+    int other = -1;
+    bits expected = 0;
+    bits value = 0;
+    const clock* known = nullptr; // for a read: the reader knows these events, too
+    site where{};
+    const char* text = "";
+};
+
+// One possible outcome of a step.
+struct outcome {
+    int message = -1;       // a read reads it; a write is placed behind it
+    int pick = 0;           // of a choice
+    bool exclusive = false; // of a read: the write of the same read-modify-write follows
+    order with = order::relaxed;
+};
+
+// Returns the outcome of a read of a message with the value `value`.
+inline outcome outcome_of(const request& r, int message, bits value) noexcept {
+    const bool matches = !r.compare || value == r.expected;
+    return {.message = message,
+            .exclusive = r.exclusive && matches,
+            .with = matches ? r.with : r.with_failure};
+}
+
 // A race or a lifetime error: two accesses that happens-before does not order, or an access to a
 // destroyed object. `first` and `second` are the steps of the two accesses. An access that is not a
 // step itself belongs to the next step of its thread.
@@ -565,30 +617,28 @@ public:
 
     // ---- Steps. Each function adds an event and returns it.
 
-    // If `quiet` is true, the kernel makes the access, and it synchronises nothing.
-    event& read(int o, int m, order with, bool exclusive, bool quiet, view& v, site s) {
+    event& read(const request& r, const outcome& chosen, view& v) {
         const clock old = v.hb;
-        event& e = add(event::kind::read, v, s);
-        message& from = msg(m);
-        if (!quiet) {
+        event& e = add(event::kind::read, r, v);
+        message& from = msg(chosen.message);
+        if (!r.quiet) {
             v.unfenced.join(from.sync);
-            if (is_acquire(with)) {
+            if (is_acquire(chosen.with)) {
                 v.hb.join(from.sync);
             }
         }
         if (from.event >= 0) {
             v.causes.join(event_at(from.event).causes);
         }
-        e.with = with;
-        e.exclusive = exclusive;
-        e.object = o;
-        e.message = m;
+        e.with = chosen.with;
+        e.exclusive = chosen.exclusive;
+        e.message = chosen.message;
         e.value = from.value;
         e.hb = v.hb;
         e.causes = v.causes;
-        if (with == order::seq_cst || (!seq_cst_.empty() && !at(o).queue)) {
-            const edges added =
-                access_edges(access::read, o, position(o, m), with, -1, e.id, old, v.hb);
+        if (e.with == order::seq_cst || (!seq_cst_.empty() && !at(e.object).queue)) {
+            const edges added = access_edges(access::read, e.object, position(e.object, e.message),
+                                             e.with, -1, e.id, old, v.hb);
             e.node = added.node;
             seq_cst_.commit(added);
         }
@@ -597,56 +647,49 @@ public:
         from.readers.push_back(number_of(e.id));
         return e;
     }
-    event& write(int o, int behind, bits value, order with, int exclusive_from, bool quiet, view& v,
-                 site s) {
+    event& write(const request& r, int behind, view& v) {
         const clock old = v.hb;
-        const int node = exclusive_from >= 0 ? of(v.last()).node : -1; // of the first half
-        const std::size_t place = position(o, behind);
+        const int node = r.exclusive ? of(v.last()).node : -1; // of the first half
+        const std::size_t place = position(r.object, behind);
         const int id = make_message();
-        event& e = add(event::kind::write, v, s);
+        event& e = add(event::kind::write, r, v);
         message& m = msg(id);
         m.writer = e.id;
         m.event = number_of(e.id);
-        m.value = value;
-        m.sync = is_release(with) ? v.hb : quiet ? clock{} : v.released;
-        e.with = with;
-        e.object = o;
+        m.value = e.value = r.value;
+        m.sync = is_release(r.with) ? v.hb : r.quiet ? clock{} : v.released;
         e.message = id;
-        e.value = value;
-        e.hb = v.hb;
-        e.causes = v.causes;
-        if (exclusive_from >= 0) {
-            message& from = msg(exclusive_from);
+        e.exclusive = r.exclusive;
+        if (r.exclusive) {
+            message& from = msg(r.from);
             m.sync.join(from.sync);
             from.taken_by = m.event;
-            m.repeats = value == from.value && !quiet;
-            e.exclusive = true;
+            m.repeats = r.value == from.value && !r.quiet;
         }
-        if (with == order::seq_cst || (!seq_cst_.empty() && !at(o).queue)) {
+        if (r.with == order::seq_cst || (!seq_cst_.empty() && !at(r.object).queue)) {
             if (node >= 0) {
                 seq_cst_.move(node, e.id);
             }
-            const edges added = access_edges(access::write, o, place, with, node, e.id, old, v.hb);
+            const edges added =
+                access_edges(access::write, r.object, place, r.with, node, e.id, old, v.hb);
             e.node = added.node;
             seq_cst_.commit(added);
         }
-        auto& mo = at(o).messages;
+        auto& mo = at(r.object).messages;
         mo.insert(mo.begin() + static_cast<std::ptrdiff_t>(place) + 1, id);
         return e;
     }
-    event& fence(order with, view& v, site s) {
+    event& fence(const request& r, view& v) {
         const clock old = v.hb;
-        event& e = add(event::kind::fence, v, s);
-        if (is_acquire(with)) {
+        event& e = add(event::kind::fence, r, v);
+        if (is_acquire(r.with)) {
             v.hb.join(v.unfenced);
         }
-        if (is_release(with)) {
+        if (is_release(r.with)) {
             v.released = v.hb;
         }
-        e.with = with;
         e.hb = v.hb;
-        e.causes = v.causes;
-        if (with == order::seq_cst) {
+        if (r.with == order::seq_cst) {
             edges added;
             added.node = e.node = seq_cst_.add(e.id, true);
             strongly_before(v.thread, old, added);
@@ -655,11 +698,20 @@ public:
         }
         return e;
     }
-    event& other(event::kind what, view& v, site s, const char* text) {
-        event& e = add(what, v, s);
-        e.text = text;
+    event& add(event::kind what, const request& r, view& v) {
+        event& e = events.emplace_back();
+        e.id = v.next();
+        e.what = what;
+        e.with = r.with;
+        e.object = r.object;
+        e.where = r.where;
+        e.text = r.text;
+        v.steps = e.id.index;
+        v.hb.seen[index(v.thread)] = e.id.index;
+        v.causes.seen[index(v.thread)] = e.id.index;
         e.hb = v.hb;
         e.causes = v.causes;
+        by_thread_[index(v.thread)].push_back(static_cast<int>(events.size()) - 1);
         return e;
     }
 
@@ -679,17 +731,6 @@ private:
         return allowed;
     }
 
-    event& add(event::kind what, view& v, site s) {
-        event& e = events.emplace_back();
-        e.id = v.next();
-        e.what = what;
-        e.where = s;
-        v.steps = e.id.index;
-        v.hb.seen[index(v.thread)] = e.id.index;
-        v.causes.seen[index(v.thread)] = e.id.index;
-        by_thread_[index(v.thread)].push_back(static_cast<int>(events.size()) - 1);
-        return e;
-    }
     int make_message() {
         if (message_count_ == messages_.size()) {
             messages_.emplace_back();

@@ -11,9 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <limits>
-#include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -188,10 +186,9 @@ class watched_memory {
 public:
     void access(execution& x, std::uintptr_t byte, bool writes) {
         begin(x);
-        const auto [at, fresh] = objects_.try_emplace(byte, 0);
+        const auto [at, fresh] = objects_.try_emplace(byte, outside);
         if (fresh) {
-            const int freed = of_freed(byte);
-            at->second = freed >= 0 ? freed : x.mem().make_watched();
+            at->second = x.mem().make_watched();
         }
         const bool exists = x.mem().is_plain(at->second);
         const auto how = writes ? clash::access::write : clash::access::read;
@@ -208,44 +205,23 @@ public:
         begin(x);
         const int rest = x.mem().make_watched(); // stands for the bytes that were never accessed
         x.mem().drop_plain(rest, x.self().knows);
-        freed_[from] = {from + size, rest};
         for (std::size_t i = 0; i < size; ++i) {
-            const auto at = objects_.find(from + i);
-            if (at == objects_.end()) {
-                continue;
-            }
-            if (std::string wrong = x.mem().drop_plain(at->second, x.self().knows);
-                !wrong.empty()) {
-                x.fail_now(failure::lifetime, "memory is freed; " + wrong);
-            }
+            const auto [at, fresh] = objects_.try_emplace(from + i, rest);
+            const std::string wrong =
+                fresh ? std::string() : x.mem().drop_plain(at->second, x.self().knows);
+            fail_if(x, failure::lifetime, wrong.empty() ? wrong : "memory is freed; " + wrong);
         }
     }
 
 private:
-    struct piece {
-        std::uintptr_t end = 0;
-        int object = outside;
-    };
-
     void begin(const execution& x) {
         if (number_ != x.number) {
             number_ = x.number;
             objects_.clear();
-            freed_.clear();
         }
     }
-    int of_freed(std::uintptr_t byte) const {
-        const auto next = freed_.upper_bound(byte);
-        if (next == freed_.begin()) {
-            return outside;
-        }
-        const piece& before = std::prev(next)->second;
-        return byte < before.end ? before.object : outside;
-    }
-
     std::uint64_t number_ = 0;
     std::unordered_map<std::uintptr_t, int> objects_;
-    std::map<std::uintptr_t, piece> freed_;
 };
 
 watched_memory watched;

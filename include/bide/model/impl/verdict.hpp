@@ -19,6 +19,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
@@ -36,9 +37,14 @@ void print(std::string_view name, const options& o, const verdict& v) {
 // Returns true if it is a failure of an execution, and not only of the exploration.
 bool is_fault(failure f) { return f != failure::none && f < failure::too_large; }
 
-[[noreturn]] void end_program(const verdict& /*found*/) { std::exit(1); }
+failure_handler handler = nullptr;
 
-failure_handler handler = &end_program;
+void handle(const verdict& found) {
+    if (handler == nullptr) {
+        std::exit(1);
+    }
+    handler(found);
+}
 
 // Prints what failed and why. With BIDE_MODEL_DOT=file, also writes the graph to that file.
 void explain(const options& o, const verdict& v, const body& run) {
@@ -63,11 +69,9 @@ verdict plainest(const verdict& v, const options& o, const body& run) {
         return v;
     }
     options bounded = o;
-    bounded.max_executions = std::max(at_least, times * (v.executions + v.pruned));
-    exploration e{bounded, run};
-    e.only_consistent = true;
-    e.most_seconds = 2;
-    const verdict found = e();
+    bounded.max_executions = std::max(at_least, times * total(v));
+    const verdict found =
+        exploration{.how = bounded, .run = run, .most_seconds = 2, .only_consistent = true}();
     return found.what == v.what ? found : v;
 }
 
@@ -86,7 +90,7 @@ void report(std::string_view name, const options& o, const verdict& first, failu
                     static_cast<int>(name.size()), name.data(), v.path.c_str());
     }
     std::fflush(stdout);
-    handler(v);
+    handle(v);
 }
 
 // BIDE_MODEL_REPLAY=name|path: runs only the execution of that path.
@@ -95,18 +99,18 @@ bool replayed(std::string_view name, const options& o, const body& run) {
     if (given == nullptr) {
         return false;
     }
-    const std::string wanted = given;
+    const std::string_view wanted = given;
     const auto bar = wanted.rfind('|');
-    if (bar != std::string::npos && wanted.substr(0, bar) == name) {
-        const verdict v = replay(wanted.substr(bar + 1), o, run);
+    if (bar != wanted.npos && wanted.substr(0, bar) == name) {
+        const verdict v = replay(std::string(wanted.substr(bar + 1)), o, run);
         print(name, o, v);
         if (v.what != failure::none) {
             explain(o, v, run);
-            handler(v);
+            handle(v);
         }
     } else {
         std::printf("%-62.*s not explored: BIDE_MODEL_REPLAY %s\n", static_cast<int>(name.size()),
-                    name.data(), bar == std::string::npos ? "is no name|path" : "has another name");
+                    name.data(), bar == wanted.npos ? "is no name|path" : "has another name");
     }
     return true;
 }
@@ -114,18 +118,14 @@ bool replayed(std::string_view name, const options& o, const body& run) {
 } // namespace
 
 failure_handler on_failure(failure_handler wanted) noexcept {
-    const failure_handler before = handler;
-    handler = wanted != nullptr ? wanted : &end_program;
-    return before == &end_program ? nullptr : before;
+    return std::exchange(handler, wanted);
 }
 
 std::string to_dot(const verdict& found, const options& o, const body& run) {
     std::string out;
-    exploration e{o, run};
-    e.report = false;
-    e.failed = [&](execution& x) { out = drawing(x).print(); };
+    const auto draw = [&](execution& x) { out = drawing(x).print(); };
     one_path s(found.path);
-    e.with(s);
+    exploration{.how = o, .run = run, .report = false, .failed = draw}.with(s);
     return out;
 }
 
@@ -203,11 +203,12 @@ private:
         for (std::size_t i = 0; i + 1 < chain.size(); ++i) {
             chain[i].next = &chain[i + 1];
         }
-        exploration e{how_, run_};
-        e.mutant = chain.empty() ? nullptr : &chain.front();
-        e.report = false;
-        e.most_seconds = std::max(0.0, end_ - cpu_seconds());
-        return e().what;
+        return exploration{.how = how_,
+                           .run = run_,
+                           .mutant = chain.empty() ? nullptr : &chain.front(),
+                           .most_seconds = std::max(0.0, end_ - cpu_seconds()),
+                           .report = false}()
+            .what;
     }
 
     std::string one_is_enough() const {
@@ -296,16 +297,13 @@ std::string stronger_orders(const verdict& found, const options& o, const body& 
     }
     std::vector<weakening> seen;
     const double end = cpu_seconds() + seconds;
-    exploration e{o, run};
-    e.report = false;
-    e.seen = &seen;
-    e.failed = [&](execution& x) {
+    const auto strengthen = [&](execution& x) {
         if (x.what() == found.what && orders_matter(x)) {
             out = order_search(x, seen, o, run, end).print();
         }
     };
     one_path s(found.path);
-    e.with(s);
+    exploration{.how = o, .run = run, .seen = &seen, .report = false, .failed = strengthen}.with(s);
     return out;
 }
 
@@ -352,10 +350,8 @@ void mutate(std::string_view name, const options& o, const body& run,
             }
             weakening mutant = w;
             mutant.to = to;
-            exploration e{o, run};
-            e.mutant = &mutant;
-            e.report = false;
-            const verdict v = e();
+            const verdict v =
+                exploration{.how = o, .run = run, .mutant = &mutant, .report = false}();
             const bool found = is_fault(v.what);
             if (found) {
                 killed.insert(id);
@@ -406,12 +402,10 @@ verdict find(std::string_view name, failure expected, const options& o, const bo
 
 std::string outcomes(const options& o, const body& run) {
     std::set<std::string> all;
-    exploration e{o, run};
-    e.outcomes = &all;
-    const verdict v = e();
+    const verdict v = exploration{.how = o, .run = run, .outcomes = &all}();
     if (v.what != failure::none) {
         explain(o, v, run);
-        handler(v);
+        handle(v);
     }
     std::string out;
     for (const std::string& s : all) {

@@ -459,10 +459,7 @@ private:
         if (at < timer_places) {
             fire();
         } else {
-            const auto place = ready_.begin() + static_cast<std::ptrdiff_t>(at - timer_places);
-            const queued q = *place;
-            ready_.erase(place);
-            execute(q, at, count);
+            execute(take(at - timer_places), at, count);
         }
         return true;
     }
@@ -502,6 +499,19 @@ private:
         journal_.line(steps_, " timer at ", elapsed_ns());
         timers_.fire_due(now_, 1, order_.skipped_timers());
         remove_ended(0);
+    }
+
+    // Removes the runnable at the place `at`, and returns it. If `at` is 0, the other runnables
+    // keep their order. Otherwise the last runnable takes the place.
+    queued take(std::size_t at) {
+        const queued q = ready_[at];
+        if (at == 0) {
+            ready_.pop_front();
+        } else {
+            ready_[at] = ready_.back();
+            ready_.pop_back();
+        }
+        return q;
     }
 
     void execute(queued q, std::size_t at, std::size_t count) {
