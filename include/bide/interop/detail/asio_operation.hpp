@@ -843,11 +843,7 @@ private:
         const auto take = [stopped = !over.has_value()](std::decay_t<Args>&... args) {
             return detail::asio_outcome<Asio>(stopped, std::move(args)...);
         };
-        if constexpr (std::is_void_v<value>) {
-            std::apply(take, *all);
-        } else {
-            co_return std::apply(take, *all);
-        }
+        co_return std::apply(take, *all);
     }
 };
 

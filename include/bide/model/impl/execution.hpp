@@ -385,6 +385,11 @@ public:
         }
         halted_ = true;
     }
+    // Fails because a search cannot repeat what it has recorded. Returns -1.
+    int not_repeated(const char* why = "the body does not repeat itself") {
+        fail(failure::not_repeated, why);
+        return -1;
+    }
     [[noreturn]] void fail_now(failure what, std::string message, site where = {}) {
         heap::inside = -1;
         fail(what, std::string(message.c_str()),

@@ -144,11 +144,7 @@ public:
             if (t < x.threads()) {
                 x.undo_pause(t);
             }
-            if (t >= x.threads() || !x.enabled(t)) {
-                x.fail(failure::not_repeated, "the body does not repeat itself");
-                return -1;
-            }
-            return t;
+            return t < x.threads() && x.enabled(t) ? t : x.not_repeated();
         }
         int first = -1;
         for (int t = x.threads() - 1; t >= 0; --t) {
@@ -182,7 +178,7 @@ public:
         }
         const int message = m.written_by(s.from, r.object);
         if (message < 0) {
-            x.fail(failure::not_repeated, "the body does not repeat itself");
+            x.not_repeated();
         } else {
             to = outcome_of(r, message, m.msg(message).value);
         }

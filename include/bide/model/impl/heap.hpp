@@ -88,7 +88,9 @@ inline void* allocate(std::size_t size, std::size_t alignment) noexcept {
     return r.begin + at;
 }
 
-inline void* take(std::size_t size, std::size_t alignment) {
+// Neither take() nor give() is inlined: a compiler that sees both into one body may assume that
+// nothing precedes a block.
+BIDE_NOINLINE inline void* take(std::size_t size, std::size_t alignment) {
     void* const p = inside >= 0       ? allocate(size, alignment)
                     : alignment <= 16 ? std::malloc(size == 0 ? 1 : size)
                                       : std::aligned_alloc(alignment, round_up(size, alignment));
@@ -98,7 +100,7 @@ inline void* take(std::size_t size, std::size_t alignment) {
     return p;
 }
 
-inline void give(void* p) noexcept {
+BIDE_NOINLINE inline void give(void* p) noexcept {
     const auto address = reinterpret_cast<std::uintptr_t>(p);
     bool is_ours = false;
     for (const region& r : regions) {

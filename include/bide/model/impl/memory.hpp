@@ -379,13 +379,13 @@ struct clash {
     event_id second;
 };
 
-// An access that a thread makes between two of its steps belongs to the later step. So another
-// thread that knows only the earlier step does not know the access.
-
-bool known(event_id e, const view& v) { return e.thread == v.thread || v.hb.covers(e); }
+// Returns true if the thread of `v` knows the access `e`. An access that a thread makes between two
+// of its steps belongs to the later step. So another thread that knows only the earlier step does
+// not know the access.
+inline bool known(event_id e, const view& v) { return e.thread == v.thread || v.hb.covers(e); }
 
 // Returns the first thread whose last access `v` does not know.
-int unknown(const std::array<step_count, max_threads>& accesses, const view& v) {
+inline int unknown(const std::array<step_count, max_threads>& accesses, const view& v) {
     for (int t = 0; t < max_threads; ++t) {
         if (t != v.thread && accesses[index(t)] > v.hb.seen[index(t)]) {
             return t;
@@ -394,12 +394,12 @@ int unknown(const std::array<step_count, max_threads>& accesses, const view& v) 
     return -1;
 }
 
-std::string by(int thread) { return "T" + std::to_string(thread); }
+inline std::string by(int thread) { return "T" + std::to_string(thread); }
 
-// heap::leave marks this code as a part of the checker. The linker may share the functions of
-// std::string with a body that is compiled with -fsanitize=thread. The accesses of these functions
-// must not count as accesses of the body here.
-std::string race(const char* first, int a, const char* second, int b) {
+// Describes a data race. If a body is watched (model/watch.hpp), the linker may give the checker a
+// std::string that was compiled for the body, which reports each of its accesses. While a
+// heap::leave exists, such reports are ignored.
+inline std::string race(const char* first, int a, const char* second, int b) {
     const heap::leave guard;
     return std::string("data race: ") + first + by(a) + second + by(b);
 }

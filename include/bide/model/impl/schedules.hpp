@@ -90,7 +90,7 @@ public:
 
     void end(execution& x, bool) override {
         if (at_ < decisions_.size()) {
-            x.fail(failure::not_repeated, "the body does not repeat itself");
+            x.not_repeated();
         }
     }
 
@@ -103,7 +103,7 @@ private:
             decisions_.emplace_back(0, among);
         }
         if (decisions_[at_].second != among) {
-            x.fail(failure::not_repeated, "the body does not repeat itself");
+            x.not_repeated();
             return 0;
         }
         return decisions_[at_++].first;
@@ -298,7 +298,7 @@ public:
         if (graph_ && t >= 0 && t < x.threads()) {
             x.undo_pause(t);
         }
-        return t >= 0 && t < x.threads() && x.enabled(t) ? t : is_none_of(x);
+        return t >= 0 && t < x.threads() && x.enabled(t) ? t : x.not_repeated(wrong);
     }
 
     int choose(execution& x, int, const std::vector<outcome>& all) override {
@@ -310,17 +310,13 @@ public:
             });
             pick = static_cast<int>(found - all.begin());
         }
-        return pick >= 0 && pick < static_cast<int>(all.size()) ? pick : is_none_of(x);
+        return pick >= 0 && pick < static_cast<int>(all.size()) ? pick : x.not_repeated(wrong);
     }
 
     bool is_graph_search() const override { return graph_; }
 
 private:
-    static int is_none_of(execution& x) {
-        x.fail(failure::not_repeated, "the path is not one of this body");
-        return -1;
-    }
-
+    static constexpr const char* wrong = "the path is not one of this body";
     static constexpr int from_writer = -2;
     struct step {
         int thread = 0;
