@@ -16,7 +16,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/interop/detail/asio_operation.hpp>
-#include <bide/interop/detail/asio_wait.hpp>
 
 #include <asio/any_io_executor.hpp>
 #include <asio/associated_allocator.hpp>
@@ -83,8 +82,9 @@ namespace bide { inline namespace BIDE_ABI { namespace with_asio {
 /// executor finds no memory for the completion.
 inline constexpr detail::asio_async_await<detail::standalone_asio> async_await{};
 
-/// Runs a task, or the task that a callable returns, on an executor of Asio:
-/// co_spawn(where, task, token).
+/// Runs a task on an executor of Asio: co_spawn(where, work, token). `where` is an executor or an
+/// execution context of Asio. `work` is a task, or a callable that returns a task. When the task
+/// has ended, the handler gets its value:
 ///
 /// \code
 /// value of the task                      signature

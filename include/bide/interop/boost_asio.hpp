@@ -8,7 +8,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/interop/detail/asio_operation.hpp>
-#include <bide/interop/detail/asio_wait.hpp>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/associated_allocator.hpp>

@@ -50,8 +50,9 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// The chain of an operation. It ends on the thread that resumes it. The Owner has it as a member
-// and not as a base class, because task_control has a start() of its own.
+// Controls the coroutine that awaits one operation (task/detail/task_control.hpp). When the
+// coroutine has ended, it calls complete() of the Owner, on the thread that resumed the coroutine.
+// It is a member of the Owner, and not a base class, because both have a function start().
 template <class Owner> class sender_chain final : public basic_task_control<native_platform> {
 public:
     explicit sender_chain(Owner& of) noexcept
@@ -194,25 +195,18 @@ template <class Names> class senders {
 public:
     /// A sender of an operation. It is connected once, as an rvalue.
     template <class T, int Stops> class operation_sender {
-        template <class... V>
-        using completes =
-            signatures<set_value_t(V...), typename Names::set_error_t(std::error_code),
-                       typename Names::set_error_t(std::exception_ptr),
-                       typename Names::set_stopped_t()>;
-        template <class V> struct completes_with {
-            using type = completes<V>;
-        };
-        template <class V>
-            requires std::is_void_v<V>
-        struct completes_with<V> {
-            using type = completes<>;
-        };
+        using value_signature =
+            std::conditional_t<std::is_void_v<T>, set_value_t(),
+                               set_value_t(std::conditional_t<std::is_void_v<T>, int, T>)>;
 
     public:
         /// Marks this class as a sender.
         using sender_concept = typename Names::sender_t;
         /// The ways in which this sender completes.
-        using completion_signatures = typename completes_with<T>::type;
+        using completion_signatures =
+            signatures<value_signature, typename Names::set_error_t(std::error_code),
+                       typename Names::set_error_t(std::exception_ptr),
+                       typename Names::set_stopped_t()>;
 
         /// Takes the operation over.
         explicit operation_sender(async_op<T, Stops>&& operation) noexcept

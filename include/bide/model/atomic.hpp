@@ -44,12 +44,13 @@ template <class T> T from_bits(ops::bits value) noexcept {
     return std::bit_cast<T>(out);
 }
 
+// The default of the order of a compare-exchange that fails: failure_of() its other order.
+inline constexpr std::memory_order derived = static_cast<std::memory_order>(-1);
+
 constexpr std::memory_order failure_of(std::memory_order success) noexcept {
-    switch (success) {
-    case std::memory_order_acq_rel: return std::memory_order_acquire;
-    case std::memory_order_release: return std::memory_order_relaxed;
-    default: return success;
-    }
+    return success == std::memory_order_acq_rel   ? std::memory_order_acquire
+           : success == std::memory_order_release ? std::memory_order_relaxed
+                                                  : success;
 }
 
 } // namespace detail
@@ -59,11 +60,13 @@ constexpr std::memory_order failure_of(std::memory_order success) noexcept {
 
 /// Is the checker's replacement for std::atomic. T is an integer, bool, an enumeration, a pointer,
 /// or another trivially copyable type of at most eight bytes. The class has all operations of
-/// std::atomic. A report shows the source position of a call such as load(), but not the position
-/// of an operator such as ++.
+/// std::atomic, and those that T does not have do not compile. A report shows the source position
+/// of a call such as load(), but not the position of an operator such as ++.
 /// Requires: a body constructs and uses the object.
 template <class T> class atomic {
     using order = std::memory_order;
+    using bits = detail::ops::bits;
+    using site = detail::ops::site;
     static constexpr order seq_cst = std::memory_order_seq_cst;
 
     // The type of the operand that is added to a value.
@@ -73,16 +76,12 @@ template <class T> class atomic {
     template <class U> struct difference<U*> {
         using type = std::ptrdiff_t;
     };
-    using difference_of_t = typename difference<T>::type;
-    static constexpr bool steps =
-        (std::is_integral_v<T> && !std::is_same_v<T, bool>) || std::is_pointer_v<T>;
-    static constexpr bool adds = steps || std::is_floating_point_v<T>;
 
 public:
     /// The type of the value.
     using value_type = T;
     /// The type of the operand of fetch_add() and fetch_sub().
-    using difference_type = difference_of_t;
+    using difference_type = typename difference<T>::type;
     /// Always true: the modelled machine has a word of this size.
     static constexpr bool is_always_lock_free = true;
 
@@ -100,90 +99,79 @@ public:
     /// happen before the destruction.
     ~atomic() { detail::ops::drop_atomic(object_); }
 
+    // Each operation acts as that of std::atomic.
+
     /// Returns true.
     bool is_lock_free() const noexcept { return true; }
-    /// As that of std::atomic.
+    /// Returns the value.
     T load(order o = seq_cst, BIDE_MODEL_SITE) const noexcept {
         return detail::from_bits<T>(detail::ops::load(object_, o, {file, line}));
     }
-    /// As that of std::atomic.
+    /// Sets the value.
     void store(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
         detail::ops::store(object_, detail::to_bits(value), o, {file, line});
     }
-    /// As that of std::atomic.
+    /// Sets the value. Returns the previous one, as each of the next functions does.
     T exchange(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
-        return modify(detail::ops::rmw::exchange, detail::to_bits(value), o, {file, line});
+        return modify([](bits, bits to) { return to; }, detail::to_bits(value), o, {file, line});
     }
-    /// As that of std::atomic.
-    T fetch_add(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires adds
-    {
-        using rmw = detail::ops::rmw;
-        return modify(std::is_floating_point_v<T> ? rmw::add_real : rmw::add, scaled(value), o,
-                      {file, line});
+    /// Adds to the value.
+    T fetch_add(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify(
+            [](bits was, bits by) {
+                if constexpr (std::is_floating_point_v<T>) {
+                    return detail::to_bits(detail::from_bits<T>(was) + detail::from_bits<T>(by));
+                } else {
+                    return narrowed(was + by);
+                }
+            },
+            scaled(value), o, {file, line});
     }
-    /// As that of std::atomic.
-    T fetch_sub(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires adds
-    {
+    /// Subtracts from the value.
+    T fetch_sub(difference_type value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
         if constexpr (std::is_floating_point_v<T>) {
             return fetch_add(-value, o, line, file);
         } else {
-            return modify(detail::ops::rmw::sub, scaled(value), o, {file, line});
+            return modify([](bits was, bits by) { return narrowed(was - by); }, scaled(value), o,
+                          {file, line});
         }
     }
-    /// As that of std::atomic.
-    T fetch_and(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires std::is_integral_v<T>
-    {
-        return modify(detail::ops::rmw::bit_and, detail::to_bits(value), o, {file, line});
+    /// Clears the bits that are not in `value`.
+    T fetch_and(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify([](bits was, bits by) { return was & by; }, integer(value), o, {file, line});
     }
-    /// As that of std::atomic.
-    T fetch_or(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires std::is_integral_v<T>
-    {
-        return modify(detail::ops::rmw::bit_or, detail::to_bits(value), o, {file, line});
+    /// Sets the bits that are in `value`.
+    T fetch_or(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify([](bits was, bits by) { return was | by; }, integer(value), o, {file, line});
     }
-    /// As that of std::atomic.
-    T fetch_xor(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept
-        requires std::is_integral_v<T>
-    {
-        return modify(detail::ops::rmw::bit_xor, detail::to_bits(value), o, {file, line});
+    /// Inverts the bits that are in `value`.
+    T fetch_xor(T value, order o = seq_cst, BIDE_MODEL_SITE) noexcept {
+        return modify([](bits was, bits by) { return was ^ by; }, integer(value), o, {file, line});
     }
 
-    /// As that of std::atomic.
-    bool compare_exchange_strong(T& expected, T desired, order success, order failure,
-                                 BIDE_MODEL_SITE) noexcept {
+    /// Sets the value to `desired` if it is `expected`, and returns true. Otherwise sets `expected`
+    /// to the value.
+    bool compare_exchange_strong(T& expected, T desired, order success = seq_cst,
+                                 order failure = detail::derived, BIDE_MODEL_SITE) noexcept {
         return compare(expected, desired, success, failure, false, {file, line});
     }
-    /// \overload
-    bool compare_exchange_strong(T& expected, T desired, order o = seq_cst,
-                                 BIDE_MODEL_SITE) noexcept {
-        return compare(expected, desired, o, detail::failure_of(o), false, {file, line});
-    }
-    /// As that of std::atomic. In each thread, at most options::weak_failures calls fail
-    /// spuriously.
-    bool compare_exchange_weak(T& expected, T desired, order success, order failure,
-                               BIDE_MODEL_SITE) noexcept {
+    /// \overload In each thread, at most options::weak_failures calls fail spuriously.
+    bool compare_exchange_weak(T& expected, T desired, order success = seq_cst,
+                               order failure = detail::derived, BIDE_MODEL_SITE) noexcept {
         return compare(expected, desired, success, failure, true, {file, line});
     }
-    /// \overload
-    bool compare_exchange_weak(T& expected, T desired, order o = seq_cst,
-                               BIDE_MODEL_SITE) noexcept {
-        return compare(expected, desired, o, detail::failure_of(o), true, {file, line});
-    }
 
-    /// As that of std::atomic: sleeps until it was notified and the value differs from `old`.
+    /// Sleeps until it was notified and the value differs from `old`.
     void wait(T old, order o = seq_cst, BIDE_MODEL_SITE) const noexcept {
-        const detail::ops::site here{file, line};
-        while (detail::ops::load(object_, o, here) == detail::to_bits(old)) {
-            detail::ops::futex_wait(object_, this, detail::to_bits(old), sizeof(T),
-                                    (std::numeric_limits<std::int64_t>::max)(), here);
+        const bits word = detail::to_bits(old);
+        while (detail::ops::load(object_, o, {file, line}) == word) {
+            detail::ops::futex_wait(object_, this, word, sizeof(T),
+                                    (std::numeric_limits<std::int64_t>::max)(), {file, line});
         }
     }
-    /// As that of std::atomic.
+    /// Wakes one of the threads in wait().
     void notify_one(BIDE_MODEL_SITE) noexcept { detail::ops::futex_wake(this, 1, {file, line}); }
-    /// As that of std::atomic.
+    /// Wakes all threads in wait().
     void notify_all(BIDE_MODEL_SITE) noexcept {
         detail::ops::futex_wake(this, (std::numeric_limits<int>::max)(), {file, line});
     }
@@ -196,78 +184,51 @@ public:
         return value;
     }
     /// Is fetch_add(1) + 1.
-    T operator++() noexcept
-        requires steps
-    {
-        return static_cast<T>(fetch_add(1) + 1);
-    }
+    T operator++() noexcept { return static_cast<T>(fetch_add(1) + 1); }
     /// Is fetch_add(1).
-    T operator++(int) noexcept
-        requires steps
-    {
-        return fetch_add(1);
-    }
+    T operator++(int) noexcept { return fetch_add(1); }
     /// Is fetch_sub(1) - 1.
-    T operator--() noexcept
-        requires steps
-    {
-        return static_cast<T>(fetch_sub(1) - 1);
-    }
+    T operator--() noexcept { return static_cast<T>(fetch_sub(1) - 1); }
     /// Is fetch_sub(1).
-    T operator--(int) noexcept
-        requires steps
-    {
-        return fetch_sub(1);
-    }
-    /// Is fetch_add(value) + value.
-    T operator+=(difference_type value) noexcept
-        requires adds
-    {
-        return static_cast<T>(fetch_add(value) + value);
-    }
-    /// Is fetch_sub(value) - value.
-    T operator-=(difference_type value) noexcept
-        requires adds
-    {
-        return static_cast<T>(fetch_sub(value) - value);
-    }
-    /// Is fetch_and(value) & value.
-    T operator&=(T value) noexcept
-        requires std::is_integral_v<T>
-    {
-        return static_cast<T>(fetch_and(value) & value);
-    }
-    /// Is fetch_or(value) | value.
-    T operator|=(T value) noexcept
-        requires std::is_integral_v<T>
-    {
-        return static_cast<T>(fetch_or(value) | value);
-    }
-    /// Is fetch_xor(value) ^ value.
-    T operator^=(T value) noexcept
-        requires std::is_integral_v<T>
-    {
-        return static_cast<T>(fetch_xor(value) ^ value);
-    }
+    T operator--(int) noexcept { return fetch_sub(1); }
+    /// Is fetch_add(by) + by.
+    T operator+=(difference_type by) noexcept { return static_cast<T>(fetch_add(by) + by); }
+    /// Is fetch_sub(by) - by.
+    T operator-=(difference_type by) noexcept { return static_cast<T>(fetch_sub(by) - by); }
+    /// Is fetch_and(by) & by.
+    T operator&=(T by) noexcept { return static_cast<T>(fetch_and(by) & by); }
+    /// Is fetch_or(by) | by.
+    T operator|=(T by) noexcept { return static_cast<T>(fetch_or(by) | by); }
+    /// Is fetch_xor(by) ^ by.
+    T operator^=(T by) noexcept { return static_cast<T>(fetch_xor(by) ^ by); }
 
     /// Returns the number of the atomic in this execution.
     int object() const noexcept { return object_; }
 
 private:
-    static detail::ops::bits scaled(difference_type by) noexcept {
+    static bits integer(T value) noexcept {
+        static_assert(std::is_integral_v<T>, "as std::atomic asks for");
+        return detail::to_bits(value);
+    }
+    static bits scaled(difference_type by) noexcept {
+        static_assert(std::is_arithmetic_v<difference_type> && !std::is_same_v<T, bool>,
+                      "as std::atomic asks for");
         if constexpr (std::is_pointer_v<T>) {
-            return detail::to_bits(by * static_cast<difference_type>(sizeof(*T{})));
-        } else {
-            return detail::to_bits(by);
+            by *= static_cast<difference_type>(sizeof(*T{}));
         }
+        return detail::to_bits(by);
     }
-    T modify(detail::ops::rmw what, detail::ops::bits operand, order o,
-             detail::ops::site s) noexcept {
-        return detail::from_bits<T>(detail::ops::modify(object_, what, operand, sizeof(T), o, s));
+    static bits narrowed(bits value) noexcept {
+        return detail::to_bits(detail::from_bits<T>(value));
     }
-    bool compare(T& expected, T desired, order success, order failure, bool weak,
-                 detail::ops::site s) noexcept {
-        detail::ops::bits seen = detail::to_bits(expected);
+    T modify(bits (*next)(bits, bits), bits operand, order o, site s) noexcept {
+        return detail::from_bits<T>(detail::ops::modify(object_, next, operand, o, s));
+    }
+    bool compare(T& expected, T desired, order success, order failure, bool weak, site s) noexcept {
+        if (failure == detail::derived) {
+            failure = detail::failure_of(success);
+        }
+        bits seen = detail::to_bits(expected);
         const bool done = detail::ops::compare_exchange(object_, seen, detail::to_bits(desired),
                                                         success, failure, weak, s);
         expected = detail::from_bits<T>(seen);
@@ -278,33 +239,25 @@ private:
 };
 
 /// Is the std::atomic_flag of the checker.
-class atomic_flag {
+class atomic_flag : atomic<bool> {
     using order = std::memory_order;
 
 public:
+    /// Constructs a flag that is not set.
+    atomic_flag() noexcept : atomic<bool>(false) {}
     /// Sets the flag. Returns whether it was set before.
     bool test_and_set(order o = order::seq_cst, BIDE_MODEL_SITE) noexcept {
-        return set_.exchange(true, o, line, file);
+        return exchange(true, o, line, file);
     }
     /// Returns whether the flag is set.
     bool test(order o = order::seq_cst, BIDE_MODEL_SITE) const noexcept {
-        return set_.load(o, line, file);
+        return load(o, line, file);
     }
     /// Clears the flag.
-    void clear(order o = order::seq_cst, BIDE_MODEL_SITE) noexcept {
-        set_.store(false, o, line, file);
-    }
-    /// As that of std::atomic_flag.
-    void wait(bool old, order o = order::seq_cst, BIDE_MODEL_SITE) const noexcept {
-        set_.wait(old, o, line, file);
-    }
-    /// As that of std::atomic_flag.
-    void notify_one(BIDE_MODEL_SITE) noexcept { set_.notify_one(line, file); }
-    /// As that of std::atomic_flag.
-    void notify_all(BIDE_MODEL_SITE) noexcept { set_.notify_all(line, file); }
-
-private:
-    atomic<bool> set_{false};
+    void clear(order o = order::seq_cst, BIDE_MODEL_SITE) noexcept { store(false, o, line, file); }
+    using atomic<bool>::wait;
+    using atomic<bool>::notify_one;
+    using atomic<bool>::notify_all;
 };
 
 /// Is plain data that is checked for data races. It converts to a T, and a T can be assigned to it.

@@ -159,15 +159,15 @@ struct verdict {
     /// The first failure, which has ended the exploration.
     failure what = failure::none;
     /// Describes the failure in one line.
-    std::string message;
+    std::string message{};
     /// The interleaving for programs, with one step in each line.
-    std::string trace;
+    std::string trace{};
     /// The interleaving for human readers: a column for each thread, with the source line of each
     /// step. The report also names the missing synchronisation, if the graph of the execution shows
     /// it.
-    std::string report;
+    std::string report{};
     /// The decisions that lead to the failure, for replay() and BIDE_MODEL_REPLAY.
-    std::string path;
+    std::string path{};
     /// The number of executions that were completed.
     std::uint64_t executions = 0;
     /// The number of executions that were begun but could not be completed.

@@ -22,6 +22,7 @@
 /// says that they spin for ever.
 
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
 #include <bide/model/platform.hpp>
 
 #include <atomic>
@@ -54,11 +55,11 @@ public:
     bool try_lock(BIDE_MODEL_SITE) noexcept {
         detail::ops::bits held = 0;
         return detail::ops::compare_exchange(held_, held, 1, std::memory_order_acquire,
-                                             std::memory_order_relaxed, false, {file, line, true});
+                                             std::memory_order_relaxed, false, {file, line, 1});
     }
     /// Unlocks the mutex.
     void unlock(BIDE_MODEL_SITE) noexcept {
-        detail::ops::store(held_, 0, std::memory_order_release, {file, line, true});
+        detail::ops::store(held_, 0, std::memory_order_release, {file, line, 1});
     }
 
 private:
@@ -113,16 +114,12 @@ private:
     // If `rest` is not positive, returns the present time of the checker.
     template <class Rep, class Period>
     static std::int64_t until(std::chrono::duration<Rep, Period> rest) {
-        using nanoseconds = std::chrono::nanoseconds;
-        if (rest <= rest.zero()) {
+        const std::int64_t ns = deadline::saturated_ns(rest);
+        if (ns <= 0) {
             return 0;
         }
         const std::int64_t now = platform::now();
-        const std::chrono::duration<double, std::nano> about = rest;
-        constexpr double most = 9.2e18;
-        return about.count() >= most - static_cast<double>(now)
-                   ? never
-                   : now + std::chrono::duration_cast<nanoseconds>(rest).count();
+        return ns >= never - now ? never : now + ns;
     }
     // The sleep synchronises nothing; the lock does.
     template <class Lock> bool sleep(Lock& lock, std::int64_t end, int line, const char* file) {

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <concepts>
 #include <functional>
+#include <memory>
 #include <stop_token>
 #include <type_traits>
 #include <utility>
@@ -26,7 +27,8 @@ namespace detail {
 //
 // A thread changes the list of callbacks directly after a step on the atomic `list_`. No other
 // thread runs before the next step of that thread. So the list is plain memory, and each change of
-// the list is part of one step. Reference counts are not modelled: they take no steps.
+// the list is part of one step. The counts of a std::shared_ptr are not modelled: they take no
+// steps.
 //
 // The memory orders are the weakest that keep these promises of the standard:
 //   - The registration of a callback happens before the call of the callback.
@@ -54,13 +56,6 @@ public:
         ops::name(requested_, "stop requested");
         ops::name(list_, "stop callbacks");
         ops::name(ended_, "stop calls ended");
-    }
-
-    void refer() noexcept { ++references_; }
-    void drop() noexcept {
-        if (--references_ == 0) {
-            delete this;
-        }
     }
 
     bool requested(ops::site s) const noexcept {
@@ -119,10 +114,9 @@ public:
 
 private:
     void step(std::memory_order o, ops::site s) noexcept {
-        ops::modify(list_, ops::rmw::add, 1, sizeof(ops::bits), o, s);
+        ops::modify(list_, [](ops::bits was, ops::bits by) { return was + by; }, 1, o, s);
     }
 
-    int references_ = 1;
     int requested_ = ops::make_atomic(0);
     int list_ = ops::make_atomic(0);
     int ended_ = ops::make_atomic(0); // the number of the last call that has returned
@@ -130,36 +124,6 @@ private:
     int stopper_ = -1; // the thread that requested the stop
     bool is_late_ = false;
     callback* first_ = nullptr;
-};
-
-// Owns a reference to a stop_state, or none.
-class stop_reference {
-public:
-    stop_reference() noexcept = default;
-    explicit stop_reference(stop_state* taken) noexcept : state_(taken) {}
-    stop_reference(const stop_reference& other) noexcept : state_(other.state_) {
-        if (state_ != nullptr) {
-            state_->refer();
-        }
-    }
-    stop_reference(stop_reference&& other) noexcept
-        : state_(std::exchange(other.state_, nullptr)) {}
-    stop_reference& operator=(stop_reference other) noexcept {
-        std::swap(state_, other.state_);
-        return *this;
-    }
-    ~stop_reference() {
-        if (state_ != nullptr) {
-            state_->drop();
-        }
-    }
-
-    bool requested(ops::site s) const noexcept { return state_ != nullptr && state_->requested(s); }
-    stop_state* get() const noexcept { return state_; }
-    bool operator==(const stop_reference&) const noexcept = default;
-
-private:
-    stop_state* state_ = nullptr;
 };
 
 } // namespace detail
@@ -171,10 +135,10 @@ public:
     stop_token() noexcept = default;
     /// Returns whether a stop was requested.
     bool stop_requested(BIDE_MODEL_SITE) const noexcept {
-        return state_.requested({file, line, true});
+        return state_ != nullptr && state_->requested({file, line, 1});
     }
     /// Returns whether the token belongs to a source.
-    bool stop_possible() const noexcept { return state_.get() != nullptr; }
+    bool stop_possible() const noexcept { return state_ != nullptr; }
     /// Exchanges two tokens.
     void swap(stop_token& other) noexcept { std::swap(state_, other.state_); }
     /// Returns whether both tokens belong to the same source, or to none.
@@ -183,16 +147,17 @@ public:
 private:
     friend class stop_source;
     template <class F> friend class stop_callback;
-    explicit stop_token(detail::stop_reference state) noexcept : state_(std::move(state)) {}
+    explicit stop_token(std::shared_ptr<detail::stop_state> state) noexcept
+        : state_(std::move(state)) {}
 
-    detail::stop_reference state_;
+    std::shared_ptr<detail::stop_state> state_;
 };
 
 /// Is the std::stop_source of the checker.
 class stop_source {
 public:
     /// Makes a source with its own state. Allocates.
-    stop_source() : state_(new detail::stop_state) {}
+    stop_source() : state_(std::make_shared<detail::stop_state>()) {}
     /// Makes a source without a state, which cannot request a stop.
     explicit stop_source(std::nostopstate_t) noexcept {}
     /// Returns a token of this source.
@@ -200,21 +165,21 @@ public:
     /// Requests a stop: runs the callbacks, on this thread.
     /// Returns: true if it is the first request.
     bool request_stop(BIDE_MODEL_SITE) noexcept {
-        return state_.get() != nullptr && state_.get()->request({file, line, true});
+        return state_ != nullptr && state_->request({file, line, 1});
     }
     /// Returns whether a stop was requested.
     bool stop_requested(BIDE_MODEL_SITE) const noexcept {
-        return state_.requested({file, line, true});
+        return state_ != nullptr && state_->requested({file, line, 1});
     }
     /// Returns whether the source can request a stop.
-    bool stop_possible() const noexcept { return state_.get() != nullptr; }
+    bool stop_possible() const noexcept { return state_ != nullptr; }
     /// Exchanges two sources.
     void swap(stop_source& other) noexcept { std::swap(state_, other.state_); }
     /// Returns whether both sources have the same state, or none.
     bool operator==(const stop_source&) const noexcept = default;
 
 private:
-    detail::stop_reference state_;
+    std::shared_ptr<detail::stop_state> state_;
 };
 
 /// Is std::stop_callback of the checker.
@@ -229,8 +194,8 @@ public:
     explicit stop_callback(stop_token token, G&& what,
                            BIDE_MODEL_SITE) noexcept(std::is_nothrow_constructible_v<F, G>)
         : callback(&call), what_(std::forward<G>(what)), state_(std::move(token.state_)) {
-        if (state_.get() != nullptr && !state_.get()->add(*this, {file, line, true})) {
-            state_ = {};
+        if (state_ != nullptr && !state_->add(*this, {file, line, 1})) {
+            state_.reset();
             call(*this);
         }
     }
@@ -238,8 +203,8 @@ public:
     stop_callback& operator=(const stop_callback&) = delete;
     /// Removes the callback. Blocks: while another thread calls it.
     ~stop_callback() {
-        if (state_.get() != nullptr) {
-            state_.get()->remove(*this, {.is_given = true}); // the step has no line in the body
+        if (state_ != nullptr) {
+            state_->remove(*this, {.is_given = 1}); // the step has no line in the body
         }
     }
 
@@ -249,7 +214,7 @@ private:
     }
 
     F what_;
-    detail::stop_reference state_;
+    std::shared_ptr<detail::stop_state> state_;
 };
 /// Deduces the type of the callback.
 template <class F> stop_callback(stop_token, F) -> stop_callback<F>;

@@ -39,39 +39,6 @@ struct seed_failure {
 
 namespace detail {
 
-// Collects the journal of the scheduler that this thread destroys.
-class journal_keeper {
-public:
-    journal_keeper() noexcept : sink_(native_platform::local<journal::sink>()), outer_(sink_.to) {
-        sink_.to = &text;
-    }
-    journal_keeper(const journal_keeper&) = delete;
-    journal_keeper& operator=(const journal_keeper&) = delete;
-    ~journal_keeper() { sink_.to = outer_; }
-
-    std::string text;
-
-private:
-    journal::sink& sink_;
-    std::string* const outer_;
-};
-
-template <class F> std::optional<seed_failure> failure_under(std::uint64_t seed, F& f) {
-    journal_keeper kept;
-#if BIDE_EXCEPTIONS
-    try {
-        f(seed);
-    } catch (const std::exception& e) {
-        return seed_failure{seed, e.what(), std::move(kept.text), std::current_exception()};
-    } catch (...) {
-        return seed_failure{seed, {}, std::move(kept.text), std::current_exception()};
-    }
-#else
-    f(seed);
-#endif
-    return std::nullopt;
-}
-
 // Returns the number in an environment variable. If the variable is not set, returns nothing. If
 // the variable contains no number, prints a message and returns nothing.
 inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
@@ -95,10 +62,20 @@ inline std::optional<std::uint64_t> number_in(const char* variable) noexcept {
 /// Returns: the seed and the exception of that call; nothing if no call throws.
 template <class F>
 std::optional<seed_failure> find_failure(std::uint64_t first, std::uint64_t count, F&& f) {
-    for (std::uint64_t i = 0; i != count; ++i) {
-        if (auto failure = detail::failure_under(first + i, f)) {
-            return failure;
+    for (std::uint64_t seed = first; seed != first + count; ++seed) {
+        std::string journal; // of the scheduler that f destroys
+        const detail::replaced kept(native_platform::local<detail::journal::sink>().to, &journal);
+#if BIDE_EXCEPTIONS
+        try {
+            f(seed);
+        } catch (const std::exception& e) {
+            return seed_failure{seed, e.what(), std::move(journal), std::current_exception()};
+        } catch (...) {
+            return seed_failure{seed, {}, std::move(journal), std::current_exception()};
         }
+#else
+        f(seed);
+#endif
     }
     return std::nullopt;
 }

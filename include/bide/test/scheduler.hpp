@@ -14,8 +14,7 @@
 #include <bide/task/join_handle.hpp>
 #include <bide/task/task.hpp>
 #include <bide/test/detail/simulation.hpp>
-#include <bide/test/simulation_options.hpp>
-#include <bide/test/simulation_report.hpp>
+#include <bide/test/simulation.hpp>
 
 #include <chrono>
 #include <cstdint>

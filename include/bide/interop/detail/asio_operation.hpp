@@ -4,31 +4,37 @@
 
 // The functions and the executor of interop/asio.hpp and interop/boost_asio.hpp. The parameter Asio
 // gives the names of one of the two libraries (asio_names.inc).
-//
-// If an operation of Asio awaits an operation or a task of bide, it is a job (asio_job.hpp) with a
-// handler. The job is one allocation, and its coroutine is another one. Both use the allocator of
-// the handler, and are freed before the handler is called.
 
 #include <bide/core/async_op.hpp>
 #include <bide/core/config.hpp>
+#include <bide/core/deadline.hpp>
+#include <bide/core/detail/fatal.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
 #include <bide/core/platform.hpp>
+#include <bide/core/ready_queue.hpp>
 #include <bide/core/result.hpp>
 #include <bide/core/resume.hpp>
+#include <bide/core/spin.hpp>
 #include <bide/core/wait_ops.hpp>
+#include <bide/core/wake_scope.hpp>
 #include <bide/fwd.hpp>
-#include <bide/interop/detail/asio_job.hpp>
+#include <bide/sync/event.hpp>
+#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/coroutine_frame.hpp>
 #include <bide/task/detail/task_cell.hpp>
+#include <bide/task/detail/task_control.hpp>
 #include <bide/task/task.hpp>
+#include <bide/task/this_task.hpp>
 
+#include <atomic>
 #include <concepts>
 #include <coroutine>
 #include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -37,6 +43,215 @@
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
+
+// ---- The jobs
+//
+// The jobs of bide on executors of Asio, from their begin to the end of the execution context.
+//
+// A job is a chain of coroutines (task/detail/task_control.hpp) that runs on an executor of Asio.
+// To post a runnable, the job puts it into the queue of the job, and posts a step to the executor.
+// A step is a function object that takes the oldest runnable of its job and runs it. The service of
+// the execution context lists every job.
+//
+// The destructor of an execution context calls shutdown(). No thread runs the context then, but any
+// thread that releases a lock or sends an item may still post. So shutdown() runs the jobs in the
+// place of the context:
+//
+//   1. It sets `is_shut_`. From then on a post does not access the executor, and goes to `left_`.
+//   2. It waits for the posts that have begun before.
+//   3. It moves the runnables that are still queued to `left_`. If Asio runs their steps later, the
+//      steps find nothing to run.
+//   4. It cancels each job, and runs the runnables in `left_` until every job has ended.
+//
+// Each wait of a cancelled job ends, so the job ends too, and gives back what it was granted. The
+// handler of the job is destroyed and not called, as Asio does with the handlers of a destroyed
+// context.
+
+template <class Asio> class asio_job;
+
+template <class Asio> class asio_service final : public Asio::execution_context::service {
+    using context = typename Asio::execution_context;
+    using job = asio_job<Asio>;
+
+public:
+    inline static typename context::id id;
+
+    explicit asio_service(context& of) : context::service(of) {}
+
+    // Lists a job that is about to begin. Returns false if the context is being destroyed.
+    bool add(job& j) noexcept {
+        const std::lock_guard lock(mutex_);
+        if (!is_shut_) {
+            j.next_ = std::exchange(first_, &j);
+            j.place_ = &first_;
+            if (j.next_ != nullptr) {
+                j.next_->place_ = &j.next_;
+            }
+        }
+        return !is_shut_;
+    }
+
+    void remove(job& j) noexcept {
+        const std::lock_guard lock(mutex_);
+        *j.place_ = j.next_;
+        if (j.next_ != nullptr) {
+            j.next_->place_ = j.place_;
+        }
+    }
+
+    // Queues a runnable. Returns true if the caller must post a step and then call has_posted().
+    bool push(job& j, runnable& r) noexcept {
+        const std::lock_guard lock(mutex_);
+        if (is_shut_) {
+            left_.post(r);
+            return false;
+        }
+        j.ready_.push(r);
+        ++posting_;
+        return true;
+    }
+
+    void has_posted() noexcept {
+        const std::lock_guard lock(mutex_);
+        --posting_;
+    }
+
+    // Returns the oldest runnable of a job; nullptr if shutdown() took it.
+    runnable* pop(job& j) noexcept {
+        const std::lock_guard lock(mutex_);
+        return j.ready_.pop();
+    }
+
+private:
+    void shutdown() noexcept override;
+
+    bool is_posting() noexcept {
+        const std::lock_guard lock(mutex_);
+        return posting_ != 0;
+    }
+
+    std::mutex mutex_; // guards all but left_
+    job* first_ = nullptr;
+    std::size_t posting_ = 0;
+    bool is_shut_ = false;
+    basic_ready_queue<native_platform> left_; // popped by shutdown()
+};
+
+// Says whether the calling thread runs a step, and which job this step has ended.
+template <class Asio> struct asio_step_here {
+    bool runs = false;               // it runs a step
+    asio_job<Asio>* ended = nullptr; // the job that has ended in this step
+};
+
+template <class Asio> class asio_job : public basic_task_control<native_platform> {
+    using control = basic_task_control<native_platform>;
+    using service_type = asio_service<Asio>;
+    using here = asio_step_here<Asio>;
+
+public:
+    // The executor of its coroutines. Terminates if Asio finds no memory for the step.
+    void post(runnable& r) noexcept {
+        service_type& service = service_; // the step may end the job
+        if (service.push(*this, r)) {
+            post_step(self_);
+            service.has_posted();
+        }
+    }
+
+    // Starts the job, either on this thread at once, or in the first step.
+    // Requires: `self` owns the job, and the service has listed the job. The job then owns itself
+    // until its end.
+    void begin(std::shared_ptr<asio_job> self, bool on_this_thread) noexcept {
+        self_ = std::move(self);
+        if (on_this_thread) {
+            here& mine = native_platform::local<here>();
+            const here outer = std::exchange(mine, here()); // no outer step may end it
+            this->run();
+            mine = outer;
+        } else {
+            post(this->to_run());
+        }
+    }
+
+    // Runs a step of the job that `of` owns.
+    // Throws: what the handler throws.
+    static void run_step(std::shared_ptr<asio_job> of) {
+        runnable* const r = of->service_.pop(*of);
+        of.reset(); // the job owns itself
+        if (r != nullptr) {
+            if (asio_job* const ended = run_one(*r)) {
+                ended->complete(true);
+            }
+        }
+    }
+
+protected:
+    asio_job(service_type& service) noexcept : control(1, false), service_(service) {}
+    ~asio_job() = default;
+
+    // Posts a step to the executor, which calls run_step().
+    virtual void post_step(std::shared_ptr<asio_job> self) = 0;
+
+    // Destroys the job, and calls its handler if `deliver`.
+    virtual void complete(bool deliver) = 0;
+
+    // Removes the job from the list of its service. Returns the pointer by which the job owns
+    // itself.
+    std::shared_ptr<asio_job> leave() noexcept {
+        service_.remove(*this);
+        return std::move(self_);
+    }
+
+private:
+    friend service_type;
+
+    static asio_job* run_one(runnable& r) noexcept {
+        here& mine = native_platform::local<here>();
+        const here outer = std::exchange(mine, here{true, nullptr});
+        r.run.wake();
+        return std::exchange(mine, outer).ended;
+    }
+
+    // A job may end only in a step. So the function that starts a job never calls its handler.
+    bool may_finish_here() const noexcept override { return native_platform::local<here>().runs; }
+    void post_home() noexcept override { post(this->to_run()); }
+    void finish() noexcept override { native_platform::local<here>().ended = this; }
+
+    service_type& service_;
+    std::shared_ptr<asio_job> self_;
+    // Under the mutex of the service:
+    asio_job* next_ = nullptr;
+    asio_job** place_ = nullptr; // points to this job
+    run_list ready_;             // one runnable for each step that is posted
+};
+
+template <class Asio> void asio_service<Asio>::shutdown() noexcept {
+    {
+        const std::lock_guard lock(mutex_);
+        is_shut_ = true;
+    }
+    for (basic_backoff<native_platform> again; is_posting(); again()) {
+    }
+    // From here on only this thread changes the list.
+    for (job* j = first_; j != nullptr; j = j->next_) {
+        while (runnable* const r = pop(*j)) {
+            left_.post(*r);
+        }
+    }
+    for (job* j = first_; j != nullptr; j = j->next_) {
+        j->cancel(cancel_reason::shutdown);
+    }
+    while (first_ != nullptr) {
+        runnable* const r = left_.pop(deadline::never());
+        if (job* const ended = job::run_one(*r)) {
+            ended->complete(false);
+        }
+    }
+}
+
+// If an operation of Asio awaits an operation or a task of bide, it is a job with a handler. The
+// job is one allocation, and its coroutine is another one. Both use the allocator of the handler, and
+// are freed before the handler is called.
 
 // An executor of Asio, or an execution context, which stands for its executor.
 template <class Asio, class T>
@@ -94,9 +309,6 @@ template <class Asio> typename Asio::error_code asio_code(std::error_code e) noe
     } else {
         return code(e.value(), Asio::system_category());
     }
-}
-template <class Asio> typename Asio::error_code asio_code(errc e) noexcept {
-    return detail::asio_code<Asio>(make_error_code(e));
 }
 
 // ---- Signatures, and the arguments of the handler, which are made of the outcome of the coroutine
@@ -248,50 +460,33 @@ private:
     std::coroutine_handle<promise_type> frame_;
 };
 
-template <class R, class Alloc, class Op> asio_frame<R, Alloc, Op> asio_await(const Alloc&, Op op) {
-    co_return co_await std::move(op).as_result();
-}
-
+// Awaits a task, the task that a callable returns, or an operation.
 template <class V, class Alloc, class Source>
-asio_frame<V, Alloc, Source> asio_await_task(const Alloc&, Source source) {
+asio_frame<V, Alloc, Source> asio_await(const Alloc&, Source source) {
     if constexpr (is_task<Source>) {
         co_return co_await std::move(source);
-    } else {
+    } else if constexpr (task_source<Source>) {
         auto made = std::invoke(source); // its captures live until the end
         co_return co_await std::move(made);
+    } else {
+        co_return co_await std::move(source).as_result();
     }
 }
 
 // ---- The job
 
-template <class Asio, class Alloc> class asio_step {
+// A function object with an allocator, for an executor of Asio.
+template <class F, class Alloc> class asio_bound {
 public:
     using allocator_type = Alloc;
-    asio_step(std::shared_ptr<asio_job<Asio>> of, const Alloc& with) noexcept
-        : job_(std::move(of)), alloc_(with) {}
+    asio_bound(F&& call, const Alloc& with) : call_(std::move(call)), alloc_(with) {}
 
     allocator_type get_allocator() const noexcept { return alloc_; }
-    void operator()() { asio_job<Asio>::run_step(std::move(job_)); }
+    void operator()() { std::move(call_)(); }
 
 private:
-    std::shared_ptr<asio_job<Asio>> job_;
+    F call_;
     [[no_unique_address]] Alloc alloc_;
-};
-
-// A handler with its arguments, for its executor.
-template <class Handler, class Alloc, class Arguments> class asio_bound {
-public:
-    using allocator_type = Alloc;
-    asio_bound(Handler&& handler, const Alloc& with, Arguments&& arguments)
-        : handler_(std::move(handler)), alloc_(with), arguments_(std::move(arguments)) {}
-
-    allocator_type get_allocator() const noexcept { return alloc_; }
-    void operator()() { std::apply(std::move(handler_), std::move(arguments_)); }
-
-private:
-    Handler handler_;
-    [[no_unique_address]] Alloc alloc_;
-    Arguments arguments_;
 };
 
 // V is the type of the coroutine's value. The job runs on an Ex, the handler on a HandlerEx.
@@ -307,11 +502,7 @@ public:
         : asio_job<Asio>(service), where_(std::in_place, where),
           handler_where_(std::in_place, handler_where),
           handler_(std::in_place, std::move(handler)) {
-        if constexpr (Signature::has_effects) {
-            frame_.emplace(detail::asio_await_task<V>(alloc_of(), std::move(source)));
-        } else {
-            frame_.emplace(detail::asio_await<V>(alloc_of(), std::move(source)));
-        }
+        frame_.emplace(detail::asio_await<V>(alloc_of(), std::move(source)));
     }
 
     // Lets the slot of the handler cancel the job.
@@ -342,7 +533,9 @@ private:
     void never_start() noexcept override { this->set_never_ran(); }
 
     void post_step(std::shared_ptr<asio_job<Asio>> self) override {
-        Asio::post(where_->get_executor(), asio_step<Asio, alloc>(std::move(self), alloc_of()));
+        auto step = [of = std::move(self)]() mutable { asio_job<Asio>::run_step(std::move(of)); };
+        Asio::post(where_->get_executor(),
+                   asio_bound<decltype(step), alloc>(std::move(step), alloc_of()));
     }
 
     void complete(bool deliver) override {
@@ -373,9 +566,11 @@ private:
             if (is_same_place(guard.get_executor(), handler_guard.get_executor())) {
                 std::apply(std::move(handler), std::move(arguments));
             } else {
-                using bound = asio_bound<Handler, alloc, typename Signature::arguments>;
+                auto call = [to = std::move(handler), all = std::move(arguments)]() mutable {
+                    std::apply(std::move(to), std::move(all));
+                };
                 Asio::dispatch(handler_guard.get_executor(),
-                               bound(std::move(handler), with, std::move(arguments)));
+                               asio_bound<decltype(call), alloc>(std::move(call), with));
             }
         }
     }
@@ -413,21 +608,19 @@ public:
         using handler = std::decay_t<Given>;
         handler h(std::forward<Given>(given));
         const auto handler_where = Asio::executor_of(h, where_);
-        if constexpr (Placed) {
-            begin(std::move(h), where_, handler_where, std::move(source));
-        } else {
-            begin(std::move(h), handler_where, handler_where, std::move(source));
-        }
-    }
-
-private:
-    template <class Handler, class Ex, class HandlerEx, class Source>
-    static void begin(Handler&& handler, const Ex& where, const HandlerEx& handler_where,
-                      Source&& source) {
-        using operation = asio_operation<Asio, Signature, V, Source, Handler, Ex, HandlerEx>;
+        const auto& where = [&]() noexcept -> const auto& {
+            if constexpr (Placed) {
+                return where_;
+            } else {
+                return handler_where;
+            }
+        }();
+        using operation =
+            asio_operation<Asio, Signature, V, Source, handler, std::decay_t<decltype(where)>,
+                           std::decay_t<decltype(handler_where)>>;
         auto& service = Asio::template service_of<asio_service<Asio>>(Asio::context_of(where));
-        const auto with = Asio::allocator_of(handler);
-        auto self = std::allocate_shared<operation>(with, service, std::move(handler), where,
+        const auto with = Asio::allocator_of(h);
+        auto self = std::allocate_shared<operation>(with, service, std::move(h), where,
                                                     handler_where, std::move(source));
         if (service.add(*self)) { // else the context is being destroyed
             self->connect();
@@ -435,6 +628,7 @@ private:
         }
     }
 
+private:
     Where where_;
 };
 
@@ -472,6 +666,184 @@ template <class Asio> struct asio_co_spawn {
         return Asio::template initiate<typename signature::type>(
             asio_initiation<Asio, signature, value, decltype(where), true>(where), token,
             std::move(source));
+    }
+};
+
+// ---- The token use_bide
+//
+// The token use_bide: an operation of Asio as a task. The handler stores its arguments and sets an
+// event, for which the task waits. If the task is cancelled, it requests the cancellation of the
+// operation, and then waits until the operation has ended, because the operation may use objects of
+// the task.
+
+// The state that the handler and the task share.
+template <class Results> struct asio_reply {
+    event is_over;                  // the handler was called, or destroyed
+    std::optional<Results> results; // nothing: it was destroyed
+};
+
+// The handler. Stores its arguments, and sets the event that the task waits for.
+template <class Reply> class asio_handler {
+public:
+    explicit asio_handler(std::shared_ptr<Reply> to) noexcept : to_(std::move(to)) {}
+    asio_handler(asio_handler&& other) noexcept : to_(std::move(other.to_)) {}
+    asio_handler& operator=(asio_handler&&) = delete;
+    ~asio_handler() { end(); }
+
+    template <class... Args> void operator()(Args&&... args) {
+        to_->results.emplace(std::forward<Args>(args)...);
+        end();
+    }
+
+protected:
+    Reply* reply_of() const noexcept { return to_.get(); }
+
+private:
+    void end() noexcept {
+        if (const std::shared_ptr<Reply> to = std::move(to_)) {
+            to->is_over.set();
+        }
+    }
+
+    std::shared_ptr<Reply> to_;
+};
+
+// An operation that no request can end: the version of Asio has no cancellation slots, or the
+// operation does not name the executor of its object.
+template <class Asio, class Results, class Initiation> class asio_wait {
+    using reply = asio_reply<Results>;
+
+public:
+    explicit asio_wait(const Initiation&) : reply_(std::make_shared<reply>()) {}
+
+    auto handler() const noexcept { return asio_handler<reply>(reply_); }
+    void request_end() const noexcept {}
+    reply& result() const noexcept { return *reply_; }
+
+private:
+    std::shared_ptr<reply> reply_;
+};
+
+template <class Asio, class Initiation>
+concept asio_can_be_ended = requires(const Initiation& how) {
+    typename Asio::cancellation_signal;
+    how.get_executor();
+};
+
+// An operation that ends by request, on the executor of its object.
+template <class Asio, class Results, class Initiation>
+    requires asio_can_be_ended<Asio, Initiation>
+class asio_wait<Asio, Results, Initiation> {
+    struct reply : asio_reply<Results> {
+        typename Asio::cancellation_signal signal;
+    };
+    class slotted : public asio_handler<reply> {
+    public:
+        using asio_handler<reply>::asio_handler;
+        using cancellation_slot_type = typename Asio::cancellation_slot;
+        cancellation_slot_type get_cancellation_slot() const noexcept {
+            reply* const to = this->reply_of();
+            return to != nullptr ? to->signal.slot() : cancellation_slot_type();
+        }
+    };
+
+public:
+    explicit asio_wait(const Initiation& how)
+        : where_(how.get_executor()), reply_(std::make_shared<reply>()) {}
+
+    auto handler() const noexcept { return slotted(reply_); }
+    // A request that comes after the end finds the event set.
+    void request_end() const {
+        Asio::post(where_, [to = reply_] {
+            if (!to->is_over.is_set()) {
+                to->signal.emit(Asio::cancellation_type::terminal);
+            }
+        });
+    }
+    reply& result() const noexcept { return *reply_; }
+
+private:
+    std::decay_t<decltype(std::declval<const Initiation&>().get_executor())> where_;
+    std::shared_ptr<reply> reply_;
+};
+
+// Throws the error that is the first argument. `stopped`: the task was cancelled meanwhile.
+template <class Asio> void asio_throw(const typename Asio::error_code& e, bool stopped) {
+    if (stopped && e == Asio::aborted()) {
+        throw_error(errc::stopped);
+    }
+    if (e) {
+        BIDE_THROW(typename Asio::system_error(e));
+    }
+}
+template <class Asio> void asio_throw(const std::exception_ptr& e, bool) {
+#if BIDE_EXCEPTIONS
+    if (e) {
+        std::rethrow_exception(e);
+    }
+#else
+    static_cast<void>(e);
+#endif
+}
+
+// Makes the value of a task from the arguments of a handler: void, the only argument, or a tuple.
+template <class... Values> auto asio_value(Values&&... values) {
+    if constexpr (sizeof...(Values) == 1) {
+        return (std::move(values), ...);
+    } else if constexpr (sizeof...(Values) != 0) {
+        return std::tuple<Values...>(std::move(values)...);
+    }
+}
+// Makes the value as asio_value() does, but if the first argument is an error, throws it, and
+// leaves it out of the value. `stopped` has the same meaning as for asio_throw().
+// Throws: the error.
+template <class Asio, class First, class... Values>
+auto asio_outcome(bool stopped, First&& first, Values&&... values) {
+    if constexpr (std::is_same_v<First, typename Asio::error_code> ||
+                  std::is_same_v<First, std::exception_ptr>) {
+        detail::asio_throw<Asio>(first, stopped);
+        return detail::asio_value(std::move(values)...);
+    } else {
+        return detail::asio_value(std::move(first), std::move(values)...);
+    }
+}
+template <class Asio> void asio_outcome(bool) {}
+
+// The completion token.
+template <class Asio> struct asio_use_bide {};
+
+// The implementation of async_result for this token. Args are the arguments of the handler.
+template <class Asio, class... Args> struct asio_await_by_bide {
+    using tuple = std::tuple<std::decay_t<Args>...>;
+    using value =
+        decltype(detail::asio_outcome<Asio>(false, std::declval<std::decay_t<Args>>()...));
+    using return_type = task<value>;
+
+    template <class Initiation, class Token, class... Given>
+    static return_type initiate(Initiation&& how, Token&&, Given&&... given) {
+        return run<std::decay_t<Initiation>, std::decay_t<Given>...>(std::forward<Initiation>(how),
+                                                                     std::forward<Given>(given)...);
+    }
+
+private:
+    template <class Initiation, class... Given>
+    static task<value> run(Initiation how, Given... given) {
+        const asio_wait<Asio, tuple, Initiation> wait(how);
+        std::move(how)(wait.handler(), std::move(given)...);
+        const result<void> over = co_await wait.result().is_over.async_wait().as_result();
+        if (!over.has_value()) { // this task is cancelled
+            wait.request_end();
+            const this_task::shield to_the_end;
+            co_await wait.result().is_over.async_wait();
+        }
+        std::optional<tuple>& all = wait.result().results;
+        if (!all.has_value()) {
+            detail::asio_throw<Asio>(Asio::aborted(), !over.has_value());
+        }
+        const auto take = [stopped = !over.has_value()](std::decay_t<Args>&... args) {
+            return detail::asio_outcome<Asio>(stopped, std::move(args)...);
+        };
+        co_return std::apply(take, *all);
     }
 };
 

@@ -6,8 +6,10 @@
 // the calling thread: the thread gives control to the checker, and the checker decides which thread
 // makes its step next, and what that step does. An access of plain data is not a step.
 
-#include <atomic>
 #include <bide/core/config.hpp>
+
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail::ops {
@@ -18,23 +20,23 @@ using order = std::memory_order;
 // The number of an object that was not constructed in an execution.
 inline constexpr int outside = -1;
 
-// The place of a step in the source.
+// The largest number of threads of a body.
+inline constexpr int max_threads = 8;
+
+// The place of a step in the source. It has no padding: the checker compares the stacks of loops.
 struct site {
     const char* file = nullptr;
     int line = 0;
-    bool is_given =
-        false; // the order is not written in that line: no weaker or stronger order is tried
+    int is_given = 0; // 1: the order is not written there, and no other order is tried
 };
-
-enum class rmw { exchange, add, sub, add_real, bit_and, bit_or, bit_xor };
 
 // Atomic objects. An object has a number from construction to destruction.
 int make_atomic(bits initial);
 void drop_atomic(int object) noexcept;
 bits load(int object, order o, site s) noexcept;
 void store(int object, bits value, order o, site s) noexcept;
-// `width` is the size of the object in bytes. Arithmetic wraps around at that size.
-bits modify(int object, rmw what, bits operand, unsigned width, order o, site s) noexcept;
+// Reads a value, and writes next(value, operand). Returns the value that was read.
+bits modify(int object, bits (*next)(bits, bits), bits operand, order o, site s) noexcept;
 bool compare_exchange(int object, bits& expected, bits desired, order success, order failure,
                       bool weak, site s) noexcept;
 void fence(order o, site s) noexcept;
@@ -44,6 +46,11 @@ int make_plain();
 void drop_plain(int object) noexcept;
 void plain_read(int object) noexcept;
 void plain_write(int object) noexcept;
+
+// Checks an access to bytes of which each is a plain object (model/watch.hpp).
+void watch(const void* from, std::size_t size, bool writes) noexcept;
+// Lets watch() know of the blocks that the body frees from now on. Returns true.
+bool watch_frees() noexcept;
 
 // Returns false if the time-out has ended the wait. `width` is the number of compared bytes.
 bool futex_wait(int object, const void* address, bits expected, unsigned width, std::int64_t until,

@@ -4,17 +4,14 @@
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
-#include <bide/model/detail/execution.hpp>
-#include <bide/model/impl/cause.hpp>
-#include <bide/model/impl/crash.hpp>
+#include <bide/model/impl/branches.hpp>
+#include <bide/model/impl/execution.hpp>
 #include <bide/model/impl/exhaustive.hpp>
-#include <bide/model/impl/jobs.hpp>
-#include <bide/model/impl/path.hpp>
 #include <bide/model/impl/report.hpp>
-#include <bide/model/impl/saved_state.hpp>
 #include <bide/model/impl/schedules.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -31,6 +28,14 @@
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#if defined(__linux__) && BIDE_MODEL_HAS_SWITCH
+#define BIDE_MODEL_CATCHES_CRASHES 1
+#include <csignal>
+#include <ucontext.h>
+#else
+#define BIDE_MODEL_CATCHES_CRASHES 0
+#endif
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 
@@ -49,34 +54,28 @@ std::unique_ptr<search> search_for(const options& o) {
 }
 
 const char* text(failure f) {
-    switch (f) {
-    case failure::none: return "no failure";
-    case failure::assertion: return "an assertion does not hold";
-    case failure::race: return "data race";
-    case failure::lifetime: return "lifetime";
-    case failure::lost_wakeup: return "lost wakeup";
-    case failure::livelock: return "livelock";
-    case failure::leak: return "leak";
-    case failure::terminated: return "terminated";
-    case failure::too_large: return "too large";
-    case failure::not_repeated: return "not repeated";
-    case failure::empty: return "no execution is complete";
-    }
-    return "?";
+    constexpr std::array<const char*, 11> texts = {"no failure",
+                                                   "an assertion does not hold",
+                                                   "data race",
+                                                   "lifetime",
+                                                   "lost wakeup",
+                                                   "livelock",
+                                                   "leak",
+                                                   "terminated",
+                                                   "too large",
+                                                   "not repeated",
+                                                   "no execution is complete"};
+    return texts[static_cast<std::size_t>(f)];
 }
 
 const char* text(options::method m) {
-    switch (m) {
-    case options::method::exhaustive: return "all graphs";
-    case options::method::enumerate: return "all schedules";
-    case options::method::bounded: return "bounded";
-    case options::method::pct: return "random";
-    }
-    return "?";
+    constexpr std::array<const char*, 4> texts = {"all graphs", "all schedules", "bounded",
+                                                  "random"};
+    return texts[static_cast<std::size_t>(m)];
 }
 
 // BIDE_MODEL_JOBS has precedence over the options.
-[[maybe_unused]] unsigned wanted_jobs(const options& o) {
+unsigned wanted_jobs(const options& o) {
     const char* const text = std::getenv("BIDE_MODEL_JOBS");
     const unsigned jobs =
         text == nullptr ? o.jobs : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
@@ -95,17 +94,11 @@ constexpr const char* too_long = "more than most_seconds";
 // written.
 class progress {
     using clock = std::chrono::steady_clock;
-    using seconds = std::chrono::duration<double>;
 
 public:
-    // Called after each execution.
-    void count(const search& s) {
-        if (every_ > 0 && ++executions_ % 256 == 0) {
-            say(executions_, s);
-        }
-    }
+    using seconds = std::chrono::duration<double>;
 
-    // Writes a line. `executions` is the number of executions so far.
+    // Writes a line if it is time. `executions` is the number of executions so far.
     void say(std::uint64_t executions, const search& s) {
         if (every_ <= 0) {
             return;
@@ -129,16 +122,106 @@ public:
     }
 
 private:
-    static double wanted() {
-        const char* const text = std::getenv("BIDE_MODEL_PROGRESS");
-        return text == nullptr ? 0 : std::atof(text);
-    }
-
-    const double every_ = wanted();
+    const char* const wanted_ = std::getenv("BIDE_MODEL_PROGRESS");
+    const double every_ = wanted_ == nullptr ? 0 : std::atof(wanted_);
     const clock::time_point begin_ = clock::now();
     clock::time_point last_ = begin_;
-    std::uint64_t executions_ = 0;
 };
+
+// ---- Crashes
+
+#if BIDE_MODEL_CATCHES_CRASHES
+
+// While an object of this class exists, a crash of a body, for instance by assert(), is a failure
+// of the execution. The program continues, and reports the failure like any other. The signal
+// handler changes the saved registers of the crashed thread, so that the thread continues in
+// crashed(), at the upper end of its stack.
+class crash_guard {
+    static constexpr std::array<int, 5> signals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+
+public:
+    crash_guard() noexcept {
+        if (depth++ != 0) {
+            return; // an exploration that explains a failure of another one
+        }
+        stack_t stack{};
+        stack.ss_sp = handlers_stack;
+        stack.ss_size = sizeof handlers_stack;
+        ::sigaltstack(&stack, &old_stack);
+        struct sigaction mine{};
+        mine.sa_sigaction = &handle;
+        mine.sa_flags = SA_SIGINFO | SA_ONSTACK;
+        for (std::size_t i = 0; i < signals.size(); ++i) {
+            ::sigaction(signals[i], &mine, &old[i]);
+        }
+    }
+    crash_guard(const crash_guard&) = delete;
+    crash_guard& operator=(const crash_guard&) = delete;
+    ~crash_guard() {
+        if (--depth == 0) {
+            restore();
+            ::sigaltstack(&old_stack, nullptr);
+        }
+    }
+
+private:
+    static void handle(int signal, siginfo_t* info, void* context) {
+        execution* const x = execution::current();
+        if (x == nullptr || heap::inside < 0) {
+            // The crash is not in a body. Restores the previous handlers. The instruction then runs
+            // and crashes again, and a previous handler is called.
+            restore();
+            if (signal == SIGABRT) {
+                ::raise(signal);
+            }
+            return;
+        }
+        fiber& stack = x->self().stack;
+        cause =
+            signal == SIGABRT                       ? "abort() was called, perhaps by assert()"
+            : signal == SIGFPE                      ? "SIGFPE, perhaps a division by zero"
+            : signal != SIGSEGV && signal != SIGBUS ? "an illegal instruction"
+            : stack.guards(info->si_addr)
+                ? "a thread's stack overflows: there are 256 KiB"
+                : "an access to an address that is none, perhaps read from freed memory (0xdd...)";
+        auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext;
+        const auto top = reinterpret_cast<std::uintptr_t>(stack.end());
+        const auto next = reinterpret_cast<std::uintptr_t>(&crashed);
+#if defined(__x86_64__)
+        registers.gregs[REG_RSP] = static_cast<greg_t>(top - 8); // the alignment after a call
+        registers.gregs[REG_RIP] = static_cast<greg_t>(next);
+#else
+        registers.sp = top;
+        registers.pc = next;
+#endif
+    }
+
+    [[noreturn]] static void crashed() {
+        execution::current()->fail_now(failure::terminated, cause);
+    }
+
+    static void restore() noexcept {
+        for (std::size_t i = 0; i < signals.size(); ++i) {
+            ::sigaction(signals[i], &old[i], nullptr);
+        }
+    }
+
+    static inline int depth = 0; // the number of these objects
+    static inline const char* cause = "";
+    alignas(16) static inline std::byte handlers_stack[64 * 1024];
+    static inline std::array<struct sigaction, signals.size()> old;
+    static inline stack_t old_stack;
+};
+
+#else
+
+struct crash_guard {
+    crash_guard() noexcept {}
+};
+
+#endif
+
+// ---- Explorations
 
 // Explores a body. The members say how.
 struct exploration {
@@ -150,7 +233,6 @@ struct exploration {
     double most_seconds = forever; // processor time
     bool report = true;            // the verdict gets the report of the failure
     bool only_consistent = false;  // failures without a sequentially consistent order are ignored
-    thread_names* names = nullptr; // shared with the other parts of the same exploration
     std::function<void(execution&)> failed{}; // is called with the execution that failed
 
     // Calls `goes_on` after each execution. If it returns false, the exploration ends.
@@ -165,17 +247,22 @@ struct exploration {
         verdict v;
         bool is_left = false;
         [[maybe_unused]] const crash_guard guard;
-        thread_names own;
-        execution x(how, run, s, names != nullptr ? *names : own);
+        execution x(how, run, s);
         x.seen_orders = seen;
         x.mutant = mutant;
         const auto begin = std::chrono::steady_clock::now();
         const double started = cpu_seconds();
+        const auto too_large = [&](const char* why) {
+            v.what = failure::too_large;
+            v.message = why;
+        };
         progress said;
         while (v.what == failure::none && !is_left && s.begin()) {
             x.run();
-            said.count(s);
             x.pruned() ? ++v.pruned : ++v.executions;
+            if (total(v) % 256 == 0) {
+                said.say(total(v), s);
+            }
             if (outcomes != nullptr && !x.pruned()) {
                 outcomes->insert(x.outcomes.begin(), x.outcomes.end());
             }
@@ -190,15 +277,12 @@ struct exploration {
                 if (failed) {
                     failed(x);
                 }
-            } else if (v.executions + v.pruned >= how.max_executions) {
-                v.what = failure::too_large;
-                v.message = "more than max_executions";
+            } else if (total(v) >= how.max_executions) {
+                too_large("more than max_executions");
             } else if (s.branch_bytes() > how.max_memory) {
-                v.what = failure::too_large;
-                v.message = "the branches still to be taken need more than max_memory";
+                too_large("the branches still to be taken need more than max_memory");
             } else if (most_seconds < forever && cpu_seconds() - started > most_seconds) {
-                v.what = failure::too_large;
-                v.message = too_long;
+                too_large(too_long);
             } else {
                 is_left = goes_on && !goes_on(v);
             }
@@ -206,21 +290,12 @@ struct exploration {
         if (v.what == failure::none && v.executions == 0 && !is_left) {
             v.what = failure::empty;
         }
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        v.seconds = took.count();
+        v.seconds = progress::seconds(std::chrono::steady_clock::now() - begin).count();
         v.duplicates = s.duplicates();
         return v;
     }
 
-    // Runs the execution of a path.
-    verdict with(one_path& s) const {
-        exploration e = *this;
-        e.names = &s.names;
-        return e.with(static_cast<search&>(s));
-    }
-
     verdict operator()() const {
-#if BIDE_MODEL_FORKS
         const bool is_plain = seen == nullptr && mutant == nullptr && outcomes == nullptr &&
                               most_seconds == forever && !only_consistent && !failed;
         const unsigned jobs = wanted_jobs(how);
@@ -228,99 +303,74 @@ struct exploration {
             !how.count_duplicates) {
             return by(jobs);
         }
-#endif
         return with(*search_for(how));
     }
 
-    // Explores. If BIDE_MODEL_STATE names a folder, uses the file for `name` in this folder.
+    // Explores. If BIDE_MODEL_STATE names a folder, continues an exploration of that name that an
+    // earlier run of the program did not finish. If this run does not finish it either, saves the
+    // remaining branches for the next run.
     verdict named(std::string_view name) const {
         saved_state state(name, how, run);
-        const bool is_saved = state.is_wanted() && seen == nullptr && !how.count_duplicates &&
-                              how.how == options::method::exhaustive;
-        return is_saved ? with(state) : (*this)();
-    }
-
-    // Continues an exploration that an earlier run of the program did not finish. If this run does
-    // not finish it either, saves the remaining branches for the next run.
-    verdict with(saved_state& state) const {
+        if (!state.is_wanted() || seen != nullptr || how.count_duplicates ||
+            how.how != options::method::exhaustive) {
+            return (*this)();
+        }
         verdict before;
         exhaustive s(false);
-        thread_names all_names;
-        state.load(s, before, all_names);
+        state.load(s, before);
         const auto sum = [&](verdict v) {
             v.executions += before.executions;
             v.pruned += before.pruned;
             return v;
         };
-        exploration e = *this;
-        e.names = &all_names;
-        verdict all = sum(e.with(s, [&](const verdict& so_far) {
-            state.look(s, sum(so_far), all_names);
+        verdict all = sum(with(s, [&](const verdict& so_far) {
+            state.look(s, sum(so_far));
             return true;
         }));
         if (all.what == failure::empty && all.executions != 0) {
             all.what = failure::none;
         }
-        all.what == failure::too_large ? state.save(s, all, all_names) : state.remove();
+        all.what == failure::too_large ? state.save(s, all) : state.remove();
         return all;
     }
 
-#if BIDE_MODEL_FORKS
     // Explores by several processes, if the exploration is long.
     verdict by(unsigned jobs) const {
         constexpr std::uint64_t brief = 1'000; // executions that are not worth a fork
         const auto begin = std::chrono::steady_clock::now();
-        exhaustive s(false);
-        const shared_page counts;
-        exploration e = *this;
-        e.names = counts.is_there() ? &(*counts).names : nullptr;
-        verdict v = e.with(s, [&](const verdict& so_far) {
-            return so_far.executions + so_far.pruned < brief || s.branches() < 2;
-        });
-        if (v.what != failure::none || s.branches() == 0) {
-            return v;
-        }
         work_force force;
-        const explores explore = [&e](exhaustive& part, const auto& goes_on) {
-            return e.with(part, goes_on);
-        };
-        for (unsigned i = 0; i < jobs && counts.is_there(); ++i) {
-            force.start(*counts, explore);
+        shared_counts* const counts = force.counts();
+        exhaustive s(false);
+        s.names = counts != nullptr ? &counts->names : s.names;
+        const verdict first = with(
+            s, [&](const verdict& so_far) { return total(so_far) < brief || s.branches() < 2; });
+        if (first.what != failure::none || s.branches() == 0) {
+            return first;
         }
-        if (force.empty()) {
+        if (!force.start(jobs, [this](exhaustive& part, const auto& goes_on) {
+                return with(part, goes_on);
+            })) {
             return with(*search_for(how));
         }
         progress said;
-        const auto add = [&](verdict& to) {
-            to.executions += (*counts).executions.load(std::memory_order_relaxed);
-            to.pruned += (*counts).pruned.load(std::memory_order_relaxed);
-        };
-        verdict all = v;
-        const verdict found = force.run(s, [&] {
-            all = v;
-            add(all);
-            said.say(all.executions + all.pruned, s);
-            if (all.executions + all.pruned >= how.max_executions) {
-                all.what = failure::too_large;
-                all.message = "more than max_executions";
-            }
-            return all.what == failure::none;
+        verdict all = force.run(s, [&] {
+            const std::uint64_t done = total(first) +
+                                       counts->executions.load(std::memory_order_relaxed) +
+                                       counts->pruned.load(std::memory_order_relaxed);
+            said.say(done, s);
+            return done < how.max_executions;
         });
-        if (found.what != failure::none) {
-            all = found;
-            all.executions = v.executions;
-            all.pruned = v.pruned;
-            add(all);
-        } else if (all.what == failure::none) {
-            all = v;
-            add(all);
-            all.what = all.executions == 0 ? failure::empty : failure::none;
+        all.executions = first.executions + counts->executions.load(std::memory_order_relaxed);
+        all.pruned = first.pruned + counts->pruned.load(std::memory_order_relaxed);
+        if (all.what == failure::none && total(all) >= how.max_executions) {
+            all.what = failure::too_large;
+            all.message = "more than max_executions";
+        } else if (all.what == failure::none && all.executions == 0) {
+            all.what = failure::empty;
         }
-        all.seconds =
-            std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        all.seconds = progress::seconds(std::chrono::steady_clock::now() - begin).count();
         return all;
     }
-#endif
 };
 
 } // namespace

@@ -7,15 +7,13 @@
 #include <bide/core/config.hpp>
 #include <bide/model/impl/report.hpp>
 
-#include <array>
 #include <string>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-class graph_text {
+class drawing : account {
 public:
-    graph_text(execution& x, const step_order& steps, const object_names& names)
-        : x_(x), memory_(x.mem()), order_(steps), names_(names) {}
+    using account::account;
 
     std::string print() {
         out_ = "digraph execution {\n"
@@ -24,8 +22,6 @@ public:
                "  // fr: a read, to the first write that it does not see; hb: start and join\n"
                "  node [shape=box, fontname=monospace, fontsize=10];\n"
                "  edge [fontsize=9];\n";
-        last_.fill(-1);
-        starter_.fill(-1);
         for (int t = 0; t < x_.threads(); ++t) {
             cluster(t);
         }
@@ -36,11 +32,7 @@ public:
             int before = -1;
             for (const int m : memory_.at(o).messages) {
                 const int write = memory_.msg(m).event;
-                if (before >= 0 && write >= 0 &&
-                    memory_.events[index(before)].id.thread !=
-                        memory_.events[index(write)].id.thread) {
-                    edge(before, write, "color=orange, label=mo, constraint=false");
-                }
+                edge(before, write, "color=orange, label=mo, constraint=false");
                 before = write;
             }
         }
@@ -51,9 +43,7 @@ private:
     static std::string quoted(const std::string& s) {
         std::string out;
         for (const char c : s) {
-            if (c == '"' || c == '\\') {
-                out += '\\';
-            }
+            out += c == '"' || c == '\\' ? "\\" : "";
             out += c;
         }
         return out;
@@ -74,82 +64,68 @@ private:
         default: what += plain_text(e);
         }
         std::string out = quoted(what);
-        out += is_access(e) || e.what == event::kind::fence
-                   ? std::string("\\n") + detail::text(e.with)
-                   : std::string();
-        out += e.where.file != nullptr ? "  " + quoted(text(e.where)) : std::string();
-        return out;
+        if (is_access(e) || e.what == event::kind::fence) {
+            out += std::string("\\n") + detail::text(e.with);
+        }
+        return e.where.file == nullptr ? out : out + "  " + quoted(text(e.where));
     }
 
     void cluster(int thread) {
         const std::string t = std::to_string(thread);
         out_ += "  subgraph cluster_" + t + " {\n    label=\"T" + t + "\";\n";
-        int before = -1;
+        std::string last;
+        const auto node = [&](const std::string& name, const std::string& style) {
+            out_ += "    " + name + " [" + style + "];\n";
+            out_ += last.empty() ? "" : "    " + last + " -> " + name + " [weight=9];\n";
+            last = name;
+        };
         for (std::size_t i = 0; i < memory_.events.size(); ++i) {
             const event& e = memory_.events[i];
-            if (e.id.thread != thread) {
-                continue;
-            }
             const int n = static_cast<int>(i);
-            const bool is_old = e.what == event::kind::read && order_.newer_than(n) >= 0;
-            out_ += "    e" + std::to_string(n) + " [label=\"" + label(e, n) + "\"" +
-                    (is_old ? ", color=red" : "") + "];\n";
-            if (before >= 0) {
-                out_ += "    e" + std::to_string(before) + " -> e" + std::to_string(n) +
-                        " [weight=9];\n";
+            if (e.id.thread == thread) {
+                const bool is_old = e.what == event::kind::read && order_.newer_than(n) >= 0;
+                node("e" + std::to_string(n),
+                     "label=\"" + label(e, n) + (is_old ? "\", color=red" : "\""));
             }
-            before = n;
         }
         if (thread == x_.failed_by()) {
-            out_ +=
-                "    failed [shape=octagon, color=red, label=\"" + quoted(x_.message()) + "\"];\n";
-            if (before >= 0) {
-                out_ += "    e" + std::to_string(before) + " -> failed [weight=9];\n";
-            }
+            node("failed", "shape=octagon, color=red, label=\"" + quoted(x_.message()) + "\"");
         }
         out_ += "  }\n";
     }
 
+    // Draws an edge between two threads. An edge within a thread, or from or to no event, is not
+    // drawn.
     void edge(int from, int to, const char* style) {
-        out_ += "  e" + std::to_string(from) + " -> e" + std::to_string(to) + " [" + style + "];\n";
+        if (from >= 0 && to >= 0 &&
+            memory_.event_at(from).id.thread != memory_.event_at(to).id.thread) {
+            out_ +=
+                "  e" + std::to_string(from) + " -> e" + std::to_string(to) + " [" + style + "];\n";
+        }
     }
 
     void edges_of(const event& e, int number) {
         if (e.what == event::kind::read) {
-            const int writer = memory_.msg(e.message).event;
-            if (writer >= 0 && memory_.events[index(writer)].id.thread != e.id.thread) {
-                const event& w = memory_.events[index(writer)];
-                edge(writer, number,
-                     e.hb.covers(w.id)
-                         ? "color=forestgreen, penwidth=2, label=\"rf, sw\", constraint=false"
-                         : "color=forestgreen, label=rf, constraint=false");
-            }
+            const message& from = memory_.msg(e.message);
+            edge(from.event, number,
+                 e.hb.covers(from.writer)
+                     ? "color=forestgreen, penwidth=2, label=\"rf, sw\", constraint=false"
+                     : "color=forestgreen, label=rf, constraint=false");
             const auto newer = memory_.behind(e.object, e.message);
-            const int missed = newer.empty() ? -1 : memory_.msg(newer.front()).event;
-            if (missed >= 0 && memory_.events[index(missed)].id.thread != e.id.thread) {
-                const bool is_old = order_.newer_than(number) >= 0;
-                edge(number, missed,
-                     is_old ? "color=red, style=dashed, label=fr, constraint=false"
-                            : "color=gray, style=dashed, label=fr, constraint=false");
-            }
-        } else if (is_start(e)) {
-            starter_[e.value] = number;
-        } else if (is_join(e)) {
-            edge(last_[e.value], number, "color=blue, label=hb");
+            edge(number, newer.empty() ? -1 : memory_.msg(newer.front()).event,
+                 order_.newer_than(number) >= 0
+                     ? "color=red, style=dashed, label=fr, constraint=false"
+                     : "color=gray, style=dashed, label=fr, constraint=false");
+        } else if (e.what == event::kind::join) {
+            edge(memory_.of_thread(static_cast<int>(e.value)).back(), number,
+                 "color=blue, label=hb");
         }
-        if (e.id.index == 1 && starter_[e.id.thread] >= 0) {
-            edge(starter_[e.id.thread], number, "color=blue, label=hb");
+        if (e.id.index == 1) {
+            edge(memory_.predecessor(e.id), number, "color=blue, label=hb");
         }
-        last_[e.id.thread] = number;
     }
 
-    execution& x_;
-    const memory& memory_;
-    const step_order& order_;
-    const object_names& names_;
     std::string out_;
-    std::array<int, max_threads> last_{};
-    std::array<int, max_threads> starter_{};
 };
 
 }}} // namespace bide::BIDE_ABI::model::detail

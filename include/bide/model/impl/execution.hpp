@@ -2,407 +2,555 @@
 #ifndef BIDE_MODEL_IMPL_EXECUTION_HPP
 #define BIDE_MODEL_IMPL_EXECUTION_HPP
 
+// Runs one execution of a body. Each thread of the body has a fiber. Before each step, a thread
+// announces the step (struct request). A search then decides which thread makes its announced step
+// next, and which of the possible outcomes the step has (struct outcome).
+
 #include <bide/core/config.hpp>
-#include <bide/model/detail/execution.hpp>
-#include <bide/model/detail/heap.hpp>
+#include <bide/model/check.hpp>
+#include <bide/model/impl/fiber.hpp>
+#include <bide/model/impl/heap.hpp>
+#include <bide/model/impl/memory.hpp>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-namespace {
+// The wait queue of a futex is modelled as an atomic object. Its value, called `line` below, lists
+// the sleeping threads in the order in which they fell asleep. Each thread takes four bits, which
+// contain its number plus 1. The thread that fell asleep first has the lowest bits.
 
-thread_local execution* running = nullptr; // the execution whose body runs now
+inline int sleepers(bits line) { return (64 - std::countl_zero(line) + 3) / 4; }
 
-// Returns the text of the exception that is being handled, if it has one.
-std::string exception_text() {
-    std::string out;
+inline bits joined(bits line, int thread) {
+    return line | (static_cast<bits>(thread + 1) << (4 * sleepers(line)));
+}
+
+inline bits without(bits line, int thread) {
+    bits out = 0;
+    int at = 0;
+    for (; line != 0; line >>= 4) {
+        if (static_cast<int>(line & 15) != thread + 1) {
+            out |= (line & 15) << at;
+            at += 4;
+        }
+    }
+    return out;
+}
+
+inline bool contains(bits line, int thread) { return without(line, thread) != line; }
+
+// A read that a thread has announced. execution::find_loop() uses it to detect a loop that waits.
+// Since this read, the thread has made only steps that change nothing: it has read the same values
+// as before, or has written values that were there already.
+struct look {
+    site where{};
+    int object = -1;
+    bits expected = 0;
+    std::uint64_t state =
+        0; // fiber::state() when the read was last repeated; 0: it was not repeated
+};
+
+struct model_thread {
+    fiber stack;
+    view knows;
+    request wants;
+    bits result = 0;
+    int message = -1; // of the last read or write
+    const std::function<void()>* run = nullptr;
+    bool started = false;
+    bool finished = false;
+    bool is_daemon = false;
+    int spawned = 0;
+    std::int64_t now = 0;
+    std::map<const void*, void*> locals;
+    std::vector<std::pair<int, int>> looked; // reads since its last change: object, message
+    std::vector<std::pair<int, int>> newer;  // as `looked` before a pause: it now reads newer ones
+    std::vector<look> looks;
+    bool looks_again = false; // find_loop() has paused it before a read
+    bool timed = false;       // its sleep has a time-out
+    // Returns the element of `looks` that the announced read repeats, or nullptr.
+    look* look_before() noexcept {
+        for (look& l : looks) {
+            if (l.object == wants.object && l.expected == wants.expected &&
+                l.where.line == wants.where.line && l.where.file == wants.where.file) {
+                return &l;
+            }
+        }
+        return nullptr;
+    }
+    options left; // how many of its steps may still fail, time out and so on
+};
+
+class execution;
+
+// Removes a letter from the front of `from`. Returns false if another one is there.
+inline bool take(std::string_view& from, char letter) {
+    const bool is_there = from.starts_with(letter);
+    from.remove_prefix(is_there ? 1 : 0);
+    return is_there;
+}
+
+// Removes a number from the front of `from`, and returns it. Returns -1 if none is there.
+inline int take_number(std::string_view& from) {
+    int number = -1;
+    if (from.starts_with('-')) {
+        return number;
+    }
+    const auto end = std::from_chars(from.data(), from.data() + from.size(), number).ptr;
+    from.remove_prefix(static_cast<std::size_t>(end - from.data()));
+    return number;
+}
+
+// Assigns the numbers of threads. The name of a thread says which thread started it, and how many
+// threads that thread had started before. A thread with the same name gets the same number in all
+// executions of an exploration, in all processes.
+class thread_names {
+public:
+    // Returns the number of the thread that `parent` starts after n others. If there are too many
+    // threads, returns max_threads.
+    int number(int parent, int n) noexcept {
+        const auto name =
+            (static_cast<std::uint32_t>(parent) << 16 | static_cast<std::uint32_t>(n)) + 1;
+        for (int t = 1; t < max_threads; ++t) {
+            std::uint32_t is = 0;
+            // Order: relaxed; the processes pass only this number to each other.
+            if (all_[index(t)].compare_exchange_strong(is, name, std::memory_order_relaxed) ||
+                is == name) {
+                return t;
+            }
+        }
+        return max_threads;
+    }
+    // Returns the names of the threads whose numbers are lower than `below`, as text. If thread 0
+    // has started all of these threads, the text is empty.
+    std::string text(int below) const {
+        std::string out;
+        bool is_plain = true; // thread 0 has started all of them
+        for (int t = 1; t < below && t < max_threads; ++t) {
+            const std::uint32_t name = all_[index(t)].load(std::memory_order_relaxed);
+            if (name == 0) {
+                break;
+            }
+            is_plain = is_plain && (name - 1) >> 16 == 0;
+            out += (out.empty() ? "" : ",") + std::to_string((name - 1) >> 16) + "." +
+                   std::to_string((name - 1) & 0xffff);
+        }
+        return is_plain ? std::string() : out + ";";
+    }
+    // Sets the names from a text of text(). Returns false if the text is not valid.
+    bool read(std::string_view text) {
+        for (int t = 1; t < max_threads; ++t) {
+            const int parent = take_number(text);
+            const int n = take(text, '.') ? take_number(text) : -1;
+            if (parent < 0 || parent >= max_threads || n < 0 || n > 0xffff) {
+                return false;
+            }
+            all_[index(t)].store(static_cast<std::uint32_t>(parent << 16 | n) + 1,
+                                 std::memory_order_relaxed);
+            if (!take(text, ',')) {
+                return text == ";";
+            }
+        }
+        return false;
+    }
+
+private:
+    // The names, by the number of the thread: (parent << 16 | n) + 1. A free number has the name 0.
+    std::array<std::atomic<std::uint32_t>, max_threads> all_{};
+};
+
+// Is the strategy of an exploration. In each execution, it decides which thread makes the next
+// step, and which outcome that step has.
+class search {
+public:
+    search() = default;
+    search(const search&) = delete;
+    search& operator=(const search&) = delete;
+    virtual ~search() = default;
+
+    thread_names* names = &own_names_; // several searches of one body may share them
+
+    // Begins the next execution. Returns false if there is none left.
+    virtual bool begin() = 0;
+    // Returns the thread that makes the next step; -1 if none can.
+    virtual int thread(execution& x) = 0;
+    // If the search knows the outcome of the thread's step already, stores it in `to` and returns
+    // true. Then the possible outcomes are not computed, and choose() is not called.
+    virtual bool knows(execution&, int /*thread*/, outcome& /*to*/) { return false; }
+    // Returns the index of the outcome of the thread's step; -1 if the execution is abandoned.
+    virtual int choose(execution& x, int thread, const std::vector<outcome>& all) = 0;
+    // Called after a step. The step has made the event with that number.
+    virtual void done(execution&, int /*event*/) {}
+    // Called if the step of `thread` has no possible outcome. An example is an exclusive write that
+    // cannot be placed directly behind the store that its first half has read. The execution cannot
+    // be completed. Returns true if the other threads continue before the execution is abandoned.
+    virtual bool stuck(execution&, int /*thread*/) { return false; }
+    // Called when no thread can make a step. `complete` is true if all threads have ended, except
+    // daemons that sleep.
+    virtual void end(execution&, bool /*complete*/) {}
+    // Returns true if the search explores graphs (impl/exhaustive.hpp), and not schedules. Then a
+    // read-modify-write may also read a store behind which another one has placed its write, and a
+    // thread that pauses makes no further step.
+    virtual bool is_graph_search() const { return false; }
+    // Returns the number of executions that were explored before, if they are counted.
+    virtual std::uint64_t duplicates() const { return 0; }
+    // Returns the part of the exploration that is done, from 0 to 1; negative if it is not known.
+    virtual double explored() const { return -1; }
+    // Returns the memory of the unexplored branches, in bytes.
+    virtual std::size_t branch_bytes() const { return 0; }
+
+private:
+    thread_names own_names_;
+};
+
+// Replaces the memory order `from` by `to`, which may be weaker or stronger, at one place of the
+// source. If `where` has no file, replaces every order. If `slot` is 1, `from` is the order of a
+// compare-exchange that fails.
+struct weakening {
+    site where{};
+    int slot = 0;
+    order from = order::relaxed;
+    order to = order::relaxed;
+    const weakening* next = nullptr; // another change of the same mutant
+};
+
+// Returns true if `w` changes the order `from` in the slot `slot` of the place `where`.
+inline bool is_same_order(const weakening& w, int slot, order from, site where) {
+    return w.slot == slot && w.from == from && same_place(w.where, where);
+}
+
+// Describes the exception that is being handled. If there is none, returns an empty text.
+inline std::string exception_text() {
 #if BIDE_EXCEPTIONS
     if (const std::exception_ptr one = std::current_exception()) {
         try {
             std::rethrow_exception(one);
         } catch (const std::exception& e) {
-            out = e.what();
+            return std::string("an exception: ") + e.what();
         } catch (...) {
-            out = "of a type that is no std::exception";
+            return "an exception";
         }
     }
 #endif
-    return out;
+    return {};
 }
 
-[[noreturn]] void on_terminate() {
-    if (running != nullptr) {
-        const std::string thrown = exception_text();
-        running->fail_now(failure::terminated,
-                          "std::terminate was called" +
-                              (thrown.empty() ? thrown : ", by an exception: " + thrown));
-    }
-    std::abort();
-}
+class execution {
+public:
+    execution(const options& o, const body& run, search& how)
+        : options_(o), body_(run), search_(how), names_(*how.names) {}
+    execution(const execution&) = delete;
+    execution& operator=(const execution&) = delete;
 
-} // namespace
-
-execution* execution::current() noexcept { return running; }
-
-execution& execution::needed() noexcept {
-    if (running == nullptr) {
-        std::fputs("model: an operation of the model outside of a body, or on a std::thread; the "
-                   "threads of a body are model::thread\n",
-                   stderr);
-        std::abort();
-    }
-    return *running;
-}
-
-execution::execution(const options& o, const body& run, search& how, thread_names& names)
-    : options_(o), body_(run), search_(how), names_(names) {}
-
-execution::~execution() = default;
-
-// ---- The run
-
-void execution::run() {
-    heap::reset();
-    memory_.clear();
-    queues_.clear();
-    picks_.clear();
-    outcomes.clear();
-    halted_ = pruned_ = false;
-    failure_ = failure::none;
-    message_.clear();
-    service = nullptr;
-    static std::uint64_t executions = 0;
-    number = ++executions;
-    for (const auto& t : threads_) {
-        t->started = false;
-    }
-    if (threads_.empty()) {
-        threads_.push_back(std::make_unique<model_thread>());
-    }
-    const auto before = std::set_terminate(&on_terminate);
-    thread(0).run = &body_;
-    thread(0).is_daemon = false;
-    thread(0).knows = {};
-    thread(0).now = 0;
-    start(0);
-    next_ = undecided;
-    while (!halted_) {
-        int t = std::exchange(next_, undecided);
-        t = t == undecided ? search_.thread(*this) : t;
-        if (t < 0) {
-            if (!std::exchange(halted_, true)) {
-                finish();
+    void run() {
+        heap::reset();
+        memory_.clear();
+        queues_.clear();
+        picks_.clear();
+        outcomes.clear();
+        halted_ = pruned_ = false;
+        failure_ = failure::none;
+        message_.clear();
+        service = nullptr;
+        static std::uint64_t executions = 0;
+        number = ++executions;
+        for (model_thread& t : threads_) {
+            t.started = false;
+        }
+        const auto before = std::set_terminate(&on_terminate);
+        thread(0).run = &body_;
+        start(0, {}, 0);
+        next_ = undecided;
+        while (!halted_) {
+            int t = std::exchange(next_, undecided);
+            t = t == undecided ? search_.thread(*this) : t;
+            if (t < 0) {
+                if (!std::exchange(halted_, true)) {
+                    finish();
+                }
+                break;
             }
-            break;
+            perform(t);
+            const request::kind did = thread(t).wants.what;
+            if (!halted_ && did == request::kind::spawn) {
+                start(thread(t).wants.other, thread(t).knows, thread(t).now);
+            }
+            if (!halted_ && did != request::kind::end && did != request::kind::never) {
+                resume(t);
+            }
         }
-        perform(t);
-        const request::kind did = thread(t).wants.what;
-        if (!halted_ && did == request::kind::spawn) {
-            start(thread(t).wants.other);
+        std::set_terminate(before);
+    }
+
+    // ---- For searches
+
+    memory& mem() noexcept { return memory_; }
+    int threads() const noexcept { return thread_count_; }
+    model_thread& thread(int t) { return threads_[index(t)]; }
+    // Returns true if the thread can make a step now.
+    bool enabled(int n) {
+        const model_thread& t = thread(n);
+        if (!t.started || t.finished) {
+            return false;
         }
-        if (!halted_ && did != request::kind::end && did != request::kind::never) {
-            resume(t);
-        }
-    }
-    std::set_terminate(before);
-}
-
-void execution::start(int t) {
-    model_thread& x = thread(t);
-    x.knows.thread = t;
-    x.wants = {};
-    x.started = true;
-    x.finished = x.timed = false;
-    x.spawned = 0;
-    x.locals.clear();
-    x.looked.clear();
-    x.newer.clear();
-    x.looks.clear();
-    x.looks_again = false;
-    x.spurious_left = options_.spurious;
-    x.timeouts_left = options_.timeouts;
-    x.weak_failures_left = options_.weak_failures;
-    x.clock_jumps_left = options_.clock_jumps;
-    x.stack.restart(&thread_main, this);
-    ++starting_;
-    resume(t);
-    --starting_;
-}
-
-void execution::resume(int t) {
-    const int before = std::exchange(running_, t);
-    running = this;
-    heap::enter(t);
-    main_.switch_to(thread(t).stack);
-    heap::enter(-1);
-    running = nullptr;
-    running_ = before;
-    if (next_ == undecided) { // otherwise steps_here() has called find_loop()
-        find_loop(thread(t));
-    }
-}
-
-void execution::thread_main(void* self) {
-    auto& x = *static_cast<execution*>(self);
-    const int t = x.running_;
-    const auto* const run = x.self().run;
-#if BIDE_EXCEPTIONS
-    try {
-        (*run)();
-    } catch (const std::exception& e) {
-        x.fail_now(failure::terminated, std::string("an exception: ") + e.what());
-    } catch (...) {
-        x.fail_now(failure::terminated, "an exception");
-    }
-#else
-    (*run)();
-#endif
-    if (t != 0) {
-        delete run;
-    }
-    x.step({.what = request::kind::end, .text = "end"});
-    std::abort();
-}
-
-bits execution::step(const request& r) {
-    model_thread& t = self();
-    do {
-        t.wants = r;
-        if (steps_here(t)) {
-            return t.result;
-        }
-        t.stack.switch_to(main_);
-    } while (std::exchange(t.looks_again, false));
-    return t.result;
-}
-
-// Lets the search choose the next thread. If it chooses `t` again, makes the step of `t` without a
-// switch of stacks, and returns true. This is the most frequent case. Otherwise returns false, and
-// the thread must switch to the checker.
-bool execution::steps_here(model_thread& t) {
-    if (starting_ > 0) {
-        return false; // the thread that has started this one has not announced its next step
-    }
-    switch (t.wants.what) {
-    case request::kind::read:
-        if (t.look_before() != nullptr) {
-            return false; // find_loop() needs the stack of a suspended thread
-        }
-        break;
-    case request::kind::write:
-    case request::kind::fence:
-    case request::kind::choice: break;
-    default: return false;
-    }
-    const heap::leave guard;
-    find_loop(t);
-    next_ = search_.thread(*this);
-    if (halted_ || next_ != running_) {
-        return false;
-    }
-    next_ = undecided;
-    perform(running_);
-    return !halted_ && t.wants.what != request::kind::never;
-}
-
-int execution::choose(int picks, site where, const char* text) {
-    return static_cast<int>(step({.what = request::kind::choice,
-                                  .inside = true,
-                                  .picks = picks,
-                                  .where = where,
-                                  .text = text}));
-}
-
-void execution::leave_out() { step({.what = request::kind::never}); }
-
-void execution::fail(failure what, std::string message, site where) {
-    if (failure_ == failure::none) {
-        failure_ = what;
-        failed_at_ = where;
-        failed_by_ = running != nullptr ? running_ : -1;
-        message_ = std::move(message);
-        if (where.file != nullptr) {
-            message_ += " (" + std::string(where.file) + ":" + std::to_string(where.line) + ")";
+        switch (t.wants.what) {
+        case request::kind::join: return thread(t.wants.other).finished;
+        case request::kind::sleep: return woken_by(t) >= 0;
+        case request::kind::pause: return !search_.is_graph_search() && may_look_again(t);
+        case request::kind::never: return false;
+        default: return true;
         }
     }
-    halted_ = true;
-}
-
-void execution::fail_now(failure what, std::string message, site where) {
-    heap::enter(-1);
-    fail(what, std::string(message.c_str()), where); // a copy: the text belongs to the execution
-    for (;;) {
-        self().stack.switch_to(main_);
+    // Lets a thread continue that find_loop() has paused. The search repeats recorded steps, and
+    // the next recorded step is one of this thread. So the recorded execution did not find a loop
+    // here. The difference comes only from writes of another thread to the stack of this thread.
+    void undo_pause(int n) {
+        model_thread& t = thread(n);
+        if (std::exchange(t.looks_again, false)) {
+            t.wants.what = request::kind::read;
+        }
     }
-}
+    std::vector<std::string> outcomes; // the texts of record()
 
-int execution::spawn(std::function<void()> run, bool is_daemon) {
-    const auto* const mine = new std::function<void()>(std::move(run)); // memory of the body
-    const int parent = running_;
-    heap::enter(-1);
-    const int t = names_.number(parent, self().spawned++);
-    if (t >= max_threads) {
-        fail_now(failure::too_large, "more than 8 threads, over all executions");
-    }
-    while (threads() <= t) {
-        threads_.push_back(std::make_unique<model_thread>());
-    }
-    heap::enter(parent);
-    thread(t).run = mine;
-    thread(t).is_daemon = is_daemon;
-    step(
-        {.what = request::kind::spawn, .other = t, .text = is_daemon ? "starts daemon" : "starts"});
-    return t;
-}
+    // ---- The result
 
-int execution::queue_of(const void* address) {
-    const heap::leave guard;
-    const auto [at, fresh] = queues_.try_emplace(address, -1);
-    if (fresh) {
-        at->second = memory_.make_object(0, self().knows, true);
-    }
-    return at->second;
-}
+    failure what() const noexcept { return failure_; }
+    const std::string& message() const noexcept { return message_; }
+    std::string trace();
+    int failed_by() const noexcept { return failed_by_; } // -1: no thread
+    std::string path() const;
+    bool pruned() const noexcept { return pruned_; }
 
-order execution::weakened(order o, int slot, site where) {
-    if (where.is_given) {
+    // ---- For the operations of the modelled threads
+
+    static execution* current() noexcept { return running; }
+    // Returns the current execution. If there is none, ends the program.
+    static execution& needed() noexcept {
+        if (running == nullptr) {
+            std::fputs(
+                "model: an operation of the model outside of a body, or on a std::thread; the "
+                "threads of a body are model::thread\n",
+                stderr);
+            std::abort();
+        }
+        return *running;
+    }
+    model_thread& self() { return thread(running_); }
+    // Makes a step of the running thread. Returns the value that the step has read or chosen. Never
+    // inlined, nor is steps_here(): on the stack of a suspended thread there is nothing that a
+    // search has left, so find_loop() can compare it.
+    BIDE_NOINLINE bits step(const request& r) {
+        model_thread& t = self();
+        do {
+            t.wants = r;
+            if (steps_here(t)) {
+                return t.result;
+            }
+            t.stack.switch_to(main_);
+        } while (std::exchange(t.looks_again, false));
+        return t.result;
+    }
+    // Makes the step of a choice. Returns a number below `picks`.
+    BIDE_NOINLINE int choose(int picks, site where, const char* text) {
+        return static_cast<int>(step({.what = request::kind::choice,
+                                      .inside = true,
+                                      .picks = picks,
+                                      .where = where,
+                                      .text = text}));
+    }
+    // Abandons this execution.
+    void leave_out() { step({.what = request::kind::never}); }
+    void fail(failure what, std::string message, site where = {}) {
+        if (failure_ == failure::none) {
+            failure_ = what;
+            failed_by_ = running != nullptr ? running_ : -1;
+            message_ = std::move(message);
+            if (where.file != nullptr) {
+                message_ += " (" + std::string(where.file) + ":" + std::to_string(where.line) + ")";
+            }
+        }
+        halted_ = true;
+    }
+    // Fails because a search cannot repeat what it has recorded. Returns -1.
+    int not_repeated(const char* why = "the body does not repeat itself") {
+        fail(failure::not_repeated, why);
+        return -1;
+    }
+    [[noreturn]] void fail_now(failure what, std::string message, site where = {}) {
+        heap::inside = -1;
+        fail(what, std::string(message.c_str()),
+             where); // a copy: the text belongs to the execution
+        for (;;) {
+            self().stack.switch_to(main_);
+        }
+    }
+    int spawn(std::function<void()> run, bool is_daemon) {
+        const auto* const mine = new std::function<void()>(std::move(run)); // memory of the body
+        const int parent = running_;
+        heap::inside = -1;
+        const int t = names_.number(parent, self().spawned++);
+        if (t >= max_threads) {
+            fail_now(failure::too_large, "more than 8 threads, over all executions");
+        }
+        thread_count_ = std::max(thread_count_, t + 1);
+        heap::inside = parent;
+        thread(t).run = mine;
+        thread(t).is_daemon = is_daemon;
+        step({.what = request::kind::spawn,
+              .other = t,
+              .text = is_daemon ? "starts daemon" : "starts"});
+        return t;
+    }
+    int queue_of(const void* address) {
+        const heap::leave guard;
+        const auto [at, fresh] = queues_.try_emplace(address, -1);
+        if (fresh) {
+            at->second = memory_.make_object(0, self().knows, true);
+        }
+        return at->second;
+    }
+    BIDE_NOINLINE order weakened(order o, int slot, site where) {
+        if (where.is_given != 0) {
+            return o;
+        }
+        const auto same = [&](const weakening& w) { return is_same_order(w, slot, o, where); };
+        if (seen_orders != nullptr &&
+            std::none_of(seen_orders->begin(), seen_orders->end(), same)) {
+            const heap::leave guard;
+            seen_orders->push_back({where, slot, o, o});
+        }
+        for (const weakening* w = mutant; w != nullptr; w = w->next) {
+            if (w->where.file == nullptr || same(*w)) {
+                return w->to;
+            }
+        }
         return o;
     }
-    const auto same = [&](const weakening& w) {
-        return w.slot == slot && w.from == o && same_place(w.where, where);
-    };
-    if (seen_orders != nullptr && std::none_of(seen_orders->begin(), seen_orders->end(), same)) {
+
+    void* service = nullptr;
+    std::uint64_t number = 0; // counts all executions of the program
+
+    // For changed orders (weakening): the orders that executions have used, and the changes.
+    std::vector<weakening>* seen_orders = nullptr;
+    const weakening* mutant = nullptr;
+
+private:
+    [[noreturn]] static void on_terminate() {
+        if (running != nullptr) {
+            const std::string thrown = exception_text();
+            running->fail_now(failure::terminated, "std::terminate was called" +
+                                                       (thrown.empty() ? "" : ", by " + thrown));
+        }
+        std::abort();
+    }
+
+    static void thread_main(void* self) {
+        auto& x = *static_cast<execution*>(self);
+        const int t = x.running_;
+        const auto* const run = x.self().run;
+#if BIDE_EXCEPTIONS
+        try {
+            (*run)();
+        } catch (...) {
+            x.fail_now(failure::terminated, exception_text());
+        }
+#else
+        (*run)();
+#endif
+        if (t != 0) {
+            delete run;
+        }
+        x.step({.what = request::kind::end, .text = "end"});
+        std::abort();
+    }
+
+    // Starts thread `t`. Another thread whose knowledge is `from` and whose time is `now` has
+    // started it.
+    void start(int t, const view& from, std::int64_t now) {
+        model_thread& x = thread(t);
+        x.knows = {.hb = from.hb, .causes = from.causes, .thread = t};
+        x.now = now;
+        x.wants = {};
+        x.started = true;
+        x.finished = x.timed = false;
+        x.spawned = 0;
+        x.locals.clear();
+        x.looked.clear();
+        x.newer.clear();
+        x.looks.clear();
+        x.looks_again = false;
+        x.left = options_;
+        x.stack.restart(&thread_main, this);
+        ++starting_;
+        resume(t);
+        --starting_;
+    }
+    void resume(int t) {
+        const int before = std::exchange(running_, t);
+        running = this;
+        heap::inside = t;
+        main_.switch_to(thread(t).stack);
+        heap::inside = -1;
+        running = nullptr;
+        running_ = before;
+        if (next_ == undecided) { // otherwise steps_here() has called find_loop()
+            find_loop(thread(t));
+        }
+    }
+    // Lets the search choose the next thread. If it chooses `t` again, makes the step of `t`
+    // without a switch of stacks, and returns true. This is the most frequent case. Otherwise
+    // returns false, and the thread must switch to the checker.
+    BIDE_NOINLINE bool steps_here(model_thread& t) {
+        const auto what = t.wants.what;
+        if (starting_ > 0 || what > request::kind::choice ||
+            (what == request::kind::read && t.look_before() != nullptr)) {
+            // The thread that has started this one has not announced its next step, or find_loop()
+            // needs the stack of a suspended thread.
+            return false;
+        }
         const heap::leave guard;
-        seen_orders->push_back({where, slot, o, o});
-    }
-    for (const weakening* w = mutant; w != nullptr; w = w->next) {
-        if (w->where.file == nullptr || same(*w)) {
-            return w->to;
+        find_loop(t);
+        next_ = search_.thread(*this);
+        if (halted_ || next_ != running_) {
+            return false;
         }
+        next_ = undecided;
+        perform(running_);
+        return !halted_ && t.wants.what != request::kind::never;
     }
-    return o;
-}
-
-// ---- Which threads can go on
-
-// Returns true if an object has a newer value than the paused thread has read from it. If the
-// search explores schedules, the thread can then continue.
-bool execution::may_look_again(const model_thread& t) const {
-    return std::any_of(t.looked.begin(), t.looked.end(), [&](const auto& l) {
-        const auto newer = memory_.behind(l.first, l.second);
-        return std::any_of(newer.begin(), newer.end(),
-                           [&](int m) { return !memory_.msg(m).repeats; });
-    });
-}
-
-// Returns the message whose write removed the thread from the queue; -1 if there is none yet.
-int execution::woken_by(const model_thread& t) const {
-    const auto& all = memory_.at(t.wants.object).messages;
-    const auto mine = std::find(all.begin(), all.end(), t.wants.from);
-    for (auto m = mine; m != all.end(); ++m) {
-        if (!contains(memory_.msg(*m).value, t.knows.thread)) {
-            return *m;
+    // Returns true if the second half of a read-modify-write writes the value that is there
+    // already.
+    bool repeats(const request& r) const {
+        return r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value;
+    }
+    // Detects a loop in which a thread waits for another thread. Such a loop reaches the same read
+    // again, with the same registers and the same stack. Since the previous round, the thread has
+    // only read the same values as before, or written values that were there already. The loop
+    // would repeat until a value that it reads changes. So the thread is treated as if it had
+    // called pause(). A loop that counts its rounds is not detected, because the stack differs in
+    // each round.
+    void find_loop(model_thread& t) {
+        const request& r = t.wants;
+        if (r.what == request::kind::fence || (r.what == request::kind::write && repeats(r))) {
+            return;
         }
-    }
-    return -1;
-}
-
-bool execution::enabled(int n) {
-    const model_thread& t = thread(n);
-    if (!t.started || t.finished) {
-        return false;
-    }
-    switch (t.wants.what) {
-    case request::kind::join: return thread(t.wants.other).finished;
-    case request::kind::sleep: return woken_by(t) >= 0;
-    case request::kind::pause: return !search_.is_graph_search() && may_look_again(t);
-    case request::kind::never: return false;
-    default: return true;
-    }
-}
-
-// ---- The end
-
-void execution::finish() {
-    bool all = true;
-    bool asleep = false;
-    bool daemons = false;
-    bool daemon_times_out = false; // a daemon would continue after its time-out
-    std::size_t own = 0;
-    for (const auto& t : threads_) {
-        if (!t->started) {
-            continue;
-        }
-        own += t->locals.size();
-        daemons = daemons || t->is_daemon;
-        const auto what = t->wants.what;
-        const bool times_out = what == request::kind::sleep && t->timed && options_.timeouts > 0;
-        if (t->finished || (t->is_daemon && what == request::kind::sleep)) {
-            daemon_times_out = daemon_times_out || (!t->finished && times_out);
-            continue;
-        }
-        all = false;
-        asleep = asleep || what == request::kind::sleep;
-        pruned_ = pruned_ || times_out || what == request::kind::never ||
-                  (what == request::kind::pause && may_look_again(*t));
-    }
-    pruned_ = pruned_ || (!all && daemon_times_out);
-    search_.end(*this, all);
-    if (all) {
-        if (heap::broken()) {
-            fail(failure::lifetime, "memory was freed twice");
-        } else if (!daemons && heap::live() > own) {
-            fail(failure::leak, std::to_string(heap::live() - own) + " pieces of memory are left");
-        }
-    } else if (!pruned_) {
-        fail(asleep ? failure::lost_wakeup : failure::livelock, describe_blocked());
-    }
-}
-
-std::string execution::describe_blocked() {
-    std::string out;
-    for (int n = 0; n < threads(); ++n) {
-        const model_thread& t = thread(n);
-        if (!t.started || t.finished || (t.is_daemon && t.wants.what == request::kind::sleep)) {
-            continue;
-        }
-        out += out.empty() ? "" : ", ";
-        out += (t.is_daemon ? "the daemon T" : "T") + std::to_string(n);
-        switch (t.wants.what) {
-        case request::kind::sleep: out += " sleeps for ever"; break;
-        case request::kind::pause: out += " spins for ever"; break;
-        case request::kind::join: out += " waits for T" + std::to_string(t.wants.other); break;
-        default: out += " is stuck";
-        }
-    }
-    return out;
-}
-
-// ---- A step
-
-// Returns true if the second half of a read-modify-write writes the value that is there already.
-bool execution::repeats(const request& r) const {
-    return r.exclusive && !r.quiet && memory_.msg(r.from).value == r.value;
-}
-
-// Detects a loop in which a thread waits for another thread. Such a loop reaches the same read
-// again, with the same registers and the same stack. Since the previous round, the thread has only
-// read the same values as before, or written values that were there already. The loop would repeat
-// until a value that it reads changes. So the thread is treated as if it had called pause(). A loop
-// that counts its rounds is not detected, because the stack differs in each round.
-void execution::find_loop(model_thread& t) {
-    const request& r = t.wants;
-    switch (r.what) {
-    case request::kind::read: {
-        if (r.quiet || r.inside) {
-            break;
+        if (r.what != request::kind::read || r.quiet || r.inside) {
+            t.looks.clear();
+            return;
         }
         look* const before = t.look_before();
         if (before == nullptr) {
@@ -417,232 +565,286 @@ void execution::find_loop(model_thread& t) {
         } else {
             before->state = state;
         }
-        return;
     }
-    case request::kind::fence: return;
-    case request::kind::write:
-        if (repeats(r)) {
-            return;
-        }
-        break;
-    default: break;
-    }
-    t.looks.clear();
-}
-
-// Returns true if no other value was written to `object` between the message that the thread read
-// last and `message`. If the thread has not read the object before, returns true, too.
-bool execution::saw_same(const model_thread& t, int object, int message) const {
-    for (const auto& [o, last] : t.looked) {
-        if (o == object) {
-            const auto& all = memory_.at(object).messages;
-            const auto begin = std::find(all.begin(), all.end(), last);
-            const auto end = std::find(begin, all.end(), message);
-            return end != all.end() && (begin == end || std::all_of(begin + 1, end + 1, [&](int m) {
-                                            return memory_.msg(m).repeats;
-                                        }));
-        }
-    }
-    return true;
-}
-
-// Lets a thread continue that find_loop() has paused. The search repeats recorded steps, and the
-// next recorded step is one of this thread. So the recorded execution did not find a loop here. The
-// difference comes only from writes of another thread to the stack of this thread.
-void execution::undo_pause(int n) {
-    model_thread& t = thread(n);
-    if (std::exchange(t.looks_again, false)) {
-        t.wants.what = request::kind::read;
-    }
-}
-
-// Makes the step. The thread stays on its stack until it is resumed.
-void execution::perform(int n) {
-    model_thread& t = thread(n);
-    const bool is_access =
-        t.wants.what == request::kind::read || t.wants.what == request::kind::write;
-    if (is_access && !memory_.at(t.wants.object).queue) {
-        if (std::string wrong = memory_.touch(t.wants.object, t.knows); !wrong.empty()) {
-            fail(failure::lifetime, std::move(wrong), t.wants.where);
-            return;
-        }
-    }
-    const int most = std::min(options_.max_steps, most_steps);
-    if (static_cast<int>(memory_.events.size()) >= most) {
-        fail(failure::livelock,
-             "more than " + std::to_string(most) +
-                 " steps; a loop that waits and counts its rounds needs a pause()",
-             t.wants.where);
-        return;
-    }
-    outcome chosen;
-    if (!search_.knows(*this, n, chosen)) {
-        outcomes_of(n, candidates_);
-        if (candidates_.empty()) {
-            if (search_.stuck(*this, n)) {
-                t.wants.what = request::kind::never;
-            } else {
-                halted_ = pruned_ = true;
+    // Makes the step. The thread stays on its stack until it is resumed.
+    void perform(int n) {
+        model_thread& t = thread(n);
+        const bool is_access =
+            t.wants.what == request::kind::read || t.wants.what == request::kind::write;
+        if (is_access && !memory_.at(t.wants.object).queue) {
+            if (std::string wrong = memory_.touch(t.wants.object, t.knows); !wrong.empty()) {
+                fail(failure::lifetime, std::move(wrong), t.wants.where);
+                return;
             }
+        }
+        const int most = std::min(options_.max_steps, most_steps);
+        if (static_cast<int>(memory_.events.size()) >= most) {
+            fail(failure::livelock,
+                 "more than " + std::to_string(most) +
+                     " steps; a loop that waits and counts its rounds needs a pause()",
+                 t.wants.where);
             return;
         }
-        const int pick = search_.choose(*this, n, candidates_);
-        if (pick < 0) {
-            halted_ = pruned_ = true;
+        outcome chosen;
+        if (!search_.knows(*this, n, chosen)) {
+            find_outcomes(t);
+            if (candidates_.empty() && search_.stuck(*this, n)) {
+                t.wants.what = request::kind::never;
+                return;
+            }
+            const int pick = candidates_.empty() ? -1 : search_.choose(*this, n, candidates_);
+            if (pick < 0) {
+                halted_ = pruned_ = true;
+                return;
+            }
+            chosen = candidates_[index(pick)];
+            picks_.emplace_back(n, pick);
+        }
+        if (halted_) {
             return;
         }
-        chosen = candidates_[index(pick)];
-        picks_.emplace_back(n, pick);
-    }
-    if (halted_) {
-        return;
-    }
-    const std::size_t events = memory_.events.size();
-    apply(t, chosen);
-    if (memory_.events.size() != events) {
-        search_.done(*this, static_cast<int>(events));
-    }
-}
-
-void execution::outcomes_of(int n, std::vector<outcome>& out) {
-    model_thread& t = thread(n);
-    out.clear();
-    switch (t.wants.what) {
-    case request::kind::read: read_outcomes(t, out); break;
-    case request::kind::write: write_outcomes(t, out); break;
-    case request::kind::choice:
-        for (int i = 0; i < t.wants.picks; ++i) {
-            out.push_back({.pick = i});
+        const std::size_t events = memory_.events.size();
+        apply(t, chosen);
+        if (memory_.events.size() != events) {
+            search_.done(*this, static_cast<int>(events));
         }
-        break;
-    default: out.emplace_back();
     }
-}
-
-void execution::read_outcomes(model_thread& t, std::vector<outcome>& out) {
-    const request& r = t.wants;
-    clock known = t.knows.hb;
-    if (r.known != nullptr) {
-        known.join(*r.known);
+    // Sets `candidates_` to the possible outcomes of the step of a thread.
+    void find_outcomes(model_thread& t) {
+        candidates_.clear();
+        switch (t.wants.what) {
+        case request::kind::read: find_reads(t); break;
+        case request::kind::write: find_writes(t); break;
+        case request::kind::choice:
+            for (int i = 0; i < t.wants.picks; ++i) {
+                candidates_.push_back({.pick = i});
+            }
+            break;
+        default: candidates_.emplace_back();
+        }
     }
-    memory_.readable(r.object, known, scratch_);
-    const auto newer = std::find_if(t.newer.begin(), t.newer.end(),
-                                    [&](const auto& l) { return l.first == r.object; });
-    for (const int m : scratch_) {
-        if (newer != t.newer.end() && m == newer->second && !out.empty()) {
+    void find_reads(const model_thread& t) {
+        const request& r = t.wants;
+        clock known = t.knows.hb;
+        if (r.known != nullptr) {
+            known.join(*r.known);
+        }
+        memory_.readable(r.object, known, scratch_);
+        const auto newer = std::find_if(t.newer.begin(), t.newer.end(),
+                                        [&](const auto& l) { return l.first == r.object; });
+        for (const int m : scratch_) {
+            if (newer != t.newer.end() && m == newer->second && !candidates_.empty()) {
+                break;
+            }
+            const detail::message& from = memory_.msg(m);
+            const outcome o = outcome_of(r, m, from.value);
+            if (o.exclusive && from.taken_by >= 0 && !search_.is_graph_search()) {
+                continue;
+            }
+            clock after = t.knows.hb;
+            if (is_acquire(o.with) && !r.quiet) {
+                after.join(from.sync);
+            }
+            if (memory_.may_read(r.object, m, o.with, t.knows, after)) {
+                candidates_.push_back(o);
+            }
+        }
+    }
+    void find_writes(const model_thread& t) {
+        const request& r = t.wants;
+        scratch_.clear();
+        int node = -1;
+        if (r.exclusive) {
+            if (memory_.msg(r.from).taken_by < 0) {
+                scratch_.push_back(r.from);
+            }
+            node = memory_.of(t.knows.last()).node;
+        } else {
+            memory_.places(r.object, t.knows.hb, scratch_);
+        }
+        for (const int m : scratch_) {
+            if (memory_.may_write(r.object, m, r.with, t.knows, node)) {
+                candidates_.push_back({.message = m});
+            }
+        }
+    }
+    void apply(model_thread& t, const outcome& o) {
+        const request& r = t.wants;
+        const auto forget = [&](auto& list) {
+            std::erase_if(list, [&](const auto& l) { return l.first == r.object; });
+        };
+        const bool is_repeat = r.what == request::kind::write && repeats(r);
+        if (r.what == request::kind::write && !is_repeat) {
+            t.looked.clear();
+            t.newer.clear();
+        }
+        switch (r.what) {
+        case request::kind::read:
+            t.result = memory_.read(r, o, t.knows).value;
+            t.message = o.message;
+            if (!t.looks.empty() && !saw_same(t, r.object, o.message)) {
+                t.looks.clear();
+            }
+            forget(t.looked);
+            forget(t.newer);
+            t.looked.emplace_back(r.object, o.message);
+            break;
+        case request::kind::write:
+            t.message = memory_.write(r, o.message, t.knows).message;
+            if (is_repeat) {
+                forget(t.looked);
+                t.looked.emplace_back(r.object, t.message);
+            }
+            break;
+        case request::kind::fence: memory_.fence(r, t.knows); break;
+        case request::kind::choice:
+            memory_.add(event::kind::choice, r, t.knows).pick = o.pick;
+            t.result = static_cast<bits>(o.pick);
+            break;
+        case request::kind::spawn:
+            memory_.add(event::kind::start, r, t.knows).value = index(r.other);
+            break;
+        case request::kind::end:
+            memory_.add(event::kind::local, r, t.knows);
+            t.finished = true;
+            break;
+        case request::kind::join:
+            t.knows.hb.join(thread(r.other).knows.hb);
+            t.knows.causes.join(thread(r.other).knows.causes);
+            memory_.add(event::kind::join, r, t.knows).value = index(r.other);
+            break;
+        case request::kind::sleep: {
+            const detail::message& by = memory_.msg(woken_by(t));
+            t.knows.causes.join(memory_.events[index(by.event)].causes);
+            memory_.add(event::kind::local, r, t.knows);
+            t.timed = false;
             break;
         }
-        const detail::message& from = memory_.msg(m);
-        outcome o;
-        o.message = m;
-        const bool matches = !r.compare || from.value == r.expected;
-        o.exclusive = r.exclusive && matches;
-        o.with = matches ? r.with : r.with_failure;
-        o.conflict = o.exclusive && from.taken_by >= 0;
-        if (o.conflict && !search_.is_graph_search()) {
-            continue;
-        }
-        clock after = t.knows.hb;
-        if (is_acquire(o.with) && !r.quiet) {
-            after.join(from.sync);
-        }
-        if (memory_.may_read(r.object, m, o.with, t.knows, after)) {
-            out.push_back(o);
+        case request::kind::pause:
+            t.newer = t.looked;
+            t.looked.clear();
+            break;
+        case request::kind::never:
+        case request::kind::none: break;
         }
     }
-}
+    // Returns true if an object has a newer value than the paused thread has read from it. If the
+    // search explores schedules, the thread can then continue.
+    bool may_look_again(const model_thread& t) const {
+        return std::any_of(t.looked.begin(), t.looked.end(), [&](const auto& l) {
+            const auto newer = memory_.behind(l.first, l.second);
+            return std::any_of(newer.begin(), newer.end(),
+                               [&](int m) { return !memory_.msg(m).repeats; });
+        });
+    }
+    // Returns true if no other value was written to `object` between the message that the thread
+    // read last and `message`. If the thread has not read the object before, returns true, too.
+    bool saw_same(const model_thread& t, int object, int message) const {
+        for (const auto& [o, last] : t.looked) {
+            if (o == object) {
+                const auto& all = memory_.at(object).messages;
+                const auto begin = std::find(all.begin(), all.end(), last);
+                const auto end = std::find(begin, all.end(), message);
+                return end != all.end() &&
+                       (begin == end || std::all_of(begin + 1, end + 1,
+                                                    [&](int m) { return memory_.msg(m).repeats; }));
+            }
+        }
+        return true;
+    }
+    // Returns the message whose write removed the thread from the queue; -1 if there is none yet.
+    int woken_by(const model_thread& t) const {
+        const auto& all = memory_.at(t.wants.object).messages;
+        const auto mine = std::find(all.begin(), all.end(), t.wants.from);
+        for (auto m = mine; m != all.end(); ++m) {
+            if (!contains(memory_.msg(*m).value, t.knows.thread)) {
+                return *m;
+            }
+        }
+        return -1;
+    }
+    void finish() {
+        bool all = true;
+        bool asleep = false;
+        bool daemons = false;
+        bool daemon_times_out = false; // a daemon would continue after its time-out
+        std::size_t own = 0;
+        for (const model_thread& t : threads_) {
+            if (!t.started) {
+                continue;
+            }
+            own += t.locals.size();
+            daemons = daemons || t.is_daemon;
+            const auto what = t.wants.what;
+            const bool times_out = what == request::kind::sleep && t.timed && options_.timeouts > 0;
+            if (t.finished || (t.is_daemon && what == request::kind::sleep)) {
+                daemon_times_out = daemon_times_out || (!t.finished && times_out);
+                continue;
+            }
+            all = false;
+            asleep = asleep || what == request::kind::sleep;
+            pruned_ = pruned_ || times_out || what == request::kind::never ||
+                      (what == request::kind::pause && may_look_again(t));
+        }
+        pruned_ = pruned_ || (!all && daemon_times_out);
+        search_.end(*this, all);
+        if (all) {
+            if (heap::broken) {
+                fail(failure::lifetime, "memory was freed twice");
+            } else if (!daemons && heap::live > own) {
+                fail(failure::leak,
+                     std::to_string(heap::live - own) + " pieces of memory are left");
+            }
+        } else if (!pruned_) {
+            fail(asleep ? failure::lost_wakeup : failure::livelock, describe_blocked());
+        }
+    }
+    std::string describe_blocked() {
+        std::string out;
+        for (int n = 0; n < threads(); ++n) {
+            const model_thread& t = thread(n);
+            if (!t.started || t.finished || (t.is_daemon && t.wants.what == request::kind::sleep)) {
+                continue;
+            }
+            out += out.empty() ? "" : ", ";
+            out += (t.is_daemon ? "the daemon T" : "T") + std::to_string(n);
+            switch (t.wants.what) {
+            case request::kind::sleep: out += " sleeps for ever"; break;
+            case request::kind::pause: out += " spins for ever"; break;
+            case request::kind::join: out += " waits for T" + std::to_string(t.wants.other); break;
+            default: out += " is stuck";
+            }
+        }
+        return out;
+    }
 
-void execution::write_outcomes(model_thread& t, std::vector<outcome>& out) {
-    const request& r = t.wants;
-    scratch_.clear();
-    int node = -1;
-    if (r.exclusive) {
-        if (memory_.msg(r.from).taken_by < 0) {
-            scratch_.push_back(r.from);
-        }
-        node = memory_.of({static_cast<std::uint8_t>(t.knows.thread), t.knows.steps}).node;
-    } else {
-        memory_.places(r.object, t.knows.hb, scratch_);
-    }
-    for (const int m : scratch_) {
-        if (memory_.may_write(r.object, m, r.with, t.knows, node)) {
-            out.push_back({.message = m});
-        }
-    }
-}
+    static inline thread_local execution* running = nullptr; // its body runs now
+    const options& options_;
+    const body& body_;
+    search& search_;
+    thread_names& names_;
+    memory memory_;
+    fiber main_;
+    std::array<model_thread, max_threads> threads_;
+    int thread_count_ = 1;
+    int running_ = 0;
+    int starting_ = 0; // the number of threads that run to their first step
+    static constexpr int undecided = -2;
+    int next_ = undecided; // the thread that the search has chosen, before its step
+    bool halted_ = false;  // no more steps are made
+    bool pruned_ = false;
+    failure failure_ = failure::none;
+    std::string message_;
+    int failed_by_ = -1;
+    std::map<const void*, int> queues_;
+    std::vector<std::pair<int, int>> picks_; // thread and outcome of each step
+    std::vector<outcome> candidates_;
+    std::vector<int> scratch_;
+};
 
-void execution::apply(model_thread& t, const outcome& o) {
-    const request& r = t.wants;
-    const bool is_repeat = r.what == request::kind::write && repeats(r);
-    if (r.what == request::kind::write && !is_repeat) {
-        t.looked.clear();
-        t.newer.clear();
-    }
-    switch (r.what) {
-    case request::kind::read: {
-        event& e =
-            memory_.read(r.object, o.message, o.with, o.exclusive, r.quiet, t.knows, r.where);
-        e.text = r.text;
-        t.result = e.value;
-        t.message = o.message;
-        if (!t.looks.empty() && !saw_same(t, r.object, o.message)) {
-            t.looks.clear();
-        }
-        std::erase_if(t.looked, [&](const auto& l) { return l.first == r.object; });
-        std::erase_if(t.newer, [&](const auto& l) { return l.first == r.object; });
-        t.looked.emplace_back(r.object, o.message);
-        break;
-    }
-    case request::kind::write: {
-        event& e = memory_.write(r.object, o.message, r.value, r.with, r.exclusive ? r.from : -1,
-                                 r.quiet, t.knows, r.where);
-        e.text = r.text;
-        t.message = e.message;
-        if (is_repeat) {
-            std::erase_if(t.looked, [&](const auto& l) { return l.first == r.object; });
-            t.looked.emplace_back(r.object, e.message);
-        }
-        break;
-    }
-    case request::kind::fence: memory_.fence(r.with, t.knows, r.where); break;
-    case request::kind::choice: {
-        event& e = memory_.other(event::kind::choice, t.knows, r.where, r.text);
-        e.pick = o.pick;
-        t.result = static_cast<bits>(o.pick);
-        break;
-    }
-    case request::kind::spawn: {
-        memory_.other(event::kind::local, t.knows, r.where, r.text).value = index(r.other);
-        thread(r.other).knows = {};
-        thread(r.other).knows.hb = t.knows.hb;
-        thread(r.other).knows.causes = t.knows.causes;
-        thread(r.other).now = t.now;
-        break;
-    }
-    case request::kind::end:
-        memory_.other(event::kind::local, t.knows, r.where, r.text);
-        t.finished = true;
-        break;
-    case request::kind::join: {
-        t.knows.hb.join(thread(r.other).knows.hb);
-        t.knows.causes.join(thread(r.other).knows.causes);
-        memory_.other(event::kind::local, t.knows, r.where, r.text).value = index(r.other);
-        break;
-    }
-    case request::kind::sleep: {
-        const detail::message& by = memory_.msg(woken_by(t));
-        t.knows.causes.join(memory_.events[index(by.event)].causes);
-        memory_.other(event::kind::local, t.knows, r.where, r.text);
-        t.timed = false;
-        break;
-    }
-    case request::kind::pause:
-        t.newer = t.looked;
-        t.looked.clear();
-        break;
-    case request::kind::never:
-    case request::kind::none: break;
-    }
+[[noreturn]] inline void heap::fail_too_large() {
+    execution::needed().fail_now(failure::too_large,
+                                 "a thread of a body allocates more than 4 MiB by new");
 }
 
 }}} // namespace bide::BIDE_ABI::model::detail

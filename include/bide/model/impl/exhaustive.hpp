@@ -22,7 +22,7 @@
 // beginning of the body, because stacks cannot be copied.
 
 #include <bide/core/config.hpp>
-#include <bide/model/detail/execution.hpp>
+#include <bide/model/impl/execution.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -60,15 +60,9 @@ class exhaustive final : public search {
 public:
     explicit exhaustive(bool count_duplicates) : count_duplicates_(count_duplicates) {}
 
-    // Begins a search of only those branches that add_branches() adds.
-    void begin_empty() noexcept {
-        first_ = false;
-        now_.weight = 0;
-        explored_ = 1;
-    }
     std::size_t branches() const noexcept { return work_.size(); }
 
-    // Returns at most `most` unexplored branches as text, for add_branches() of another search of
+    // Returns at most `most` unexplored branches as text, for begin_with() of another search of
     // the same body. The branches that probably lead to the most further branches come first.
     std::string branch_text(std::size_t most) const {
         std::string out;
@@ -77,9 +71,8 @@ public:
             append(out, s.weight);
             append(out, static_cast<std::uint32_t>(s.known));
             append(out, static_cast<std::uint32_t>(s.steps.size()));
-            for (const step& one : s.steps) {
-                append(out, one);
-            }
+            out.append(reinterpret_cast<const char*>(s.steps.data()),
+                       s.steps.size() * sizeof(step));
         }
         return out;
     }
@@ -95,8 +88,10 @@ public:
         return out;
     }
 
-    // Adds the branches of a text. Returns false if branch_text() cannot have returned the text.
-    bool add_branches(std::string_view text) {
+    // Begins a search of only the branches of a text. If branch_text() cannot have returned the
+    // text, does nothing, and returns false.
+    bool begin_with(std::string_view text) {
+        std::vector<script> all;
         while (!text.empty()) {
             script s;
             std::uint32_t known = 0;
@@ -107,12 +102,17 @@ public:
             }
             s.known = known;
             s.steps.resize(steps);
-            for (step& one : s.steps) {
-                extract(text, one);
-            }
+            text.copy(reinterpret_cast<char*>(s.steps.data()), steps * sizeof(step));
+            text.remove_prefix(steps * sizeof(step));
+            all.push_back(std::move(s));
+        }
+        first_ = false;
+        now_.weight = 0;
+        work_ = std::move(all);
+        explored_ = 1;
+        for (const script& s : work_) {
             bytes_ += bytes_of(s);
             explored_ -= s.weight;
-            work_.push_back(std::move(s));
         }
         return true;
     }
@@ -144,11 +144,7 @@ public:
             if (t < x.threads()) {
                 x.undo_pause(t);
             }
-            if (t >= x.threads() || !x.enabled(t)) {
-                x.fail(failure::not_repeated, "the body does not repeat itself");
-                return -1;
-            }
-            return t;
+            return t < x.threads() && x.enabled(t) ? t : x.not_repeated();
         }
         int first = -1;
         for (int t = x.threads() - 1; t >= 0; --t) {
@@ -180,14 +176,12 @@ public:
         if (r.what != request::kind::read && r.what != request::kind::write) {
             return true;
         }
-        to.message = m.written_by(s.from, r.object);
-        if (to.message < 0) {
-            x.fail(failure::not_repeated, "the body does not repeat itself");
-            return true;
+        const int message = m.written_by(s.from, r.object);
+        if (message < 0) {
+            x.not_repeated();
+        } else {
+            to = outcome_of(r, message, m.msg(message).value);
         }
-        const bool matches = !r.compare || m.msg(to.message).value == r.expected;
-        to.exclusive = r.exclusive && matches;
-        to.with = matches ? r.with : r.with_failure;
         return true;
     }
 
@@ -219,7 +213,7 @@ public:
                 revisit(x, t);
             }
             for (std::size_t i = all.size(); i-- > 1;) {
-                push(as_step(all[i]), is_scripted());
+                push(as_step(all[i]));
             }
         }
         behind_ = from(all[pick]);
@@ -244,8 +238,7 @@ public:
             return false;
         }
         revisit(x, t);
-        const view& knows = x.thread(t).knows;
-        return !x.mem().of({static_cast<std::uint8_t>(t), knows.steps}).exclusive;
+        return !x.mem().of(x.thread(t).knows.last()).exclusive;
     }
 
     void end(execution& x, bool complete) override {
@@ -253,24 +246,19 @@ public:
             return;
         }
         const memory& m = x.mem();
-        const auto mix = [](std::uint64_t h, std::uint64_t v) {
-            h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
-            h ^= h >> 31;
-            return h * 0xbf58476d1ce4e5b9u;
-        };
-        const auto number = [](event_id e) { return (std::uint64_t{e.thread} << 32) | e.index; };
-        std::uint64_t sum = 0; // over the events: their order does not matter
-        for (const event& e : m.events) {
-            std::uint64_t h = mix(number(e.id), static_cast<std::uint64_t>(e.what));
-            h = mix(h, static_cast<std::uint64_t>(e.pick));
-            if (e.what == event::kind::read) {
-                h = mix(h, number(m.msg(e.message).writer));
-            } else if (e.what == event::kind::write) {
-                h = mix(h, number(m.placed_behind(e)));
+        std::string graph;
+        for (int t = 0; t < x.threads(); ++t) {
+            append(graph, t);
+            for (const int n : m.of_thread(t)) {
+                const event& e = m.event_at(n);
+                const event_id from = is_access(e) ? m.source_of(e) : event_id{};
+                append(graph, e.what);
+                append(graph, e.pick);
+                append(graph, from.thread);
+                append(graph, from.index);
             }
-            sum += mix(h, 0x94d049bb133111ebu);
         }
-        duplicates_ += seen_.insert(sum).second ? 0 : 1;
+        duplicates_ += seen_.insert(std::move(graph)).second ? 0 : 1;
     }
 
     bool is_graph_search() const override { return true; }
@@ -297,15 +285,15 @@ private:
 
     bool is_scripted() const noexcept { return at_ < now_.steps.size(); }
 
-    // Stores a branch: the steps of this execution so far, then `last`. If `with_rest` is true, the
-    // steps of the current branch that come after this one follow.
-    void push(const step& last, bool with_rest) {
+    // Stores a branch: the steps of this execution so far, then `last`, then the steps of the
+    // current branch that come after this one.
+    void push(const step& last) {
         script s;
-        s.steps.reserve(with_rest ? now_.steps.size() : taken_.size() + 1);
+        s.steps.reserve(std::max(now_.steps.size(), taken_.size() + 1));
         s.steps = taken_;
         s.steps.push_back(last);
         s.known = s.steps.size();
-        if (with_rest) {
+        if (is_scripted()) {
             s.steps.insert(s.steps.end(), now_.steps.begin() + static_cast<std::ptrdiff_t>(at_) + 1,
                            now_.steps.end());
         }
@@ -340,7 +328,7 @@ private:
                          .stamp = last_stamp_ + 1};
         for (const int message : m.at(wants.object).messages) {
             for (const int r : m.msg(message).readers) {
-                const event& read = m.events[index(r)];
+                const event& read = m.event_at(r);
                 if (kept.covers(read.id)) {
                     continue;
                 }
@@ -373,15 +361,14 @@ private:
         const auto [object, message] = looked.back();
         const auto& readers = m.msg(message).readers;
         const auto read = std::find_if(readers.rbegin(), readers.rend(),
-                                       [&](int r) { return m.events[index(r)].id.thread == t; });
+                                       [&](int r) { return m.event_at(r).id.thread == t; });
         if (read == readers.rend()) {
             return false;
         }
         const auto newer_ones = m.behind(object, message);
         return std::any_of(newer_ones.begin(), newer_ones.end(), [&](int later) {
             const detail::message& newer = m.msg(later);
-            return !newer.repeats &&
-                   m.events[index(newer.event)].stamp < m.events[index(*read)].stamp;
+            return !newer.repeats && m.event_at(newer.event).stamp < m.event_at(*read).stamp;
         });
     }
 
@@ -400,18 +387,17 @@ private:
         const detail::message& mine = m.msg(e.message);
         if (e.what == event::kind::write) {
             for (const int r : mine.readers) {
-                if (previous(m.events[index(r)])) {
+                if (previous(m.event_at(r))) {
                     return false; // that read was revisited, and it stays
                 }
             }
         }
-        if (mine.event >= 0 && !previous(m.events[index(mine.event)])) {
+        if (mine.event >= 0 && !previous(m.event_at(mine.event))) {
             return false;
         }
         const auto later_ones = m.behind(e.object, e.message);
-        return std::none_of(later_ones.begin(), later_ones.end(), [&](int later) {
-            return previous(m.events[index(m.msg(later).event)]);
-        });
+        return std::none_of(later_ones.begin(), later_ones.end(),
+                            [&](int later) { return previous(m.event_at(m.msg(later).event)); });
     }
 
     // Stores a branch: the kept events in their order, then `write`, and then `read`, which now
@@ -464,7 +450,7 @@ private:
     event_id behind_; // step::from of the step that is being made
     std::vector<char> dropped_;
     std::uint64_t duplicates_ = 0;
-    std::unordered_set<std::uint64_t> seen_;
+    std::unordered_set<std::string> seen_; // graphs
 };
 
 }}} // namespace bide::BIDE_ABI::model::detail

@@ -2,31 +2,25 @@
 #ifndef BIDE_MODEL_IMPL_FIBER_HPP
 #define BIDE_MODEL_IMPL_FIBER_HPP
 
+// A fiber is a stack, and the registers with which its code continues.
+
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/model/detail/fiber.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sys/mman.h>
 
 #if BIDE_EXCEPTIONS
 #include <cxxabi.h>
 #endif
 
-#if defined(__unix__) || defined(__APPLE__)
-#define BIDE_MODEL_MAPS 1
-#include <sys/mman.h>
-#else
-#define BIDE_MODEL_MAPS 0
-#endif
-
 // bide_model_switch(save, load): pushes the callee-saved registers, stores the stack pointer in
 // *save, sets the stack pointer to `load`, pops the registers and returns. restart() prepares a new
-// stack so that the first switch to it returns to the beginning of bide_model_start. The argument
-// of bide_model_start is in a callee-saved register.
+// stack so that the first switch to it returns to the beginning of fiber::enter().
 #if defined(__x86_64__)
 asm(R"(
 .text
@@ -50,14 +44,6 @@ bide_model_switch:
     popq %rbp
     ret
 .size bide_model_switch,.-bide_model_switch
-.globl bide_model_start
-.hidden bide_model_start
-.type bide_model_start,@function
-bide_model_start:
-    movq %rbx, %rdi
-    callq bide_model_enter
-    ud2
-.size bide_model_start,.-bide_model_start
 )");
 #elif defined(__aarch64__)
 asm(R"(
@@ -93,23 +79,15 @@ bide_model_switch:
     add sp, sp, #160
     ret
 .size bide_model_switch,.-bide_model_switch
-.globl bide_model_start
-.hidden bide_model_start
-.type bide_model_start,%function
-bide_model_start:
-    mov x0, x19
-    bl bide_model_enter
-    brk #1
-.size bide_model_start,.-bide_model_start
 )");
 #endif
 
 #if defined(__x86_64__) || defined(__aarch64__)
-extern "C" {
-void bide_model_switch(void** save, void* load);
-void bide_model_start();
-[[gnu::used]] void bide_model_enter(bide::model::detail::fiber* f) { f->enter(); }
-}
+#define BIDE_MODEL_HAS_SWITCH 1
+extern "C" void bide_model_switch(void** save, void* load);
+#else
+#define BIDE_MODEL_HAS_SWITCH 0
+#include <ucontext.h>
 #endif
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
@@ -142,115 +120,137 @@ inline std::uint64_t digest(const std::byte* from, std::size_t size) noexcept {
     return all | 1;
 }
 
-void fiber::restart(function run, void* context) {
-    if (!stack_) {
-        stack_.reset(map());
+class fiber {
+public:
+    static constexpr std::size_t stack_size = 256 * 1024;
+
+    // The fiber of the calling code. It has the stack of the system thread until restart().
+    fiber() = default;
+    fiber(const fiber&) = delete;
+    fiber& operator=(const fiber&) = delete;
+    ~fiber() {
+        if (stack_ != nullptr) {
+            ::munmap(stack_ - guard_size, guard_size + stack_size);
+        }
     }
-    run_ = run;
-    context_ = context;
-    exceptions_ = {};
-#if defined(__x86_64__) || defined(__aarch64__)
-    auto end = reinterpret_cast<std::uintptr_t>(stack_.get()) + stack_size;
-    end &= ~std::uintptr_t{15};
+
+    // Prepares the fiber to start again. The next switch to the fiber calls run(context), which
+    // must not return. The previous contents of the fiber's stack are dropped, and no destructors
+    // run.
+    using function = void (*)(void*);
+    void restart(function run, void* context) {
+        if (stack_ == nullptr) {
+            stack_ = map();
+        }
+        run_ = run;
+        context_ = context;
+        exceptions_ = {};
+#if BIDE_MODEL_HAS_SWITCH
 #if defined(__x86_64__)
-    constexpr std::size_t words = 9;    // six registers, the return address, and the alignment
-    constexpr std::size_t argument = 4; // rbx
-    constexpr std::size_t target = 6;
+        constexpr std::size_t words =
+            8; // six registers, and the return addresses of switch and enter
+        constexpr std::size_t target = 6;
 #else
-    constexpr std::size_t words = 20;
-    constexpr std::size_t argument = 0; // x19
-    constexpr std::size_t target = 11;  // x30
+        constexpr std::size_t words = 20;
+        constexpr std::size_t target = 11; // x30
 #endif
-    auto* const frame = reinterpret_cast<std::uintptr_t*>(end) - words;
-    std::memset(frame, 0, words * sizeof *frame);
-    frame[argument] = reinterpret_cast<std::uintptr_t>(this);
-    frame[target] = reinterpret_cast<std::uintptr_t>(&bide_model_start);
-    top_ = frame;
+        auto* const frame = reinterpret_cast<std::uintptr_t*>(end()) - words;
+        std::memset(frame, 0, words * sizeof *frame);
+        frame[target] = reinterpret_cast<std::uintptr_t>(&enter);
+        top_ = frame;
 #else
-    ::getcontext(&registers_);
-    registers_.uc_stack.ss_sp = stack_.get();
-    registers_.uc_stack.ss_size = stack_size;
-    registers_.uc_link = nullptr;
-    const auto self = reinterpret_cast<std::uintptr_t>(this);
-    ::makecontext(&registers_, reinterpret_cast<void (*)()>(+[](unsigned high, unsigned low) {
-        const auto address = (std::uint64_t{high} << 32) | low;
-        reinterpret_cast<fiber*>(static_cast<std::uintptr_t>(address))->enter();
-    }),
-                  2, static_cast<unsigned>(std::uint64_t{self} >> 32), static_cast<unsigned>(self));
+        ::getcontext(&registers_);
+        registers_.uc_stack.ss_sp = stack_;
+        registers_.uc_stack.ss_size = stack_size;
+        registers_.uc_link = nullptr;
+        ::makecontext(&registers_, &enter, 0);
 #endif
-}
+    }
 
-void fiber::switch_to(fiber& other) noexcept {
+    // Suspends this fiber and continues `other`. Requires: this fiber runs.
+    void switch_to(fiber& other) noexcept {
 #if BIDE_EXCEPTIONS
-    auto* const now = reinterpret_cast<std::byte*>(abi::__cxa_get_globals());
-    constexpr std::size_t size = sizeof(void*) + sizeof(unsigned); // the layout of the ABI
-    std::memcpy(static_cast<void*>(&exceptions_), now, size);
-    std::memcpy(now, &other.exceptions_, size);
+        auto* const now = reinterpret_cast<std::byte*>(abi::__cxa_get_globals());
+        constexpr std::size_t size = sizeof(void*) + sizeof(unsigned); // the layout of the ABI
+        std::memcpy(static_cast<void*>(&exceptions_), now, size);
+        std::memcpy(now, &other.exceptions_, size);
 #endif
-#if defined(__x86_64__) || defined(__aarch64__)
-    bide_model_switch(&top_, other.top_);
+        entered_ = &other;
+#if BIDE_MODEL_HAS_SWITCH
+        bide_model_switch(&top_, other.top_);
 #else
-    ::swapcontext(&registers_, &other.registers_);
+        ::swapcontext(&registers_, &other.registers_);
 #endif
-}
-
-#if BIDE_MODEL_MAPS
-
-// The size of the guard area below a stack. The frame of one function may have this size.
-constexpr std::size_t guard_size = 1024 * 1024;
-
-std::byte* fiber::map() {
-    void* const all =
-        ::mmap(nullptr, guard_size + stack_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (all == MAP_FAILED) {
-        BIDE_THROW(std::bad_alloc());
     }
-    auto* const stack = static_cast<std::byte*>(all) + guard_size;
-    if (::mprotect(stack, stack_size, PROT_READ | PROT_WRITE) != 0) {
-        BIDE_THROW(std::bad_alloc());
+
+    // Returns true if the address is on the stack.
+    bool holds(const void* address) const noexcept {
+        return stack_ != nullptr && distance(stack_, address) < stack_size;
     }
-    return stack;
-}
+    // Returns true if the address is in the guard area below the stack. An access to that area is a
+    // stack overflow.
+    bool guards(const void* address) const noexcept {
+        return stack_ != nullptr && distance(stack_ - guard_size, address) < guard_size;
+    }
+    // Returns the end of the stack. The stack grows downwards from there.
+    std::byte* end() const noexcept { return stack_ + stack_size; }
 
-void fiber::unmap::operator()(std::byte* stack) const noexcept {
-    ::munmap(stack - guard_size, guard_size + stack_size);
-}
-
-bool fiber::guards(const void* address) const noexcept {
-    const auto at = reinterpret_cast<std::uintptr_t>(address);
-    const auto begin = reinterpret_cast<std::uintptr_t>(stack_.get());
-    return begin != 0 && at < begin && begin - at <= guard_size;
-}
-
+    // Returns a hash of the used part of the stack, which includes the saved registers. Returns 0
+    // if the platform does not support this. Requires: the fiber is suspended.
+    std::uint64_t state() const noexcept {
+#if BIDE_MODEL_HAS_SWITCH
+        const auto* const top = static_cast<const std::byte*>(top_);
+        return digest(top, static_cast<std::size_t>(end() - top));
 #else
-
-std::byte* fiber::map() { return new std::byte[stack_size]; }
-
-void fiber::unmap::operator()(std::byte* stack) const noexcept { delete[] stack; }
-
-bool fiber::guards(const void*) const noexcept { return false; }
-
+        return 0;
 #endif
+    }
 
-bool fiber::holds(const void* address) const noexcept {
-    const auto at = reinterpret_cast<std::uintptr_t>(address);
-    const auto begin = reinterpret_cast<std::uintptr_t>(stack_.get());
-    return begin != 0 && at - begin < stack_size;
-}
+private:
+    // The size of the guard area below a stack. The frame of one function may have this size.
+    static constexpr std::size_t guard_size = 1024 * 1024;
 
-std::uint64_t fiber::state() const noexcept {
-#if defined(__x86_64__) || defined(__aarch64__)
-    const auto* const top = static_cast<const std::byte*>(top_);
-    return digest(top, static_cast<std::size_t>(end() - top));
+    static std::size_t distance(const void* from, const void* to) noexcept {
+        return reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
+    }
+
+    // Maps a stack, whose address is a multiple of the page size.
+    static std::byte* map() {
+        void* const all =
+            ::mmap(nullptr, guard_size + stack_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (all == MAP_FAILED) {
+            BIDE_THROW(std::bad_alloc());
+        }
+        auto* const stack = static_cast<std::byte*>(all) + guard_size;
+        if (::mprotect(stack, stack_size, PROT_READ | PROT_WRITE) != 0) {
+            BIDE_THROW(std::bad_alloc());
+        }
+        return stack;
+    }
+
+    // The first function on each stack. Called by the first switch after restart().
+    static void enter() noexcept {
+        entered_->run_(entered_->context_);
+        std::abort();
+    }
+
+    static inline fiber* entered_ = nullptr; // the fiber that was switched to last
+    std::byte* stack_ = nullptr;
+    // The state of exceptions that the C++ runtime keeps for each system thread: the exceptions
+    // that are being handled, and the number of uncaught exceptions.
+    struct exceptions {
+        void* handled = nullptr;
+        unsigned on_their_way = 0;
+    };
+    exceptions exceptions_;
+    function run_ = nullptr;
+    void* context_ = nullptr;
+#if BIDE_MODEL_HAS_SWITCH
+    void* top_ = nullptr; // the address of the saved registers
 #else
-    return 0;
+    ucontext_t registers_{};
 #endif
-}
-
-void fiber::enter() noexcept {
-    run_(context_);
-    std::abort();
-}
+};
 
 }}} // namespace bide::BIDE_ABI::model::detail
 

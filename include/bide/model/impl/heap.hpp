@@ -2,19 +2,22 @@
 #ifndef BIDE_MODEL_IMPL_HEAP_HPP
 #define BIDE_MODEL_IMPL_HEAP_HPP
 
+// The heap for the `new` expressions of a body. Each thread of the body has its own region of
+// memory. Each execution allocates from the beginning of these regions again. So an abandoned
+// execution leaks nothing, and a thread that makes the same allocations gets the same addresses.
+// Within one execution, freed memory is not used again.
+
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
-#include <bide/model/detail/execution.hpp>
-#include <bide/model/detail/heap.hpp>
-#include <bide/model/detail/memory.hpp>
+#include <bide/model/detail/ops.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail::heap {
-namespace {
 
 constexpr std::size_t region_size = std::size_t{4} << 20;
 constexpr std::size_t most_size = std::size_t{1} << 31; // larger blocks are refused
@@ -31,15 +34,42 @@ struct region {
     std::size_t taken = 0;
 };
 
-region regions[max_threads];
-std::size_t pieces = 0;
-bool misused = false;
-freed when_freed = nullptr;
-thread_local int inside = -1;
+inline region regions[ops::max_threads];
+inline std::size_t live = 0; // the number of blocks that were not freed
+inline bool broken = false;  // a block was freed twice, or an address was freed that is not a block
+// Called for each block that the body frees, unless it is nullptr.
+inline void (*on_freed)(std::uintptr_t block, std::size_t size) noexcept = nullptr;
+// The thread of the body whose code runs, and from whose region `new` allocates. If it is -1, the
+// code of the checker runs, and `new` allocates from the heap of the program.
+inline thread_local int inside = -1;
+
+// While an object of this class exists, `inside` is -1.
+class leave {
+public:
+    leave() noexcept { inside = -1; }
+    leave(const leave&) = delete;
+    leave& operator=(const leave&) = delete;
+    ~leave() { inside = thread_; }
+
+private:
+    const int thread_ = inside;
+};
+
+// Ends the execution: a thread of the body needs too much memory.
+[[noreturn]] void fail_too_large();
+
+// Frees all blocks.
+inline void reset() noexcept {
+    for (region& r : regions) {
+        r.taken = 0;
+    }
+    live = 0;
+    broken = false;
+}
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
-void* allocate(std::size_t size, std::size_t alignment) noexcept {
+inline void* allocate(std::size_t size, std::size_t alignment) noexcept {
     region& r = regions[inside];
     if (r.begin == nullptr) {
         r.begin = static_cast<std::byte*>(std::aligned_alloc(4096, region_size));
@@ -49,42 +79,18 @@ void* allocate(std::size_t size, std::size_t alignment) noexcept {
         return nullptr;
     }
     if (at + size > region_size) {
-        execution::needed().fail_now(failure::too_large,
-                                     "a thread of a body allocates more than 4 MiB by new");
+        fail_too_large();
     }
     r.taken = at + size;
     auto* const h = reinterpret_cast<header*>(r.begin + at) - 1;
     *h = {used, static_cast<std::uint32_t>(size)};
-    ++pieces;
+    ++live;
     return r.begin + at;
 }
 
-bool is_ours(const void* p) noexcept {
-    const auto address = reinterpret_cast<std::uintptr_t>(p);
-    for (const region& r : regions) {
-        const auto begin = reinterpret_cast<std::uintptr_t>(r.begin);
-        if (begin != 0 && address - begin < region_size) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void release(void* p) noexcept {
-    auto* const h = static_cast<header*>(p) - 1;
-    if (h->mark != used) {
-        misused = true;
-        return;
-    }
-    if (inside >= 0 && when_freed != nullptr) {
-        when_freed(p, h->size);
-    }
-    h->mark = dropped;
-    std::memset(p, 0xdd, h->size);
-    --pieces;
-}
-
-void* take(std::size_t size, std::size_t alignment) {
+// Neither take() nor give() is inlined: a compiler that sees both into one body may assume that
+// nothing precedes a block.
+BIDE_NOINLINE inline void* take(std::size_t size, std::size_t alignment) {
     void* const p = inside >= 0       ? allocate(size, alignment)
                     : alignment <= 16 ? std::malloc(size == 0 ? 1 : size)
                                       : std::aligned_alloc(alignment, round_up(size, alignment));
@@ -94,38 +100,29 @@ void* take(std::size_t size, std::size_t alignment) {
     return p;
 }
 
-void give(void* p) noexcept {
-    if (p == nullptr) {
+BIDE_NOINLINE inline void give(void* p) noexcept {
+    const auto address = reinterpret_cast<std::uintptr_t>(p);
+    bool is_ours = false;
+    for (const region& r : regions) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(r.begin);
+        is_ours = is_ours || (begin != 0 && address - begin < region_size);
+    }
+    if (!is_ours) {
+        std::free(p);
         return;
     }
-    if (is_ours(p)) {
-        release(p);
-    } else {
-        std::free(p);
+    auto* const h = static_cast<header*>(p) - 1;
+    if (h->mark != used) {
+        broken = true;
+        return;
     }
-}
-
-} // namespace
-
-void enter(int thread) noexcept { inside = thread; }
-
-leave::leave() noexcept : thread_(inside) { enter(-1); }
-
-void on_freed(freed call) noexcept { when_freed = call; }
-
-bool in_body() noexcept { return inside >= 0; }
-
-void reset() noexcept {
-    for (region& r : regions) {
-        r.taken = 0;
+    if (inside >= 0 && on_freed != nullptr) {
+        on_freed(address, h->size);
     }
-    pieces = 0;
-    misused = false;
+    h->mark = dropped;
+    std::memset(p, 0xdd, h->size);
+    --live;
 }
-
-std::size_t live() noexcept { return pieces; }
-
-bool broken() noexcept { return misused; }
 
 }}} // namespace bide::BIDE_ABI::model::detail::heap
 

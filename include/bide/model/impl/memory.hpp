@@ -2,79 +2,390 @@
 #ifndef BIDE_MODEL_IMPL_MEMORY_HPP
 #define BIDE_MODEL_IMPL_MEMORY_HPP
 
+// The memory model of C++20 ([intro.races], [atomics.order]). It decides which stores a load may
+// read from, and where in an object's modification order a store may be placed. Each store makes a
+// message, which loads can read.
+//
+//   happens-before      Vector clocks. The message of a release store has the clock of its thread.
+//                       The message of a read-modify-write also has the clock of the message that
+//                       was read (the release sequence). An acquire load joins the clock of the
+//                       message that it reads.
+//   coherence           If a step wrote or read a store, and happens before a load of that object,
+//                       the load reads no older store. If it happens before another store, that
+//                       store is placed later in the modification order.
+//   seq_cst             See the class seq_cst_order.
+//   fences              The message of a relaxed store has the clock of the last release fence of
+//                       its thread. An acquire fence joins the clocks of all messages that earlier
+//                       loads of its thread have read.
+//   race, lifetime      Accesses that happens-before does not order are errors.
+//
+// A step is added after all steps on which it depends by program order or reads-from. So the
+// checker can build every execution whose dependencies have no cycle, with any modification order.
+
 #include <bide/core/config.hpp>
-#include <bide/model/detail/heap.hpp>
-#include <bide/model/detail/memory.hpp>
+#include <bide/model/detail/ops.hpp>
+#include <bide/model/impl/heap.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-void memory::clear() {
-    events.clear();
-    clash_ = {};
-    object_count_ = message_count_ = plain_count_ = 0;
-    for (auto& thread : by_thread_) {
-        thread.clear();
+// ---- Events, and vector clocks that order them
+
+using bits = ops::bits;
+using ops::order;
+using ops::site;
+
+using ops::max_threads;
+
+// The number of an object that was not constructed in an execution.
+inline constexpr int outside = ops::outside;
+
+inline std::size_t index(int i) noexcept { return static_cast<std::size_t>(i); }
+
+// Counts the steps of a thread. It has 16 bits, so that a clock fits into one vector register.
+using step_count = std::uint16_t;
+inline constexpr int most_steps = 60'000;
+
+// Identifies an event by its thread and by the number of the step in that thread, counted from 1.
+// The event has the same identifier in every execution in which the thread makes that step.
+struct event_id {
+    std::uint8_t thread = initial_thread;
+    step_count index = 0;
+
+    static constexpr std::uint8_t initial_thread = 255; // writes the initial values of objects
+
+    bool is_initial() const noexcept { return thread == initial_thread; }
+    friend bool operator==(const event_id&, const event_id&) = default;
+};
+
+// A vector clock: for each thread, the number of its events that come before.
+struct clock {
+    std::array<step_count, max_threads> seen{};
+
+    void join(const clock& other) noexcept {
+        vector mine = as_vector();
+        const vector theirs = other.as_vector();
+        mine = mine < theirs ? theirs : mine;
+        std::memcpy(&seen, &mine, sizeof mine);
     }
-    seq_cst_.clear();
-}
+    bool covers(event_id e) const noexcept { return e.is_initial() || seen[e.thread] >= e.index; }
 
-// ---- Objects
-
-int memory::make_message() {
-    if (message_count_ == messages_.size()) {
-        messages_.emplace_back();
+private:
+    // Clocks are copied often. A copy is slow if the numbers were stored one by one before. So
+    // join() stores all numbers of a clock as one vector.
+    using vector [[gnu::vector_size(max_threads * sizeof(step_count))]] = step_count;
+    vector as_vector() const noexcept {
+        vector all;
+        std::memcpy(&all, &seen, sizeof all);
+        return all;
     }
-    message& m = messages_[message_count_];
-    m.writer = {};
-    m.event = m.taken_by = -1;
-    m.repeats = false;
-    m.sync = {};
-    m.first_read = {};
-    m.readers.clear();
-    return static_cast<int>(message_count_++);
+};
+
+struct event {
+    enum class kind : std::uint8_t {
+        read,  // of an atomic or queue object; with `exclusive`, a write of the same step follows
+        write, // with `exclusive`, the second half of a read-modify-write
+        fence,
+        choice,
+        start, // of the thread `value`
+        join,  // of the thread `value`
+        local, // another step of a thread: end, wake-up
+    };
+
+    event_id id;
+    kind what = kind::local;
+    order with = order::relaxed;
+    bool exclusive = false;
+    int object = -1;
+    int message = -1; // the message that a read has read, or that a write has made
+    bits value = 0;
+    int pick = 0;
+    int node = -1;           // in the seq_cst order
+    std::uint32_t stamp = 0; // the order of addition; a revisit keeps it (exhaustive.hpp)
+    clock hb;                // the events that happen before it, and itself
+    clock causes;            // as `hb`, by program order and all reads-from edges
+    site where{};
+    const char* text = ""; // for traces
+};
+
+inline bool is_access(const event& e) noexcept {
+    return e.what == event::kind::read || e.what == event::kind::write;
 }
 
-int memory::make_object(bits initial, const view& v, bool queue) {
-    if (object_count_ == objects_.size()) {
-        objects_.emplace_back();
+inline bool same_place(site a, site b) noexcept {
+    return a.line == b.line && a.file != nullptr && b.file != nullptr &&
+           std::strcmp(a.file, b.file) == 0;
+}
+
+constexpr bool is_acquire(order o) noexcept {
+    return o == order::acquire || o == order::consume || o == order::acq_rel || o == order::seq_cst;
+}
+constexpr bool is_release(order o) noexcept {
+    return o == order::release || o == order::acq_rel || o == order::seq_cst;
+}
+
+// ---- The order S
+
+// The single total order S of the seq_cst operations. Only the edges that C++20 requires
+// ([atomics.order] p4) are stored. An order S exists as long as these edges have no cycle. S need
+// not agree with the order in which the checker runs the steps, nor with happens-before (P0668).
+//
+// S contains the program order of each thread. So the operations before a given one are, in each
+// thread, the first k operations. The operations after it are, in each thread, all operations from
+// some operation on. Both sets are stored as one number for each thread, as in a vector clock: in
+// node::until and in `firsts`.
+class seq_cst_order {
+public:
+    struct node {
+        event_id id;
+        bool fence = false;
+        bool leads = false; // a node that was added earlier comes after it
+        clock until;        // for each thread, how many nodes come before it; includes itself
+
+        // Returns the number of the node within its thread, counted from 1.
+        step_count number() const noexcept { return until.seen[id.thread]; }
+    };
+
+    // The first node of each thread.
+    class firsts {
+    public:
+        void add(const node& n) noexcept {
+            step_count& first = numbers_[n.id.thread];
+            first = std::min(first, n.number());
+            any_ = true;
+        }
+        bool any() const noexcept { return any_; }
+        bool meets(const clock& until) const noexcept {
+            bool met = false;
+            for (std::size_t t = 0; t < max_threads; ++t) {
+                met = met || numbers_[t] <= until.seen[t];
+            }
+            return met;
+        }
+
+    private:
+        static constexpr step_count none = std::numeric_limits<step_count>::max();
+        std::array<step_count, max_threads> numbers_{none, none, none, none,
+                                                     none, none, none, none};
+        bool any_ = false;
+    };
+
+    // The edges that one operation adds to S. The nodes that `before` covers come before `node`.
+    // Both `node` and the nodes that `fences` covers come before the nodes in `after`.
+    struct edges {
+        int node = -1; // of the operation; -1: it has none, and `before` is unused
+        clock before;
+        clock fences;
+        firsts after;
+    };
+
+    void clear() noexcept {
+        nodes_.clear();
+        for (auto& mine : of_thread_) {
+            mine.clear();
+        }
+        has_fences_ = false;
     }
-    const int m = make_message();
-    msg(m).value = initial;
-    object& o = objects_[object_count_];
-    o.alive = true;
-    o.queue = queue;
-    o.name = nullptr;
-    o.made = queue ? event_id{} : v.next();
-    o.touched = {};
-    o.messages.assign(1, m);
-    return static_cast<int>(object_count_++);
-}
+    bool empty() const noexcept { return nodes_.empty(); }
+    bool has_fences() const noexcept { return has_fences_; }
+    const std::vector<node>& nodes() const noexcept { return nodes_; }
+    const clock& until(int n) const noexcept { return nodes_[index(n)].until; }
+    // Returns the nodes of a thread, in the order of the thread.
+    const std::vector<int>& of_thread(int t) const noexcept { return of_thread_[index(t)]; }
 
-int memory::make_watched() {
-    if (plain_count_ == plains_.size()) {
-        plains_.emplace_back();
+    int add(event_id id, bool fence) {
+        auto& mine = of_thread_[id.thread];
+        node& n = nodes_.emplace_back();
+        n.id = id;
+        n.fence = fence;
+        if (!mine.empty()) {
+            n.until = nodes_[index(mine.back())].until;
+        }
+        mine.push_back(static_cast<int>(nodes_.size()) - 1);
+        n.until.seen[id.thread] = static_cast<step_count>(mine.size());
+        has_fences_ = has_fences_ || fence;
+        return mine.back();
     }
-    plains_[plain_count_] = {true, event_id{}, {}};
-    return static_cast<int>(plain_count_++);
+    // A read-modify-write is one operation. Its place in its thread is that of its second half.
+    void move(int n, event_id to) { nodes_[index(n)].id = to; }
+    // Takes back the last add().
+    void drop_last() {
+        of_thread_[nodes_.back().id.thread].pop_back();
+        nodes_.pop_back();
+    }
+
+    // Returns true if the new edges make no cycle. Each new edge leads to `node` or to a node of
+    // `after`. So a cycle would need an old path from `node` to a node of `before`, or from a node
+    // of `after` to the beginning of a new edge.
+    bool allows(const edges& e) const {
+        clock begins = e.fences;
+        if (e.node >= 0) {
+            const node& x = nodes_[index(e.node)];
+            if (e.before.seen[x.id.thread] >= x.number()) {
+                return false;
+            }
+            begins.join(e.before);
+            begins.join(x.until);
+        }
+        return !e.after.meets(begins);
+    }
+
+    // Requires: allows(e).
+    void commit(const edges& e) {
+        clock earlier = e.fences;
+        if (e.node >= 0) {
+            node& x = nodes_[index(e.node)];
+            if (x.leads || e.node + 1 != static_cast<int>(nodes_.size())) {
+                for (node& n : nodes_) {
+                    if (n.until.seen[x.id.thread] >= x.number()) {
+                        n.until.join(e.before);
+                    }
+                }
+            }
+            x.until.join(e.before);
+            x.leads = x.leads || e.after.any();
+            earlier.join(x.until);
+        }
+        if (e.after.any()) {
+            for (node& n : nodes_) {
+                if (e.after.meets(n.until)) {
+                    n.until.join(earlier);
+                }
+            }
+        }
+    }
+
+private:
+    std::vector<node> nodes_;
+    std::array<std::vector<int>, max_threads> of_thread_;
+    bool has_fences_ = false;
+};
+
+// ---- The memory
+
+// The events that a thread knows.
+struct view {
+    clock hb{};       // they happen before its next step
+    clock causes{};   // its next step depends on them by program order and reads-from
+    clock unfenced{}; // the next acquire fence adds them to `hb`
+    clock released{}; // `hb` at its last release fence
+    step_count steps = 0;
+    int thread = 0;
+
+    event_id last() const noexcept { return {static_cast<std::uint8_t>(thread), steps}; }
+    event_id next() const noexcept {
+        return {static_cast<std::uint8_t>(thread), static_cast<step_count>(steps + 1)};
+    }
+};
+
+struct message {
+    event_id writer;
+    int event = -1; // -1: the initial value
+    bits value = 0;
+    clock sync;
+    std::array<step_count, max_threads> first_read{}; // the step of each thread that read it first
+    std::vector<int> readers;                         // the events that have read it
+    int taken_by = -1;                                // the exclusive write placed behind it
+    bool repeats = false; // made by a read-modify-write that did not change the value
+};
+
+struct object {
+    bool alive = false;
+    bool queue = false; // a futex queue of the kernel: no happens-before, no lifetime
+    const char* name = nullptr;
+    event_id made;
+    event_id dropped; // valid if it is not alive
+    std::array<step_count, max_threads> touched{};
+    std::vector<int> messages; // in modification order
+};
+
+struct plain {
+    bool alive = false;
+    event_id written;
+    std::array<step_count, max_threads> read{};
+};
+
+// The next step of a thread, as the thread announces it. It is on the stack that find_loop()
+// compares, so it has no padding.
+struct request {
+    enum class kind : int {
+        none,
+        read,
+        write,
+        fence,
+        choice, // one of `picks` numbers
+        spawn,
+        end,
+        join,  // waits for the end of thread `other`
+        sleep, // waits until a wake has taken this thread out of the queue `object`
+        pause, // waits until an object that the thread has read changes
+        never, // the execution is abandoned
+    };
+    kind what = kind::none;
+    int object = -1;
+    order with = order::relaxed;
+    order with_failure = order::relaxed; // if `compare` does not read `expected`
+    bool exclusive = false;              // read: the first half of a read-modify-write
+    bool compare = false;                // it is exclusive only if it reads `expected`
+    bool quiet = false;                  // an access by the kernel: it synchronises nothing
+    bool inside = false;                 // a later part of one step of the machine
+    // For an exclusive write: the message that the first half of the read-modify-write has read.
+    // For a sleep: the message whose write has added this thread to the queue.
+    int from = -1;
+    int picks = 0;
+    int other = -1;
+    bits expected = 0;
+    bits value = 0;
+    const clock* known = nullptr; // for a read: the reader knows these events, too
+    site where{};
+    const char* text = "";
+};
+
+// One possible outcome of a step.
+struct outcome {
+    int message = -1;       // a read reads it; a write is placed behind it
+    int pick = 0;           // of a choice
+    bool exclusive = false; // of a read: the write of the same read-modify-write follows
+    order with = order::relaxed;
+};
+
+// Returns the outcome of a read of a message with the value `value`.
+inline outcome outcome_of(const request& r, int message, bits value) noexcept {
+    const bool matches = !r.compare || value == r.expected;
+    return {.message = message,
+            .exclusive = r.exclusive && matches,
+            .with = matches ? r.with : r.with_failure};
 }
 
-int memory::make_plain(const view& v) {
-    const int made = make_watched();
-    plains_[index(made)].written = v.next();
-    return made;
-}
+// A race or a lifetime error: two accesses that happens-before does not order, or an access to a
+// destroyed object. `first` and `second` are the steps of the two accesses. An access that is not a
+// step itself belongs to the next step of its thread.
+struct clash {
+    enum class access : std::uint8_t { read, write, make, destroy, use };
+    bool plain = false;
+    int object = -1; // -1: there is no clash
+    access earlier = access::use;
+    access later = access::use;
+    event_id first;
+    event_id second;
+};
 
-// An access that a thread makes between two of its steps belongs to the later step. So another
-// thread that knows only the earlier step does not know the access.
-namespace {
-
-bool known(event_id e, const view& v) { return e.thread == v.thread || v.hb.covers(e); }
+// Returns true if the thread of `v` knows the access `e`. An access that a thread makes between two
+// of its steps belongs to the later step. So another thread that knows only the earlier step does
+// not know the access.
+inline bool known(event_id e, const view& v) { return e.thread == v.thread || v.hb.covers(e); }
 
 // Returns the first thread whose last access `v` does not know.
-int unknown(const std::array<step_count, max_threads>& accesses, const view& v) {
+inline int unknown(const std::array<step_count, max_threads>& accesses, const view& v) {
     for (int t = 0; t < max_threads; ++t) {
         if (t != v.thread && accesses[index(t)] > v.hb.seen[index(t)]) {
             return t;
@@ -83,391 +394,496 @@ int unknown(const std::array<step_count, max_threads>& accesses, const view& v) 
     return -1;
 }
 
-std::string by(int thread) { return "T" + std::to_string(thread); }
+inline std::string by(int thread) { return "T" + std::to_string(thread); }
 
-// heap::leave marks this code as a part of the checker. The linker may share the functions of
-// std::string with a body that is compiled with -fsanitize=thread. The accesses of these functions
-// must not count as accesses of the body here.
-std::string race(const char* first, int a, const char* second, int b) {
+// Describes a data race. If a body is watched (model/watch.hpp), the linker may give the checker a
+// std::string that was compiled for the body, which reports each of its accesses. While a
+// heap::leave exists, such reports are ignored.
+inline std::string race(const char* first, int a, const char* second, int b) {
     const heap::leave guard;
     return std::string("data race: ") + first + by(a) + second + by(b);
 }
 
-} // namespace
+class memory {
+public:
+    std::vector<event> events; // in the order in which they were added
 
-std::string memory::touch(int o, const view& v) {
-    object& x = at(o);
-    if (!x.alive) {
-        clash_ = {false, o, clash::access::destroy, clash::access::use, x.dropped, v.next()};
-        return "access to a destroyed atomic";
-    }
-    if (!known(x.made, v)) {
-        clash_ = {false, o, clash::access::make, clash::access::use, x.made, v.next()};
-        return "access to an atomic whose construction by " + by(x.made.thread) +
-               " does not happen before";
-    }
-    x.touched[index(v.thread)] = v.next().index;
-    return {};
-}
-
-std::string memory::drop(int o, const view& v) {
-    object& x = at(o);
-    if (const int t = unknown(x.touched, v); t >= 0) {
-        const event_id use{static_cast<std::uint8_t>(t), x.touched[index(t)]};
-        clash_ = {false, o, clash::access::use, clash::access::destroy, use, v.next()};
-        return "an atomic is destroyed, but an access by " + by(t) + " does not happen before";
-    }
-    x.alive = false;
-    x.dropped = v.next();
-    return {};
-}
-
-// Checks an access to a plain object by happens-before, and notes it.
-std::string memory::access_plain(clash::access how, int p, const view& v) {
-    const bool writes = how == clash::access::write;
-    if (p == outside) {
-        return "a var that was not made by the body";
-    }
-    if (!is_plain(p)) {
-        if (p >= 0 && p < plains()) {
-            clash_ = {true, p, clash::access::destroy, how, plains_[index(p)].written, v.next()};
+    void clear() {
+        events.clear();
+        clash_ = {};
+        plains_.clear();
+        object_count_ = message_count_ = 0;
+        for (auto& thread : by_thread_) {
+            thread.clear();
         }
-        return writes ? "write to a destroyed var" : "read of a destroyed var";
+        seq_cst_.clear();
     }
-    plain& x = plains_[index(p)];
-    if (!known(x.written, v)) {
-        clash_ = {true, p, clash::access::write, how, x.written, v.next()};
-        return race(writes ? "writes by " : "a read by ", v.thread,
-                    writes ? " and " : " and a write by ", x.written.thread);
+
+    // ---- Objects
+
+    int make_object(bits initial, const view& v, bool queue) {
+        if (object_count_ == objects_.size()) {
+            objects_.emplace_back();
+        }
+        const int m = make_message();
+        msg(m).value = initial;
+        object& o = objects_[object_count_];
+        o.alive = true;
+        o.queue = queue;
+        o.name = nullptr;
+        o.made = queue ? event_id{} : v.next();
+        o.touched = {};
+        o.messages.assign(1, m);
+        return static_cast<int>(object_count_++);
     }
-    if (!writes) {
-        x.read[index(v.thread)] = v.next().index;
+    int make_plain(const view& v) {
+        const int made = make_watched();
+        plains_[index(made)].written = v.next();
+        return made;
+    }
+    // Makes a plain object that was constructed before the body began.
+    int make_watched() {
+        plains_.push_back({true, event_id{}, {}});
+        return plains() - 1;
+    }
+    object& at(int o) { return objects_[index(o)]; }
+    const object& at(int o) const { return objects_[index(o)]; }
+    message& msg(int m) { return messages_[index(m)]; }
+    const message& msg(int m) const { return messages_[index(m)]; }
+    const event& of(event_id id) const { return event_at(by_thread_[id.thread][id.index - 1u]); }
+    // Returns the messages of object `o` behind `m`, in modification order.
+    std::span<const int> behind(int o, int m) const {
+        const auto& all = at(o).messages;
+        return {std::find(all.begin(), all.end(), m) + 1, all.end()};
+    }
+    // Returns the write that a read reads, or behind which a write was placed.
+    event_id source_of(const event& e) const {
+        const auto& all = at(e.object).messages;
+        return msg(e.what == event::kind::read
+                       ? e.message
+                       : *(std::find(all.begin(), all.end(), e.message) - 1))
+            .writer;
+    }
+    const event& event_at(int number) const { return events[index(number)]; }
+    // Returns the number of the event `id`, or -1 if it does not exist.
+    int number_of(event_id id) const {
+        const bool exists =
+            id.thread < max_threads && id.index != 0 && id.index <= by_thread_[id.thread].size();
+        return exists ? by_thread_[id.thread][id.index - 1u] : -1;
+    }
+    // Returns the numbers of the events of a thread, in their order.
+    const std::vector<int>& of_thread(int t) const { return by_thread_[index(t)]; }
+    // Returns the event before the event `id` in its thread. Of the first event, returns the event
+    // that started the thread, or -1 if there is none.
+    int predecessor(event_id id) const {
+        if (id.index > 1) {
+            return number_of({id.thread, static_cast<step_count>(id.index - 1)});
+        }
+        const auto at = std::find_if(events.begin(), events.end(), [&](const event& e) {
+            return e.what == event::kind::start && e.value == id.thread;
+        });
+        return at == events.end() ? -1 : static_cast<int>(at - events.begin());
+    }
+    // Returns the message of object `o` that the event `id` has written. Returns -1 if the event is
+    // not a write of `o`, or does not exist.
+    int written_by(event_id id, int o) const {
+        if (id.is_initial()) {
+            return at(o).messages.front();
+        }
+        const int number = number_of(id);
+        if (number < 0) {
+            return -1;
+        }
+        const event& e = event_at(number);
+        return e.what == event::kind::write && e.object == o ? e.message : -1;
+    }
+    // Returns true if `o` is the number of an object. An atomic in freed memory may have another
+    // number.
+    bool is_object(int o) const noexcept { return o >= 0 && o < static_cast<int>(object_count_); }
+    bool is_plain(int p) const noexcept {
+        return p >= 0 && p < plains() && plains_[index(p)].alive;
+    }
+    // The last clash that one of the functions from touch() to drop_plain() has found.
+    const clash& found() const noexcept { return clash_; }
+    int plains() const noexcept { return static_cast<int>(plains_.size()); }
+    int objects() const noexcept { return static_cast<int>(object_count_); }
+
+    // Each returns the error of the access or destruction; "" if there is none.
+    std::string touch(int o, const view& v) {
+        object& x = at(o);
+        if (!x.alive) {
+            clash_ = {false, o, clash::access::destroy, clash::access::use, x.dropped, v.next()};
+            return "access to a destroyed atomic";
+        }
+        if (!known(x.made, v)) {
+            clash_ = {false, o, clash::access::make, clash::access::use, x.made, v.next()};
+            return "access to an atomic whose construction by " + by(x.made.thread) +
+                   " does not happen before";
+        }
+        x.touched[index(v.thread)] = v.next().index;
         return {};
     }
-    if (const int t = unknown(x.read, v); t >= 0) {
-        const event_id read{static_cast<std::uint8_t>(t), x.read[index(t)]};
-        clash_ = {true, p, clash::access::read, how, read, v.next()};
-        return race("a write by ", v.thread, " and a read by ", t);
-    }
-    x.written = v.next();
-    return {};
-}
-
-std::string memory::read_plain(int p, const view& v) {
-    return access_plain(clash::access::read, p, v);
-}
-
-std::string memory::write_plain(int p, const view& v) {
-    return access_plain(clash::access::write, p, v);
-}
-
-std::string memory::drop_plain(int p, const view& v) {
-    if (p == outside) {
+    std::string drop(int o, const view& v) {
+        object& x = at(o);
+        if (const int t = unknown(x.touched, v); t >= 0) {
+            const event_id use{static_cast<std::uint8_t>(t), x.touched[index(t)]};
+            clash_ = {false, o, clash::access::use, clash::access::destroy, use, v.next()};
+            return "an atomic is destroyed, but an access by " + by(t) + " does not happen before";
+        }
+        x.alive = false;
+        x.dropped = v.next();
         return {};
     }
-    std::string wrong = write_plain(p, v);
-    if (!wrong.empty()) {
-        clash_.later = clash::access::destroy;
-    }
-    if (is_plain(p)) {
-        plains_[index(p)].alive = false;
-    }
-    return wrong.empty() ? wrong : "at its destruction: " + wrong;
-}
-
-// ---- What may be done next
-
-std::size_t memory::position(int o, int m) const {
-    const auto& mo = at(o).messages;
-    return index(static_cast<int>(std::find(mo.begin(), mo.end(), m) - mo.begin()));
-}
-
-void memory::readable(int o, const clock& seen, std::vector<int>& out) const {
-    out.clear();
-    const auto& mo = at(o).messages;
-    for (std::size_t i = mo.size(); i-- > 0;) {
-        const message& m = msg(mo[i]);
-        out.push_back(mo[i]);
-        bool floor = m.event >= 0 && seen.covers(m.writer);
-        for (std::size_t t = 0; t < max_threads && !floor; ++t) {
-            floor = m.first_read[t] != 0 && seen.seen[t] >= m.first_read[t];
+    std::string access_plain(clash::access how, int p, const view& v) {
+        const bool writes = how == clash::access::write;
+        if (p == outside) {
+            return "a var that was not made by the body";
         }
-        if (floor) {
+        if (!is_plain(p)) {
+            if (p >= 0 && p < plains()) {
+                clash_ = {true,    p, clash::access::destroy, how, plains_[index(p)].written,
+                          v.next()};
+            }
+            return writes ? "write to a destroyed var" : "read of a destroyed var";
+        }
+        plain& x = plains_[index(p)];
+        if (!known(x.written, v)) {
+            clash_ = {true, p, clash::access::write, how, x.written, v.next()};
+            return race(writes ? "writes by " : "a read by ", v.thread,
+                        writes ? " and " : " and a write by ", x.written.thread);
+        }
+        if (!writes) {
+            x.read[index(v.thread)] = v.next().index;
+            return {};
+        }
+        if (const int t = unknown(x.read, v); t >= 0) {
+            const event_id read{static_cast<std::uint8_t>(t), x.read[index(t)]};
+            clash_ = {true, p, clash::access::read, how, read, v.next()};
+            return race("a write by ", v.thread, " and a read by ", t);
+        }
+        x.written = v.next();
+        return {};
+    }
+    std::string drop_plain(int p, const view& v) {
+        if (p == outside) {
+            return {};
+        }
+        std::string wrong = access_plain(clash::access::write, p, v);
+        if (!wrong.empty()) {
+            clash_.later = clash::access::destroy;
+        }
+        if (is_plain(p)) {
+            plains_[index(p)].alive = false;
+        }
+        return wrong.empty() ? wrong : "at its destruction: " + wrong;
+    }
+
+    // ---- The possible next steps
+
+    // Sets `out` to the messages of object `o` that a load may read, newest first. `known` is the
+    // clock of the load's thread. If an event in `known` has read or written a message, the load
+    // reads no older message.
+    void readable(int o, const clock& seen, std::vector<int>& out) const {
+        out.clear();
+        const auto& mo = at(o).messages;
+        for (std::size_t i = mo.size(); i-- > 0;) {
+            const message& m = msg(mo[i]);
+            out.push_back(mo[i]);
+            bool floor = m.event >= 0 && seen.covers(m.writer);
+            for (std::size_t t = 0; t < max_threads && !floor; ++t) {
+                floor = m.first_read[t] != 0 && seen.seen[t] >= m.first_read[t];
+            }
+            if (floor) {
+                return;
+            }
+        }
+    }
+    // Sets `out` to the messages behind which a store may be placed, newest first.
+    void places(int o, const clock& seen, std::vector<int>& out) const {
+        readable(o, seen, out);
+        std::erase_if(out, [&](int m) { return msg(m).taken_by >= 0; });
+    }
+
+    // may_read() returns true if the order S allows a read of the message `m`. `hb` is the clock of
+    // the reader after that read. may_write() returns true if S allows a write directly behind `m`.
+    // If the write is the second half of a read-modify-write, `node` is the node of the first half
+    // in S; otherwise -1.
+    bool may_read(int o, int m, order with, const view& v, const clock& hb) {
+        return may(access::read, o, m, with, v, hb, -1);
+    }
+    bool may_write(int o, int m, order with, const view& v, int node) {
+        return may(access::write, o, m, with, v, v.hb, node);
+    }
+
+    // ---- Steps. Each function adds an event and returns it.
+
+    event& read(const request& r, const outcome& chosen, view& v) {
+        const clock old = v.hb;
+        event& e = add(event::kind::read, r, v);
+        message& from = msg(chosen.message);
+        if (!r.quiet) {
+            v.unfenced.join(from.sync);
+            if (is_acquire(chosen.with)) {
+                v.hb.join(from.sync);
+            }
+        }
+        if (from.event >= 0) {
+            v.causes.join(event_at(from.event).causes);
+        }
+        e.with = chosen.with;
+        e.exclusive = chosen.exclusive;
+        e.message = chosen.message;
+        e.value = from.value;
+        e.hb = v.hb;
+        e.causes = v.causes;
+        if (e.with == order::seq_cst || (!seq_cst_.empty() && !at(e.object).queue)) {
+            const edges added = access_edges(access::read, e.object, position(e.object, e.message),
+                                             e.with, -1, e.id, old, v.hb);
+            e.node = added.node;
+            seq_cst_.commit(added);
+        }
+        auto& first = from.first_read[index(v.thread)];
+        first = first == 0 ? e.id.index : first;
+        from.readers.push_back(number_of(e.id));
+        return e;
+    }
+    event& write(const request& r, int behind, view& v) {
+        const clock old = v.hb;
+        const int node = r.exclusive ? of(v.last()).node : -1; // of the first half
+        const std::size_t place = position(r.object, behind);
+        const int id = make_message();
+        event& e = add(event::kind::write, r, v);
+        message& m = msg(id);
+        m.writer = e.id;
+        m.event = number_of(e.id);
+        m.value = e.value = r.value;
+        m.sync = is_release(r.with) ? v.hb : r.quiet ? clock{} : v.released;
+        e.message = id;
+        e.exclusive = r.exclusive;
+        if (r.exclusive) {
+            message& from = msg(r.from);
+            m.sync.join(from.sync);
+            from.taken_by = m.event;
+            m.repeats = r.value == from.value && !r.quiet;
+        }
+        if (r.with == order::seq_cst || (!seq_cst_.empty() && !at(r.object).queue)) {
+            if (node >= 0) {
+                seq_cst_.move(node, e.id);
+            }
+            const edges added =
+                access_edges(access::write, r.object, place, r.with, node, e.id, old, v.hb);
+            e.node = added.node;
+            seq_cst_.commit(added);
+        }
+        auto& mo = at(r.object).messages;
+        mo.insert(mo.begin() + static_cast<std::ptrdiff_t>(place) + 1, id);
+        return e;
+    }
+    event& fence(const request& r, view& v) {
+        const clock old = v.hb;
+        event& e = add(event::kind::fence, r, v);
+        if (is_acquire(r.with)) {
+            v.hb.join(v.unfenced);
+        }
+        if (is_release(r.with)) {
+            v.released = v.hb;
+        }
+        e.hb = v.hb;
+        if (r.with == order::seq_cst) {
+            edges added;
+            added.node = e.node = seq_cst_.add(e.id, true);
+            strongly_before(v.thread, old, added);
+            fence_edges(v.hb, added);
+            seq_cst_.commit(added);
+        }
+        return e;
+    }
+    event& add(event::kind what, const request& r, view& v) {
+        event& e = events.emplace_back();
+        e.id = v.next();
+        e.what = what;
+        e.with = r.with;
+        e.object = r.object;
+        e.where = r.where;
+        e.text = r.text;
+        v.steps = e.id.index;
+        v.hb.seen[index(v.thread)] = e.id.index;
+        v.causes.seen[index(v.thread)] = e.id.index;
+        e.hb = v.hb;
+        e.causes = v.causes;
+        by_thread_[index(v.thread)].push_back(static_cast<int>(events.size()) - 1);
+        return e;
+    }
+
+private:
+    using edges = seq_cst_order::edges;
+    enum class access : std::uint8_t { read, write };
+
+    bool may(access kind, int o, int m, order with, const view& v, const clock& hb, int node) {
+        if (seq_cst_.empty() || at(o).queue) {
+            return true;
+        }
+        const edges added = access_edges(kind, o, position(o, m), with, node, v.next(), v.hb, hb);
+        const bool allowed = seq_cst_.allows(added);
+        if (added.node != node) {
+            seq_cst_.drop_last();
+        }
+        return allowed;
+    }
+
+    int make_message() {
+        if (message_count_ == messages_.size()) {
+            messages_.emplace_back();
+        }
+        message& m = messages_[message_count_];
+        m.writer = {};
+        m.event = m.taken_by = -1;
+        m.repeats = false;
+        m.sync = {};
+        m.first_read = {};
+        m.readers.clear();
+        return static_cast<int>(message_count_++);
+    }
+    std::size_t position(int o, int m) const {
+        const auto& mo = at(o).messages;
+        return static_cast<std::size_t>(std::find(mo.begin(), mo.end(), m) - mo.begin());
+    }
+
+    // Adds to `out` the operation `e` itself, and the fences that happen before `e`. If `e` is
+    // coherence-ordered before another operation, all these nodes come before that operation in S.
+    void before(const event& e, clock& out) const {
+        if (e.node >= 0) {
+            out.join(seq_cst_.until(e.node));
+        }
+        fences_before(e.hb, out);
+    }
+    // Adds to `out` the operation `e` itself, and the fences that come after `e` by happens-before.
+    // If another operation is coherence-ordered before `e`, it comes before all these nodes in S.
+    void after(const event& e, seq_cst_order::firsts& out) const {
+        if (e.node >= 0) {
+            out.add(seq_cst_.nodes()[index(e.node)]);
+        }
+        if (!seq_cst_.has_fences()) {
             return;
         }
-    }
-}
-
-void memory::places(int o, const clock& seen, std::vector<int>& out) const {
-    readable(o, seen, out);
-    std::erase_if(out, [&](int m) { return msg(m).taken_by >= 0; });
-}
-
-// ---- Doing it
-
-event& memory::add(event::kind what, view& v, site s) {
-    event& e = events.emplace_back();
-    e.id = v.next();
-    e.what = what;
-    e.where = s;
-    v.steps = e.id.index;
-    v.hb.seen[index(v.thread)] = e.id.index;
-    v.causes.seen[index(v.thread)] = e.id.index;
-    by_thread_[index(v.thread)].push_back(static_cast<int>(events.size()) - 1);
-    return e;
-}
-
-event& memory::read(int o, int m, order with, bool exclusive, bool quiet, view& v, site s) {
-    const clock old = v.hb;
-    event& e = add(event::kind::read, v, s);
-    message& from = msg(m);
-    if (!quiet) {
-        v.unfenced.join(from.sync);
-        if (is_acquire(with)) {
-            v.hb.join(from.sync);
-        }
-    }
-    if (from.event >= 0) {
-        v.causes.join(events[index(from.event)].causes);
-    }
-    e.with = with;
-    e.exclusive = exclusive;
-    e.object = o;
-    e.message = m;
-    e.value = from.value;
-    e.hb = v.hb;
-    e.causes = v.causes;
-    const bool ordered = with == order::seq_cst && !quiet;
-    if (ordered || (!seq_cst_.empty() && !at(o).queue)) {
-        edges added;
-        if (ordered) {
-            added.node = e.node = seq_cst_.add(e.id, false);
-            strongly_before(v.thread, old, added);
-        }
-        access_edges(access::read, o, position(o, m), v.hb, added);
-        seq_cst_.commit(added);
-    }
-    auto& first = from.first_read[index(v.thread)];
-    first = first == 0 ? e.id.index : first;
-    from.readers.push_back(index_of(e.id));
-    return e;
-}
-
-event& memory::write(int o, int behind, bits value, order with, int exclusive_from, bool quiet,
-                     view& v, site s) {
-    const clock old = v.hb;
-    const event_id last{static_cast<std::uint8_t>(v.thread), v.steps};
-    const int node = exclusive_from >= 0 ? of(last).node : -1; // of the first half
-    const std::size_t place = position(o, behind);
-    const int id = make_message();
-    event& e = add(event::kind::write, v, s);
-    message& m = msg(id);
-    m.writer = e.id;
-    m.event = index_of(e.id);
-    m.value = value;
-    m.sync = is_release(with) ? v.hb : quiet ? clock{} : v.released;
-    e.with = with;
-    e.object = o;
-    e.message = id;
-    e.value = value;
-    e.hb = v.hb;
-    e.causes = v.causes;
-    if (exclusive_from >= 0) {
-        message& from = msg(exclusive_from);
-        m.sync.join(from.sync);
-        from.taken_by = m.event;
-        m.repeats = value == from.value && !quiet;
-        e.exclusive = true;
-    }
-    const bool ordered = with == order::seq_cst && !quiet;
-    if (ordered || (!seq_cst_.empty() && !at(o).queue)) {
-        edges added;
-        if (exclusive_from >= 0 && node >= 0) {
-            added.node = e.node = node;
-            seq_cst_.move(node, e.id);
-        } else if (ordered) {
-            added.node = e.node = seq_cst_.add(e.id, false);
-            strongly_before(v.thread, old, added);
-        }
-        access_edges(access::write, o, place, v.hb, added);
-        seq_cst_.commit(added);
-    }
-    auto& mo = at(o).messages;
-    mo.insert(mo.begin() + static_cast<std::ptrdiff_t>(place) + 1, id);
-    return e;
-}
-
-event& memory::fence(order with, view& v, site s) {
-    const clock old = v.hb;
-    event& e = add(event::kind::fence, v, s);
-    if (is_acquire(with)) {
-        v.hb.join(v.unfenced);
-    }
-    if (is_release(with)) {
-        v.released = v.hb;
-    }
-    e.with = with;
-    e.hb = v.hb;
-    e.causes = v.causes;
-    if (with == order::seq_cst) {
-        edges added;
-        added.node = e.node = seq_cst_.add(e.id, true);
-        strongly_before(v.thread, old, added);
-        fence_edges(v.hb, added);
-        seq_cst_.commit(added);
-    }
-    return e;
-}
-
-event& memory::other(event::kind what, view& v, site s, const char* text) {
-    event& e = add(what, v, s);
-    e.text = text;
-    e.hb = v.hb;
-    e.causes = v.causes;
-    return e;
-}
-
-// ---- The order S
-
-void memory::fences_before(const clock& hb, clock& out) const {
-    if (!seq_cst_.has_fences()) {
-        return;
-    }
-    for (const seq_cst_order::node& n : seq_cst_.nodes()) {
-        if (n.fence && hb.covers(n.id)) {
-            out.join(n.until);
-        }
-    }
-}
-
-// Adds to `out` the operation `e` itself, and the fences that happen before `e`. If `e` is
-// coherence-ordered before another operation, all these nodes come before that operation in S.
-void memory::before(const event& e, clock& out) const {
-    if (e.node >= 0) {
-        out.join(seq_cst_.until(e.node));
-    }
-    fences_before(e.hb, out);
-}
-
-// Adds to `out` the operation `e` itself, and the fences that come after `e` by happens-before. If
-// another operation is coherence-ordered before `e`, it comes before all these nodes in S.
-void memory::after(const event& e, seq_cst_order::firsts& out) const {
-    if (e.node >= 0) {
-        out.add(seq_cst_.nodes()[index(e.node)]);
-    }
-    if (!seq_cst_.has_fences()) {
-        return;
-    }
-    for (const seq_cst_order::node& n : seq_cst_.nodes()) {
-        if (n.fence && !(n.id == e.id) && of(n.id).hb.covers(e.id)) {
-            out.add(n);
-        }
-    }
-}
-
-// Adds the operations of other threads that strongly happen before the new operation of `thread` to
-// `out.before`. A path that makes one operation strongly happen before another begins and ends with
-// program order. `hb` is the clock of the thread without the synchronisation of the new operation
-// itself, so the path ends with program order. The comparison is strict, so the path also begins
-// with program order.
-void memory::strongly_before(int thread, const clock& hb, edges& out) const {
-    for (int t = 0; t < max_threads; ++t) {
-        if (t == thread) {
-            continue; // add() orders the nodes of one thread
-        }
-        const auto& theirs = seq_cst_.of_thread(t);
-        for (std::size_t n = theirs.size(); n-- > 0;) {
-            if (hb.seen[index(t)] > seq_cst_.nodes()[index(theirs[n])].id.index) {
-                out.before.join(seq_cst_.until(theirs[n]));
-                break;
+        for (const seq_cst_order::node& n : seq_cst_.nodes()) {
+            if (n.fence && !(n.id == e.id) && of(n.id).hb.covers(e.id)) {
+                out.add(n);
             }
         }
     }
-}
-
-// Adds the edges of an access to `out`. A read of the message at `position` is coherence-ordered
-// after the stores up to this position, and after the reads of older stores. It is
-// coherence-ordered before the later stores, and before the reads of the later stores. A write that
-// is placed behind that message has the same edges, and is also ordered after the reads of the
-// message.
-void memory::access_edges(access kind, int o, std::size_t position, const clock& hb,
-                          edges& out) const {
-    const auto& mo = at(o).messages;
-    for (std::size_t i = out.node < 0 ? position + 1 : 0; i < mo.size(); ++i) {
-        const message& m = msg(mo[i]);
-        const auto add = [&](int number) {
-            const event& e = events[index(number)];
-            if (i > position) {
-                after(e, out.after);
-            } else if (e.node < 0 ||
-                       e.node != out.node) { // it is not the first half of the same operation
-                before(e, out.before);
-            }
-        };
-        if (m.event >= 0) {
-            add(m.event);
+    void fences_before(const clock& hb, clock& out) const {
+        if (!seq_cst_.has_fences()) {
+            return;
         }
-        if (i != position || kind == access::write) {
-            for (const int r : m.readers) {
-                add(r);
+        for (const seq_cst_order::node& n : seq_cst_.nodes()) {
+            if (n.fence && hb.covers(n.id)) {
+                out.join(n.until);
             }
         }
     }
-    fences_before(hb, out.fences);
-}
-
-// Adds the edges of a new fence to `out`. If an operation A is coherence-ordered before an
-// operation B, and B happens before the fence, then A comes before the fence in S.
-void memory::fence_edges(const clock& hb, edges& out) const {
-    for (std::size_t o = 0; o < object_count_; ++o) {
-        const auto& mo = objects_[o].messages;
-        std::size_t writes = 0; // stores before this position precede a known operation
-        std::size_t reads = 0;  // reads of messages before this position do so, too
-        for (std::size_t i = 0; i < mo.size(); ++i) {
+    // Adds the operations of other threads that strongly happen before the new operation of
+    // `thread` to `out.before`. A path that makes one operation strongly happen before another
+    // begins and ends with program order. `hb` is the clock of the thread without the
+    // synchronisation of the new operation itself, so the path ends with program order. The
+    // comparison is strict, so the path also begins with program order.
+    void strongly_before(int thread, const clock& hb, edges& out) const {
+        for (int t = 0; t < max_threads; ++t) {
+            if (t == thread) {
+                continue; // add() orders the nodes of one thread
+            }
+            const auto& theirs = seq_cst_.of_thread(t);
+            for (std::size_t n = theirs.size(); n-- > 0;) {
+                if (hb.seen[index(t)] > seq_cst_.nodes()[index(theirs[n])].id.index) {
+                    out.before.join(seq_cst_.until(theirs[n]));
+                    break;
+                }
+            }
+        }
+    }
+    // Returns the edges of an access `id`. If it is seq_cst, adds a node for it, unless it is the
+    // second half of a read-modify-write, and `node` is that of the first half. `old` and `hb` are
+    // the clocks of the thread without and with the synchronisation of this access.
+    //
+    // A read of the message at `position` is coherence-ordered after the stores up to this
+    // position, and after the reads of older stores. It is coherence-ordered before the later
+    // stores, and before the reads of the later stores. A write that is placed behind that message
+    // has the same edges, and is also ordered after the reads of the message.
+    edges access_edges(access kind, int o, std::size_t position, order with, int node, event_id id,
+                       const clock& old, const clock& hb) {
+        edges out;
+        out.node = node;
+        if (node < 0 && with == order::seq_cst) {
+            out.node = seq_cst_.add(id, false);
+            strongly_before(id.thread, old, out);
+        }
+        const auto& mo = at(o).messages;
+        for (std::size_t i = out.node < 0 ? position + 1 : 0; i < mo.size(); ++i) {
             const message& m = msg(mo[i]);
-            if (m.event >= 0 && hb.covers(m.writer)) {
-                writes = std::max(writes, i);
-                reads = std::max(reads, i);
+            const auto add = [&](int number) {
+                const event& e = event_at(number);
+                if (i > position) {
+                    after(e, out.after);
+                } else if (e.node < 0 ||
+                           e.node != out.node) { // it is not the first half of the same operation
+                    before(e, out.before);
+                }
+            };
+            if (m.event >= 0) {
+                add(m.event);
             }
-            for (std::size_t t = 0; t < max_threads; ++t) {
-                if (m.first_read[t] != 0 && hb.seen[t] >= m.first_read[t]) {
-                    writes = std::max(writes, i + 1);
+            if (i != position || kind == access::write) {
+                for (const int r : m.readers) {
+                    add(r);
+                }
+            }
+        }
+        fences_before(hb, out.fences);
+        return out;
+    }
+    // Adds the edges of a new fence to `out`. If an operation A is coherence-ordered before an
+    // operation B, and B happens before the fence, then A comes before the fence in S.
+    void fence_edges(const clock& hb, edges& out) const {
+        for (std::size_t o = 0; o < object_count_; ++o) {
+            const auto& mo = objects_[o].messages;
+            std::size_t writes = 0; // stores before this position precede a known operation
+            std::size_t reads = 0;  // reads of messages before this position do so, too
+            for (std::size_t i = 0; i < mo.size(); ++i) {
+                const message& m = msg(mo[i]);
+                if (m.event >= 0 && hb.covers(m.writer)) {
+                    writes = std::max(writes, i);
                     reads = std::max(reads, i);
                 }
+                for (std::size_t t = 0; t < max_threads; ++t) {
+                    if (m.first_read[t] != 0 && hb.seen[t] >= m.first_read[t]) {
+                        writes = std::max(writes, i + 1);
+                        reads = std::max(reads, i);
+                    }
+                }
             }
-        }
-        for (std::size_t i = 0; i < mo.size(); ++i) {
-            const message& m = msg(mo[i]);
-            if (i < writes && m.event >= 0) {
-                before(events[index(m.event)], out.before);
-            }
-            if (i < reads) {
-                for (const int r : m.readers) {
-                    before(events[index(r)], out.before);
+            for (std::size_t i = 0; i < mo.size(); ++i) {
+                const message& m = msg(mo[i]);
+                if (i < writes && m.event >= 0) {
+                    before(event_at(m.event), out.before);
+                }
+                if (i < reads) {
+                    for (const int r : m.readers) {
+                        before(event_at(r), out.before);
+                    }
                 }
             }
         }
     }
-}
 
-bool memory::may(access kind, int o, int m, order with, const view& v, const clock& hb, int node) {
-    if (seq_cst_.empty() || at(o).queue) {
-        return true;
-    }
-    edges added;
-    added.node = node;
-    const bool temporary = with == order::seq_cst && node < 0;
-    if (temporary) {
-        added.node = seq_cst_.add(v.next(), false);
-        strongly_before(v.thread, v.hb, added);
-    }
-    access_edges(kind, o, position(o, m), hb, added);
-    const bool allowed = seq_cst_.allows(added);
-    if (temporary) {
-        seq_cst_.drop_last();
-    }
-    return allowed;
-}
+    clash clash_;
+    std::vector<object> objects_;
+    std::size_t object_count_ = 0;
+    std::vector<message> messages_;
+    std::size_t message_count_ = 0;
+    std::vector<plain> plains_;
+    std::array<std::vector<int>, max_threads> by_thread_;
+    seq_cst_order seq_cst_;
+};
 
 }}} // namespace bide::BIDE_ABI::model::detail
 

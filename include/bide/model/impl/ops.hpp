@@ -4,48 +4,22 @@
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
-#include <bide/model/detail/execution.hpp>
-#include <bide/model/detail/heap.hpp>
+#include <bide/model/impl/execution.hpp>
+#include <bide/model/impl/heap.hpp>
 
 #include <algorithm>
-#include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
 namespace detail {
 
 namespace {
-
-bits mask(unsigned width) {
-    return width >= sizeof(bits) ? ~bits{0} : (bits{1} << (8 * width)) - 1;
-}
-
-// Returns the sum of two floats or two doubles.
-bits sum_of_reals(bits a, bits b, unsigned width) {
-    if (width == sizeof(float)) {
-        const auto real = [](bits of) {
-            return std::bit_cast<float>(static_cast<std::uint32_t>(of));
-        };
-        return std::bit_cast<std::uint32_t>(real(a) + real(b));
-    }
-    return std::bit_cast<bits>(std::bit_cast<double>(a) + std::bit_cast<double>(b));
-}
-
-bits combine(ops::rmw what, bits a, bits b, unsigned width) {
-    switch (what) {
-    case ops::rmw::exchange: return b;
-    case ops::rmw::add: return a + b;
-    case ops::rmw::sub: return a - b;
-    case ops::rmw::add_real: return sum_of_reals(a, b, width);
-    case ops::rmw::bit_and: return a & b;
-    case ops::rmw::bit_or: return a | b;
-    case ops::rmw::bit_xor: return a ^ b;
-    }
-    return b;
-}
 
 void write_half(execution& x, int object, bits value, order o, bool quiet, site s,
                 const char* text) {
@@ -55,13 +29,13 @@ void write_half(execution& x, int object, bits value, order o, bool quiet, site 
             .exclusive = true,
             .quiet = quiet,
             .inside = true,
-            .value = value,
             .from = x.self().message,
+            .value = value,
             .where = s,
             .text = text});
 }
 
-void wrong(execution& x, failure what, const std::string& message, site s = {}) {
+void fail_if(execution& x, failure what, const std::string& message, site s = {}) {
     if (!message.empty()) {
         x.fail_now(what, message, s);
     }
@@ -85,9 +59,9 @@ int make_atomic(bits initial) {
 
 void drop_atomic(int object) noexcept {
     if (execution* const x = execution::current(); x != nullptr && object != outside) {
-        wrong(*x, failure::lifetime,
-              x->mem().is_object(object) ? x->mem().drop(object, x->self().knows)
-                                         : "an atomic is destroyed again");
+        fail_if(*x, failure::lifetime,
+                x->mem().is_object(object) ? x->mem().drop(object, x->self().knows)
+                                           : "an atomic is destroyed again");
     }
 }
 
@@ -121,7 +95,7 @@ void store(int object, bits value, order o, site s) noexcept {
             .where = s});
 }
 
-bits modify(int object, rmw what, bits operand, unsigned width, order o, site s) noexcept {
+bits modify(int object, bits (*next)(bits, bits), bits operand, order o, site s) noexcept {
     execution& x = need(object, s);
     const order with = x.weakened(o, 0, s);
     const bits seen = x.step({.what = request::kind::read,
@@ -129,7 +103,7 @@ bits modify(int object, rmw what, bits operand, unsigned width, order o, site s)
                               .with = with,
                               .exclusive = true,
                               .where = s});
-    write_half(x, object, combine(what, seen, operand, width) & mask(width), with, false, s, "");
+    write_half(x, object, next(seen, operand), with, false, s, "");
     return seen;
 }
 
@@ -144,8 +118,8 @@ bool compare_exchange(int object, bits& expected, bits desired, order success, o
               .compare = true,
               .expected = expected,
               .where = s};
-    if (weak && x.self().weak_failures_left > 0 && x.choose(2, s, "fails for no reason?") == 1) {
-        --x.self().weak_failures_left;
+    if (weak && x.self().left.weak_failures > 0 && x.choose(2, s, "fails for no reason?") == 1) {
+        --x.self().left.weak_failures;
         r.compare = r.exclusive = false;
         r.with = r.with_failure;
         if (x.step(r) != expected) {
@@ -183,21 +157,103 @@ int make_plain() {
 
 void drop_plain(int object) noexcept {
     if (execution* const x = execution::current(); x != nullptr) {
-        wrong(*x, failure::lifetime, x->mem().drop_plain(object, x->self().knows));
+        fail_if(*x, failure::lifetime, x->mem().drop_plain(object, x->self().knows));
     }
 }
 
 void plain_read(int object) noexcept {
     if (execution* const x = execution::current(); x != nullptr) {
-        wrong(*x, failure::race, x->mem().read_plain(object, x->self().knows));
+        fail_if(*x, failure::race,
+                x->mem().access_plain(clash::access::read, object, x->self().knows));
     }
 }
 
 void plain_write(int object) noexcept {
     if (execution* const x = execution::current(); x != nullptr) {
         x->self().looks.clear();
-        wrong(*x, failure::race, x->mem().write_plain(object, x->self().knows));
+        fail_if(*x, failure::race,
+                x->mem().access_plain(clash::access::write, object, x->self().knows));
     }
+}
+
+// ---- Plain memory
+
+namespace {
+
+// The bytes that were accessed in an execution. Each byte is modelled as a plain object. The heap
+// does not use freed memory again in the same execution.
+class watched_memory {
+public:
+    void access(execution& x, std::uintptr_t byte, bool writes) {
+        begin(x);
+        const auto [at, fresh] = objects_.try_emplace(byte, outside);
+        if (fresh) {
+            at->second = x.mem().make_watched();
+        }
+        const bool exists = x.mem().is_plain(at->second);
+        const auto how = writes ? clash::access::write : clash::access::read;
+        const std::string wrong = x.mem().access_plain(how, at->second, x.self().knows);
+        if (!exists) {
+            x.fail_now(failure::lifetime, std::string(writes ? "write to" : "read of") +
+                                              " memory that was freed by T" +
+                                              std::to_string(x.mem().found().first.thread));
+        }
+        fail_if(x, failure::race, wrong);
+    }
+
+    void free(execution& x, std::uintptr_t from, std::size_t size) {
+        begin(x);
+        const int rest = x.mem().make_watched(); // stands for the bytes that were never accessed
+        x.mem().drop_plain(rest, x.self().knows);
+        for (std::size_t i = 0; i < size; ++i) {
+            const auto [at, fresh] = objects_.try_emplace(from + i, rest);
+            const std::string wrong =
+                fresh ? std::string() : x.mem().drop_plain(at->second, x.self().knows);
+            fail_if(x, failure::lifetime, wrong.empty() ? wrong : "memory is freed; " + wrong);
+        }
+    }
+
+private:
+    void begin(const execution& x) {
+        if (number_ != x.number) {
+            number_ = x.number;
+            objects_.clear();
+        }
+    }
+    std::uint64_t number_ = 0;
+    std::unordered_map<std::uintptr_t, int> objects_;
+};
+
+watched_memory watched;
+
+} // namespace
+
+void watch(const void* from, std::size_t size, bool writes) noexcept {
+    execution* const x = execution::current();
+    // Accesses of the checker itself are not watched. The checker and the body share instances of
+    // templates of the standard library. The linker may choose the instances that were compiled
+    // with -fsanitize=thread, so the checker can call this function, too.
+    if (x == nullptr || heap::inside < 0) {
+        return;
+    }
+    const heap::leave guard;
+    if (writes && !x->self().stack.holds(from)) {
+        x->self().looks.clear(); // a loop that writes memory does more than wait
+    }
+    const auto first = reinterpret_cast<std::uintptr_t>(from);
+    for (std::size_t i = 0; i < size; ++i) {
+        watched.access(*x, first + i, writes);
+    }
+}
+
+bool watch_frees() noexcept {
+    heap::on_freed = [](std::uintptr_t block, std::size_t size) noexcept {
+        if (execution* const x = execution::current(); x != nullptr) {
+            const heap::leave guard;
+            watched.free(*x, block, size);
+        }
+    };
+    return true;
 }
 
 // ---- Futex
@@ -242,7 +298,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
                               .known = &known,
                               .where = s,
                               .text = "futex_wait: the word"});
-    const bool sleeps = ((word ^ expected) & mask(width)) == 0;
+    const bool sleeps = ((word ^ expected) << (64 - 8 * width)) == 0;
     t.message = entered;
     if (!sleeps) {
         // The queue does not change. The write still gives this call a place in the order of the
@@ -254,8 +310,8 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
                "futex_wait: sleeps");
     const int mine = t.message;
 
-    const bool may_be_spurious = t.spurious_left > 0;
-    const bool may_time_out = timed && t.timeouts_left > 0;
+    const bool may_be_spurious = t.left.spurious > 0;
+    const bool may_time_out = timed && t.left.timeouts > 0;
     int early = 0;
     if (may_be_spurious || may_time_out) {
         const int both = may_be_spurious && may_time_out ? 3 : 2;
@@ -271,7 +327,7 @@ bool futex_wait(int object, const void* address, bits expected, unsigned width, 
                 .text = "futex_wait: woken"});
         return true;
     }
-    --(early == 1 ? t.timeouts_left : t.spurious_left);
+    --(early == 1 ? t.left.timeouts : t.left.spurious);
     request leave = enter;
     leave.text = early == 1 ? "futex_wait: times out" : "futex_wait: ends for no reason";
     const bits now = x.step(leave);
@@ -307,8 +363,8 @@ void pause() noexcept { execution::needed().step({.what = request::kind::pause})
 std::int64_t now() noexcept {
     execution& x = execution::needed();
     model_thread& t = x.self();
-    if (t.clock_jumps_left > 0 && x.choose(2, {}, "the clock jumps?") == 1) {
-        --t.clock_jumps_left;
+    if (t.left.clock_jumps > 0 && x.choose(2, {}, "the clock jumps?") == 1) {
+        --t.left.clock_jumps;
         t.now += 1'000'000;
     }
     return t.now + 1; // some callers use 0 for "no time"

@@ -2,19 +2,18 @@
 #ifndef BIDE_MODEL_IMPL_REPORT_HPP
 #define BIDE_MODEL_IMPL_REPORT_HPP
 
-// Parts of the report of a failed execution: the order in which the steps are shown, and the names
-// of the objects. The report shows the steps as columns (impl/interleaving.hpp) or as a drawing
-// (impl/drawing.hpp), and names the cause if the graph shows one (impl/cause.hpp).
+// The report of a failed execution: its steps in columns, and the cause of the failure, if the
+// graph of the execution shows it.
 
 #include <bide/core/config.hpp>
-#include <bide/model/detail/execution.hpp>
+#include <bide/model/impl/execution.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <string>
@@ -24,29 +23,39 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
 
-std::string text(bits value);
-std::string text(site s); // file:line
+inline const char* text(order o) {
+    constexpr std::array<const char*, 6> texts = {"relaxed", "consume", "acquire",
+                                                  "release", "acq_rel", "seq_cst"};
+    return texts[static_cast<std::size_t>(o)];
+}
+
+inline std::string text(bits value) {
+    char out[32];
+    std::snprintf(out, sizeof out, value < 0x10000 ? "%llu" : "0x%llx",
+                  static_cast<unsigned long long>(value));
+    return out;
+}
+
+// Returns the name of the file, and the number of the line.
+inline std::string text(site s) {
+    if (s.file == nullptr) {
+        return {};
+    }
+    const char* const name = std::strrchr(s.file, '/');
+    return std::string(name == nullptr ? s.file : name + 1) + ":" + std::to_string(s.line);
+}
 
 inline std::string thread_text(int number) { return "T" + std::to_string(number); }
 
-inline bool is_access(const event& e) {
-    return e.what == event::kind::read || e.what == event::kind::write;
-}
 // Returns true if the event is a part of a futex call.
 inline bool is_futex(const event& e) { return std::strncmp(e.text, "futex_", 6) == 0; }
-// Both return true if the event starts, or joins, the thread whose number is `e.value`.
-inline bool is_start(const event& e) {
-    return e.what == event::kind::local && std::strncmp(e.text, "starts", 6) == 0;
-}
-inline bool is_join(const event& e) {
-    return e.what == event::kind::local && std::strcmp(e.text, "joins") == 0;
-}
 
 // The text of a choice, or of a step that is no access and no fence.
 inline std::string plain_text(const event& e) {
     return e.text + (e.what == event::kind::choice ? " " + std::to_string(e.pick)
-                     : is_start(e) || is_join(e)   ? " " + thread_text(static_cast<int>(e.value))
-                                                   : std::string());
+                     : e.what == event::kind::start || e.what == event::kind::join
+                         ? " " + thread_text(static_cast<int>(e.value))
+                         : std::string());
 }
 
 // Returns the two accesses that were not ordered, if that is the failure; otherwise nullptr.
@@ -55,10 +64,6 @@ inline const clash* clash_of(execution& x) {
     const bool is_clash = x.what() == failure::race || x.what() == failure::lifetime;
     return is_clash && c.object >= 0 ? &c : nullptr;
 }
-
-// Returns the text of the source line, without leading and trailing blanks. If the file cannot be
-// read, returns an empty text.
-const std::string& source_text(site s);
 
 // Puts the events of an execution in one order. If an order exists in which each read reads the
 // newest value, and which agrees with program order, reads-from and the modification orders, that
@@ -92,7 +97,7 @@ public:
     // the write is newer than the value that the event read, or is behind the write of the event in
     // the modification order. Returns -1 if there is no such write.
     int newer_than(int number) const {
-        const event& e = memory_.events[index(number)];
+        const event& e = memory_.event_at(number);
         int newest = -1;
         if (!is_access(e)) {
             return newest;
@@ -133,33 +138,26 @@ private:
         const std::size_t all = memory_.events.size();
         std::vector<std::vector<int>> after(all); // a step has the number of its first event
         std::vector<int> missing(all, 0);
-        const auto edge = [&](int a, int b) {
-            a = part_of_[index(a)];
-            b = part_of_[index(b)];
-            if (a != b) {
+        const auto edge = [&](int a, int b) { // -1: there is no such event
+            a = a < 0 ? a : part_of_[index(a)];
+            b = b < 0 ? b : part_of_[index(b)];
+            if (a >= 0 && b >= 0 && a != b) {
                 after[index(a)].push_back(b);
                 ++missing[index(b)];
             }
         };
-        std::vector<int> last(max_threads, -1);
-        std::vector<int> starter(max_threads, -1);
         for (std::size_t i = 0; i < all; ++i) {
             const event& e = memory_.events[i];
             const int n = static_cast<int>(i);
-            int& mine = last[e.id.thread];
-            if (const int before = mine >= 0 ? mine : starter[e.id.thread]; before >= 0) {
-                edge(before, n);
-            }
-            mine = n;
-            if (is_start(e)) {
-                starter[e.value] = n;
-            } else if (is_join(e)) {
-                edge(last[e.value], n);
+            edge(memory_.predecessor(e.id), n);
+            if (e.what == event::kind::join) {
+                edge(memory_.of_thread(static_cast<int>(e.value)).back(), n);
             } else if (e.what == event::kind::local &&
                        std::strcmp(e.text, "futex_wait: woken") == 0) {
                 for (std::size_t t = 0; t < max_threads; ++t) { // finds the wake
                     if (t != e.id.thread && e.causes.seen[t] != 0) {
-                        edge(memory_.index_of({static_cast<std::uint8_t>(t), e.causes.seen[t]}), n);
+                        edge(memory_.number_of({static_cast<std::uint8_t>(t), e.causes.seen[t]}),
+                             n);
                     }
                 }
             }
@@ -169,16 +167,10 @@ private:
             for (std::size_t i = 0; i < messages.size(); ++i) {
                 const message& m = memory_.msg(messages[i]);
                 const int next = i + 1 < messages.size() ? memory_.msg(messages[i + 1]).event : -1;
-                if (m.event >= 0 && next >= 0) {
-                    edge(m.event, next);
-                }
+                edge(m.event, next);
                 for (const int r : m.readers) {
-                    if (m.event >= 0) {
-                        edge(m.event, r);
-                    }
-                    if (next >= 0) {
-                        edge(r, next);
-                    }
+                    edge(m.event, r);
+                    edge(r, next);
                 }
             }
         }
@@ -192,14 +184,12 @@ private:
         while (!ready.empty()) {
             // The same thread continues while it can.
             auto next = std::min_element(ready.begin(), ready.end(), [&](int a, int b) {
-                const auto other = [&](int n) {
-                    return memory_.events[index(n)].id.thread != thread;
-                };
+                const auto other = [&](int n) { return memory_.event_at(n).id.thread != thread; };
                 return std::pair(other(a), a) < std::pair(other(b), b);
             });
             const int n = *next;
             ready.erase(next);
-            thread = memory_.events[index(n)].id.thread;
+            thread = memory_.event_at(n).id.thread;
             for (std::size_t i = index(n); i < all && part_of_[i] == n; ++i) {
                 events_.push_back(static_cast<int>(i));
             }
@@ -219,11 +209,103 @@ private:
     bool consistent_ = false;
 };
 
+// Returns the text of the source line, without leading and trailing blanks. If the file cannot be
+// read, returns an empty text.
+inline const std::string& source_text(site s) {
+    static std::map<std::string, std::vector<std::string>> files;
+    static const std::string none;
+    if (s.file == nullptr || s.line <= 0) {
+        return none;
+    }
+    const auto [at, fresh] = files.try_emplace(s.file);
+    if (fresh) {
+        std::ifstream in(s.file);
+        for (std::string line; std::getline(in, line);) {
+            const auto begin = line.find_first_not_of(" \t");
+            const auto end = line.find_last_not_of(" \t\r");
+            at->second.push_back(begin == std::string::npos ? std::string()
+                                                            : line.substr(begin, end + 1 - begin));
+        }
+    }
+    const auto line = index(s.line - 1);
+    return line < at->second.size() ? at->second[line] : none;
+}
+
+// Returns the name of the object on which a source line operates: `tail_` for `tail_.store(1)`,
+// `slots` for `slots[i].load()`. Returns an empty text if the line contains no operation of the
+// kind of `e`, or several.
+inline std::string object_in(std::string_view line, const event& e) {
+    constexpr std::array<std::string_view, 9> operations = {
+        "store(",     "load(",      "compare_exchange_", "exchange(", "fetch_add(",
+        "fetch_sub(", "fetch_and(", "fetch_or(",         "fetch_xor("};
+    constexpr std::string_view letters =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    // A compare-exchange that fails is a load.
+    const bool stores = e.what == event::kind::write;
+    const std::size_t first = e.exclusive ? 2 : stores ? 0 : 1;
+    const std::size_t last = e.exclusive ? operations.size() : stores ? 1 : 3;
+    std::string found;
+    for (std::size_t n = first; n < last; ++n) {
+        for (auto at = line.find(operations[n]); at != line.npos;
+             at = line.find(operations[n], at + 1)) {
+            std::string_view before = line.substr(0, at);
+            if (!before.ends_with('.') && !before.ends_with("->")) {
+                continue;
+            }
+            before.remove_suffix(before.ends_with('.') ? 1 : 2);
+            if (before.ends_with(']')) {
+                before = before.substr(0, before.rfind('['));
+            }
+            before.remove_prefix(before.find_last_not_of(letters) + 1);
+            if (!found.empty() || before.empty()) {
+                return {};
+            }
+            found = before;
+        }
+    }
+    return found;
+}
+
 // The names of the objects in a report. A name was set by model::name(), or is the name in a source
 // line that uses the object.
 class object_names {
 public:
-    explicit object_names(execution& x);
+    explicit object_names(execution& x) : names_(index(x.mem().objects())) {
+        const memory& m = x.mem();
+        for (std::size_t o = 0; o < names_.size(); ++o) {
+            if (const char* const given = m.at(static_cast<int>(o)).name; given != nullptr) {
+                names_[o] = given;
+            }
+        }
+        for (const event& e : m.events) {
+            if (is_access(e) && !m.at(e.object).queue && names_[index(e.object)].empty() &&
+                *e.text == '\0') {
+                names_[index(e.object)] = object_in(source_text(e.where), e);
+            }
+        }
+        std::map<std::string, int> uses;
+        for (const std::string& name : names_) {
+            ++uses[name];
+        }
+        for (std::size_t o = 0; o < names_.size(); ++o) {
+            const bool queue = m.at(static_cast<int>(o)).queue;
+            const std::string number = (queue ? "futex" : "a") + std::to_string(o);
+            if (names_[o].empty()) {
+                names_[o] = number;
+            } else if (uses[names_[o]] > 1) {
+                names_[o] += "(" + number + ")";
+            }
+        }
+        // A queue has the name of the word on which its threads sleep.
+        std::array<int, max_threads> entered{};
+        for (const event& e : m.events) {
+            if (e.what == event::kind::read && m.at(e.object).queue) {
+                entered[e.id.thread] = e.object;
+            } else if (e.what == event::kind::read && is_futex(e)) {
+                names_[index(entered[e.id.thread])] = names_[index(e.object)];
+            }
+        }
+    }
     const std::string& operator[](int object) const { return names_[index(object)]; }
     std::string of(const clash& c) const {
         return c.plain ? "var " + std::to_string(c.object) : names_[index(c.object)];
@@ -242,50 +324,38 @@ inline bool orders_matter(execution& x) {
            !step_order(x).sequentially_consistent();
 }
 
-const char* text(order o) {
-    switch (o) {
-    case order::relaxed: return "relaxed";
-    case order::consume: return "consume";
-    case order::acquire: return "acquire";
-    case order::release: return "release";
-    case order::acq_rel: return "acq_rel";
-    case order::seq_cst: return "seq_cst";
-    }
-    return "?";
-}
+// What the parts of a report are made of.
+struct account {
+    explicit account(execution& x) : x_(x), memory_(x.mem()), order_(x), names_(x) {}
 
-std::string text(bits value) {
-    char out[32];
-    std::snprintf(out, sizeof out, value < 0x10000 ? "%llu" : "0x%llx",
-                  static_cast<unsigned long long>(value));
-    return out;
-}
+    execution& x_;
+    const memory& memory_;
+    const step_order order_;
+    const object_names names_;
+};
 
-std::string text(site s) {
-    if (s.file == nullptr) {
-        return {};
-    }
-    const char* const name = std::strrchr(s.file, '/');
-    return std::string(name == nullptr ? s.file : name + 1) + ":" + std::to_string(s.line);
-}
-
-// Breaks lines that are longer than `width` at blanks, and indents the new lines.
-std::string wrapped(const std::string& all, std::size_t width, std::size_t indent) {
-    std::string out;
-    for (std::size_t at = 0; at < all.size();) {
-        const std::size_t end = std::min(all.find('\n', at), all.size());
-        std::size_t room = width;
-        while (end - at > room) {
-            const std::size_t blank = all.rfind(' ', at + room);
-            if (blank == std::string::npos || blank <= all.find_first_not_of(' ', at)) {
+// Splits a text into lines. A line that is longer than `width` is broken, at a blank if there is
+// one, and the rest is indented.
+inline std::vector<std::string> lines_of(std::string_view text, std::size_t width,
+                                         std::size_t indent) {
+    std::vector<std::string> out;
+    while (!text.empty()) {
+        std::string_view line = text.substr(0, text.find('\n'));
+        text.remove_prefix(std::min(line.size() + 1, text.size()));
+        for (std::size_t left = 0;;) { // the indentation of this line
+            std::size_t end = line.size();
+            if (left + end > width) {
+                end = line.rfind(' ', width - left);
+                end = end == line.npos || end <= line.find_first_not_of(' ') ? width - left : end;
+            }
+            out.push_back(std::string(left, ' ').append(line.substr(0, end)));
+            line.remove_prefix(end);
+            line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+            if (line.empty()) {
                 break;
             }
-            out.append(all, at, blank - at).append("\n").append(indent, ' ');
-            at = blank + 1;
-            room = width - indent;
+            left = indent;
         }
-        out.append(all, at, end - at).append("\n");
-        at = end + 1;
     }
     return out;
 }
@@ -293,7 +363,7 @@ std::string wrapped(const std::string& all, std::size_t width, std::size_t inden
 // Returns a text with a line for each step: its number, its thread, the operation, and the source
 // position. For a read, the line also names the step that wrote the value, and says whether the
 // value was the newest one.
-std::string execution::trace() {
+inline std::string execution::trace() {
     const auto name = [&](int o) {
         const object& x = memory_.at(o);
         if (x.name != nullptr) {
@@ -308,7 +378,7 @@ std::string execution::trace() {
     const step_order steps(*this);
     std::string out;
     for (const int i : steps.events()) {
-        const event& e = memory_.events[index(i)];
+        const event& e = memory_.event_at(i);
         const bool old = steps.newer_than(i) >= 0;
         std::string what;
         switch (e.what) {
@@ -339,106 +409,496 @@ std::string execution::trace() {
     return out;
 }
 
-// ---- The lines of the source, and the names of objects in the source.
+// The steps in columns, one for each thread.
+class columns : account {
+public:
+    using account::account;
 
-const std::string& source_text(site s) {
-    static std::map<std::string, std::vector<std::string>> files;
-    static const std::string none;
-    if (s.file == nullptr || s.line <= 0) {
-        return none;
-    }
-    const auto [at, fresh] = files.try_emplace(s.file);
-    if (fresh) {
-        std::ifstream in(s.file);
-        for (std::string line; std::getline(in, line);) {
-            const auto begin = line.find_first_not_of(" \t");
-            const auto end = line.find_last_not_of(" \t\r");
-            at->second.push_back(begin == std::string::npos ? std::string()
-                                                            : line.substr(begin, end + 1 - begin));
+    std::string print() {
+        collect();
+        const bool in_columns = (whole_width + 1) / threads_ >= least_width + 3;
+        width_ = in_columns ? (whole_width + 3) / threads_ - 3 : whole_width - 2 * threads_ - 5;
+        if (in_columns) {
+            std::vector<std::string> titles;
+            for (std::size_t t = 0; t < threads_; ++t) {
+                titles.push_back(thread_text(static_cast<int>(t)));
+            }
+            row(titles, " | ", ' ');
+            row(std::vector<std::string>(threads_), "-+-", '-');
         }
+        std::array<site, max_threads> shown{}; // the source line that each thread has shown last
+        for (std::size_t i = 0; i < cells_.size(); ++i) {
+            if (cells_.size() > most_cells && i == first_cells) {
+                const std::size_t left_out = cells_.size() - most_cells;
+                out_ += "... " + std::to_string(left_out) + " steps are not shown\n";
+                i += left_out;
+            }
+            const cell& c = cells_[i];
+            site& before = shown[index(c.thread)];
+            const bool same = before.file == c.where.file && before.line == c.where.line;
+            before = c.where;
+            for (const std::string& line : text_of(c, !same)) {
+                if (in_columns) {
+                    std::vector<std::string> all(threads_);
+                    all[index(c.thread)] = line;
+                    row(std::move(all), " | ", ' ');
+                } else {
+                    row({std::string(2 * index(c.thread), ' ') + thread_text(c.thread) + "  " +
+                         line},
+                        "", ' ');
+                }
+            }
+        }
+        return out_;
     }
-    const auto line = index(s.line - 1);
-    return line < at->second.size() ? at->second[line] : none;
-}
 
-// Returns the name of the object on which a source line operates: `tail_` for `tail_.store(1)`,
-// `slots` for `slots[i].load()`. Returns an empty text if the line contains no operation of the
-// kind of `e`, or several.
-inline std::string object_in(std::string_view line, const event& e) {
-    constexpr std::array<std::string_view, 9> operations = {
-        "store(",     "load(",      "compare_exchange_", "exchange(", "fetch_add(",
-        "fetch_sub(", "fetch_and(", "fetch_or(",         "fetch_xor("};
-    // A compare-exchange that fails is a load.
-    const bool stores = e.what == event::kind::write;
-    const std::size_t first = e.exclusive ? 2 : stores ? 0 : 1;
-    const std::size_t last = e.exclusive ? operations.size() : stores ? 1 : 3;
-    std::string found;
-    for (std::size_t at = 1; at < line.size(); ++at) {
-        const bool dot = line[at - 1] == '.';
-        const bool arrow = at >= 2 && line[at - 2] == '-' && line[at - 1] == '>';
-        bool is_call = false;
-        for (std::size_t n = first; n < last; ++n) {
-            is_call = is_call || line.substr(at).starts_with(operations[n]);
+private:
+    static constexpr std::size_t whole_width = 110;
+    static constexpr std::size_t least_width = 26;
+    static constexpr std::size_t most_cells = 150; // further cells, in the middle, are left out
+    static constexpr std::size_t first_cells = 30;
+
+    struct cell {
+        int thread = 0;
+        std::string what;
+        site where;
+        std::string note;
+    };
+
+    // Adds a line. Each text is filled up to the width of a column.
+    void row(std::vector<std::string> all, const char* between, char fill) {
+        std::string line;
+        for (std::string& one : all) {
+            one.resize(std::max(width_, one.size()), fill);
+            line += (line.empty() ? "" : between) + one;
         }
-        if (!is_call || (!dot && !arrow)) {
-            continue;
+        line.resize(line.find_last_not_of(' ') + 1);
+        out_ += line + "\n";
+    }
+
+    std::string number(int event) const { return "#" + std::to_string(order_.number(event)); }
+    std::string of(const event& read) const {
+        const int writer = memory_.msg(read.message).event;
+        return writer < 0 ? " (init)" : " (of " + number(writer) + ")";
+    }
+
+    void collect() {
+        mark_failure();
+        auto mark = marks_.begin();
+        for (std::size_t at = 0; at < order_.events().size();) {
+            for (; mark != marks_.end() && mark->first <= at; ++mark) {
+                cells_.push_back(mark->second);
+            }
+            step(at);
         }
-        if (!found.empty()) {
+        for (; mark != marks_.end(); ++mark) {
+            cells_.push_back(mark->second);
+        }
+        for (const cell& c : cells_) {
+            threads_ = std::max(threads_, index(c.thread) + 1);
+        }
+    }
+
+    // Shows the step of the machine that begins at place `at`.
+    void step(std::size_t& at) {
+        const auto& all = order_.events();
+        std::vector<int> parts{all[at]};
+        const event& e = memory_.event_at(all[at]);
+        for (std::size_t i = at + 1;
+             i < all.size() && order_.number(all[i]) == order_.number(parts.front()); ++i) {
+            parts.push_back(all[i]);
+        }
+        cell c;
+        c.thread = e.id.thread;
+        c.where = e.where;
+        if (is_access(e)) {
+            c.what = is_futex(e)
+                         ? futex(parts)
+                         : access(e, parts.size() > 1 ? &memory_.event_at(parts[1]) : nullptr);
+        } else {
+            c.what = e.what == event::kind::fence ? std::string("fence(") + text(e.with) + ")"
+                                                  : plain_text(e);
+        }
+        for (const int part : parts) {
+            note_old(c, part);
+        }
+        c.what = number(parts.front()) + " " + c.what;
+        at += parts.size();
+        if (std::strcmp(e.text, "end") != 0) {
+            cells_.push_back(std::move(c));
+        }
+    }
+
+    std::string access(const event& e, const event* second) const {
+        const std::string name = names_[e.object] + ".";
+        const std::string with = text(e.with);
+        if (second != nullptr) {
+            return name + "rmw(" + with + "): " + text(e.value) + " -> " + text(second->value) +
+                   of(e);
+        }
+        if (e.what == event::kind::write) {
+            return name + "store(" + text(e.value) + ", " + with + ")";
+        }
+        if (source_text(e.where).find("compare_exchange") != std::string::npos) {
+            return name + "cas fails(" + with + "): " + text(e.value) + of(e);
+        }
+        return name + "load(" + with + "): " + text(e.value) + of(e);
+    }
+
+    // Returns the text of a futex call, or of those parts of it that no other step separates.
+    std::string futex(const std::vector<int>& parts) const {
+        const event& first = memory_.event_at(parts.front());
+        const event& last = memory_.event_at(parts.back());
+        const std::string call(first.text, std::strcspn(first.text, ":"));
+        std::string what = call + "(" + names_[first.object] + ")";
+        for (const int part : parts) {
+            const event& e = memory_.event_at(part);
+            if (e.what == event::kind::read && !memory_.at(e.object).queue) {
+                what += " reads " + text(e.value) + of(e);
+            }
+        }
+        const std::string_view said = last.text;
+        if (last.what != event::kind::write || !memory_.at(last.object).queue) {
+            return what;
+        }
+        if (call == "futex_wait") {
+            return what + (said.ends_with("sleeps") ? ": sleeps"
+                           : said.ends_with("goes on")
+                               ? ": does not sleep"
+                               : std::string(first.text).substr(call.size()));
+        }
+        std::string woken;
+        for (int t = 0; t < max_threads; ++t) {
+            if (contains(first.value, t) && !contains(last.value, t)) {
+                woken += (woken.empty() ? " T" : ", T") + std::to_string(t);
+            }
+        }
+        return what + ": wakes" + (woken.empty() ? " no thread" : woken);
+    }
+
+    void note_old(cell& c, int number_of_event) const {
+        const event& e = memory_.event_at(number_of_event);
+        const int newer = order_.newer_than(number_of_event);
+        if (newer < 0 || memory_.at(e.object).queue) {
+            return;
+        }
+        const event& write = memory_.event_at(newer);
+        c.note = e.what == event::kind::read
+                     ? "OLD: " + number(newer) + " wrote " + text(write.value) +
+                           ", and does not happen before this"
+                     : "goes before " + number(newer) + " in the modification order";
+    }
+
+    // Adds a line before the event `id`. If the event does not exist, adds the line at the end. The
+    // thread that has failed comes last.
+    void mark(event_id id, const std::string& text) {
+        const int n = memory_.number_of(id);
+        const bool is_last = id.thread == x_.failed_by();
+        const std::size_t place =
+            n >= 0 ? index(order_.place(n)) : memory_.events.size() + (is_last ? 1 : 0);
+        marks_.emplace(place, cell{id.thread, "** " + text, {}, {}});
+    }
+
+    // Marks the accesses that are not steps, and the place of the failure.
+    void mark_failure() {
+        constexpr std::array<const char*, 5> verbs = {"reads", "writes", "makes", "destroys",
+                                                      "uses"};
+        if (const clash* const c = clash_of(x_); c != nullptr) {
+            const std::string what = " " + names_.of(*c);
+            if (!c->first.is_initial() && c->earlier != clash::access::use) {
+                mark(c->first, verbs[static_cast<std::size_t>(c->earlier)] + what);
+            }
+            mark(c->second, verbs[static_cast<std::size_t>(c->later)] + what);
+            return;
+        }
+        for (int t = 0; t < x_.threads(); ++t) {
+            const event_id end{static_cast<std::uint8_t>(t), most_steps};
+            const model_thread& one = x_.thread(t);
+            const auto wants = one.wants.what;
+            if (t == x_.failed_by()) {
+                mark(end, "here: " + x_.message());
+            } else if (x_.failed_by() < 0 && one.started && !one.finished &&
+                       (wants == request::kind::sleep || wants == request::kind::pause)) {
+                mark(end, wants == request::kind::sleep ? "sleeps for ever" : "spins for ever");
+            }
+        }
+    }
+
+    // Aligns the text to the left, cut if necessary, and the source position to the right.
+    std::string beside(std::string text, const std::string& place) const {
+        const std::size_t taken = place.empty() ? 0 : place.size() + 1;
+        const std::size_t room = width_ - std::min(width_, taken);
+        if (text.size() > room) {
+            text.resize(room - std::min(room, std::size_t{3}));
+            text += "...";
+        }
+        if (!place.empty()) {
+            text.resize(std::max(text.size(), width_ - std::min(width_, place.size())), ' ');
+        }
+        return text + place;
+    }
+
+    std::vector<std::string> text_of(const cell& c, bool with_source) const {
+        const std::string place = text(c.where);
+        const std::size_t indent = std::min(c.what.find(' ') + 1, std::size_t{5});
+        std::vector<std::string> out = lines_of(c.what, width_, indent);
+        const std::string& source = source_text(c.where);
+        const bool has_source = with_source && !source.empty();
+        const bool fits = out.back().size() + 2 + place.size() <= width_;
+        if (!place.empty() && (fits || !has_source)) {
+            if (!fits) {
+                out.emplace_back();
+            }
+            out.back() = beside(out.back(), place);
+        }
+        if (has_source) {
+            out.push_back(beside(std::string(indent, ' ') + "| " + source, fits ? "" : place));
+        }
+        if (!c.note.empty()) {
+            for (std::string& line : lines_of(std::string(indent, ' ') + c.note, width_, indent)) {
+                out.push_back(std::move(line));
+            }
+        }
+        return out;
+    }
+
+    std::string out_;
+    std::vector<cell> cells_;
+    std::multimap<std::size_t, cell> marks_; // by the place of the event before which they are
+    std::size_t width_ = 0;
+    std::size_t threads_ = 1;
+};
+
+// Explains a failure from the graph of its execution alone.
+//
+// A data race and a read of an old value have the same cause: the step of the writer does not
+// happen before the step of the reader. There may still be a path of reads between them: after that
+// step, the writer wrote a value that the reader read, directly or through other threads. Then one
+// of the reads on the path did not synchronise, because its write is not a release, or because the
+// read is not an acquire. The report names the first such read on the shortest path.
+class causes : account {
+public:
+    using account::account;
+
+    std::string print() {
+        if (const clash* const c = clash_of(x_)) {
+            return clash_text(*c) + (orders_matter(x_) ? "" : no_order);
+        }
+        if (order_.sequentially_consistent()) {
+            return no_order;
+        }
+        std::string out;
+        int said = 0;
+        const auto& all = order_.events();
+        for (auto at = all.rbegin(); at != all.rend() && said < 2; ++at) {
+            const event& e = memory_.event_at(*at);
+            if (e.what == event::kind::read && !memory_.at(e.object).queue &&
+                order_.newer_than(*at) >= 0) {
+                out = old_read(*at) + out;
+                ++said;
+            }
+        }
+        return out;
+    }
+
+private:
+    // A reads-from edge of the path from one step to another.
+    struct edge {
+        int write = -1;
+        int read = -1;
+        int leaves = -1; // the last step of the reader's thread on the path
+    };
+
+    static constexpr const char* no_order =
+        "Each read of these steps reads the newest value: no stronger order excludes them.\n";
+
+    std::string step(int event) const { return "#" + std::to_string(order_.number(event)); }
+
+    // Describes a step: `the store of 2 to tail_ (#11, relaxed, ring.hpp:20)`, and its thread.
+    std::string called(int number) const {
+        const event& e = memory_.event_at(number);
+        std::string what = thread_text(e.id.thread) + "'s ";
+        if (memory_.at(e.object).queue) {
+            what += e.what == event::kind::write ? "futex_wake of " : "futex_wait on ";
+            what += names_[e.object];
+        } else if (e.exclusive) {
+            what += "read-modify-write of " + names_[e.object];
+        } else if (e.what == event::kind::write) {
+            what += "store of " + text(e.value) + " to " + names_[e.object];
+        } else {
+            what += "load of " + names_[e.object];
+        }
+        what += " (" + step(number) + ", " + text(e.with);
+        return what + (e.where.file == nullptr ? ")" : ", " + text(e.where) + ")");
+    }
+
+    std::string clash_text(const clash& c) const {
+        constexpr std::array<const char*, 5> nouns = {"read", "write", "construction",
+                                                      "destruction", "access"};
+        const std::string what = names_.of(c);
+        const auto said = [&](clash::access a, event_id e) {
+            std::string out =
+                thread_text(e.thread) + "'s " + nouns[static_cast<std::size_t>(a)] + " of " + what;
+            // The access is a step, or is between two steps, or is after the last step.
+            const int next = memory_.number_of(e);
+            const int shown = next >= 0 || e.index <= 1 ? next : memory_.predecessor(e);
+            if (shown >= 0) {
+                out += a == clash::access::use ? " (" : next >= 0 ? " (before " : " (after ";
+                out += step(shown) + ", " + text(memory_.event_at(shown).where) + ")";
+            }
+            return out;
+        };
+        if (c.first.is_initial() || c.first.thread == c.second.thread) {
+            return said(c.later, c.second) + " follows its destruction by the same thread.\n";
+        }
+        return said(c.earlier, c.first) + " does not happen before " + said(c.later, c.second) +
+               ".\n" + missing(c.first, c.second) + "\n";
+    }
+
+    // Explains why `from` does not happen before `to`. `to` is a step of the execution, or the step
+    // that its thread would make next.
+    std::string missing(event_id from, event_id to) const {
+        if (to.is_initial() || from.is_initial()) {
             return {};
         }
-        std::size_t end = at - (dot ? 1 : 2);
-        if (end > 0 && line[end - 1] == ']') {
-            const auto open = line.rfind('[', end);
-            end = open == std::string_view::npos ? 0 : open;
+        for (const edge& e : way(from, memory_.predecessor(to))) {
+            const event& write = memory_.event_at(e.write);
+            const bool carried = memory_.msg(write.message).sync.covers(from);
+            const event& read = memory_.event_at(e.read);
+            if (memory_.at(read.object).queue || !carried ||
+                !memory_.event_at(e.leaves).hb.covers(from)) {
+                return "Missing edge: " + unsynchronised(e, carried);
+            }
         }
-        std::size_t begin = end;
-        while (begin > 0 && (std::isalnum(static_cast<unsigned char>(line[begin - 1])) != 0 ||
-                             line[begin - 1] == '_')) {
-            --begin;
-        }
-        found = line.substr(begin, end - begin);
-        if (found.empty()) {
+        return "Missing edge: before it, " + thread_text(to.thread) + " read nothing that " +
+               thread_text(from.thread) + " wrote later, directly or through other threads.";
+    }
+
+    // Returns the reads-from edges of a path to the step `to`. The path begins at the step `from`,
+    // or at a later step of the same thread, and has as few of these edges as possible. If there is
+    // no such path, returns nothing.
+    std::vector<edge> way(event_id from, int to) const {
+        constexpr int far = std::numeric_limits<int>::max();
+        constexpr int wake = 1'000; // the cost of a wake, which synchronises nothing
+        std::vector<int> cost(memory_.events.size(), far);
+        std::vector<int> next(memory_.events.size(), -1);
+        if (to < 0) {
             return {};
         }
+        cost[index(to)] = 0;
+        const auto offer = [&](int before, int by, int more) {
+            if (before >= 0 && cost[index(by)] + more < cost[index(before)]) {
+                cost[index(before)] = cost[index(by)] + more;
+                next[index(before)] = by;
+            }
+        };
+        int best = -1;
+        for (int n = to; n >= 0; --n) {
+            if (cost[index(n)] == far) {
+                continue;
+            }
+            const event& e = memory_.event_at(n);
+            offer(memory_.predecessor(e.id), n, 0);
+            if (e.what == event::kind::read) {
+                offer(memory_.msg(e.message).event, n, memory_.at(e.object).queue ? wake : 1);
+            } else if (e.what == event::kind::join) {
+                offer(memory_.of_thread(static_cast<int>(e.value)).back(), n, 0);
+            }
+            if (e.id.thread == from.thread && e.id.index >= from.index &&
+                (best < 0 || cost[index(n)] < cost[index(best)])) {
+                best = n;
+            }
+        }
+        std::vector<edge> out;
+        for (int n = best; n >= 0 && n != to; n = next[index(n)]) {
+            const int by = next[index(n)];
+            const event& a = memory_.event_at(n);
+            const event& b = memory_.event_at(by);
+            const bool same_thread = a.id.thread == b.id.thread;
+            if (b.what == event::kind::read && memory_.msg(b.message).event == n && !same_thread) {
+                out.push_back({n, by, by});
+            } else if (same_thread && !out.empty() && out.back().leaves == n) {
+                out.back().leaves = by;
+            }
+        }
+        return out;
     }
-    return found;
-}
 
-object_names::object_names(execution& x) : names_(index(x.mem().objects())) {
-    const memory& m = x.mem();
-    for (std::size_t o = 0; o < names_.size(); ++o) {
-        if (const char* const given = m.at(static_cast<int>(o)).name; given != nullptr) {
-            names_[o] = given;
+    // Returns true if the path has an acquire fence after the read.
+    bool fenced(const edge& e) const {
+        const event_id first = memory_.event_at(e.read).id;
+        const event_id last = memory_.event_at(e.leaves).id;
+        return std::any_of(memory_.events.begin(), memory_.events.end(), [&](const event& f) {
+            return f.what == event::kind::fence && is_acquire(f.with) &&
+                   f.id.thread == first.thread && f.id.index > first.index &&
+                   f.id.index <= last.index;
+        });
+    }
+
+    // `carried` is true if the message of the write has the needed clock: the read is at fault.
+    std::string unsynchronised(const edge& e, bool carried) const {
+        const event& read = memory_.event_at(e.read);
+        const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
+        if (memory_.at(read.object).queue) {
+            return out + "a futex orders nothing.";
         }
-    }
-    for (const event& e : m.events) {
-        if (is_access(e) && !m.at(e.object).queue && names_[index(e.object)].empty() &&
-            *e.text == '\0') {
-            names_[index(e.object)] = object_in(source_text(e.where), e);
+        if (carried) {
+            return out + "the read is no acquire.";
         }
+        return out + (is_acquire(read.with) || fenced(e)
+                          ? "the write is no release."
+                          : "the write is no release and the read is no acquire.");
     }
-    std::map<std::string, int> uses;
-    for (const std::string& name : names_) {
-        ++uses[name];
+
+    std::string old_read(int number) const {
+        const event& e = memory_.event_at(number);
+        const int newer = order_.newer_than(number);
+        const event& write = memory_.event_at(newer);
+        const int from = memory_.msg(e.message).event;
+        std::string out = called(number) + " reads the older value " + text(e.value) +
+                          (from < 0 ? ", the initial one" : " of " + step(from)) + ": " +
+                          called(newer) + " does not happen before it.\n";
+        const std::string both = store_buffer(number, newer);
+        return out + (both.empty() ? missing(write.id, e.id) : both) + "\n";
     }
-    for (std::size_t o = 0; o < names_.size(); ++o) {
-        const bool queue = m.at(static_cast<int>(o)).queue;
-        const std::string number = (queue ? "futex" : "a") + std::to_string(o);
-        if (names_[o].empty()) {
-            names_[o] = number;
-        } else if (uses[names_[o]] > 1) {
-            names_[o] += "(" + number + ")";
+
+    // Finds the store-buffering pattern: each of two threads writes an object, then reads the
+    // object that the other thread wrote, and does not see that write. Returns an explanation. If
+    // the pattern does not occur, returns an empty text.
+    std::string store_buffer(int read, int newer) const {
+        const event& r = memory_.event_at(read);
+        const event& w = memory_.event_at(newer);
+        for (const event& other : memory_.events) {
+            if (other.what != event::kind::read || other.id.thread != w.id.thread ||
+                other.id.index <= w.id.index || memory_.at(other.object).queue ||
+                other.object == r.object) {
+                continue;
+            }
+            for (const int m : memory_.behind(other.object, other.message)) {
+                const int mine = memory_.msg(m).event;
+                const event& write = memory_.event_at(mine);
+                if (write.id.thread == r.id.thread && write.id.index < r.id.index) {
+                    return "Both threads write, then read what the other one wrote, and miss it:\n"
+                           "    " +
+                           called(mine) + ", " + called(read) + "\n    " + called(newer) + ", " +
+                           called(memory_.number_of(other.id)) +
+                           "\nOrders below seq_cst allow that. It is forbidden if all four are "
+                           "seq_cst, or if each of the threads has a seq_cst fence between its "
+                           "write and its read.";
+                }
+            }
         }
+        return {};
     }
-    // A queue has the name of the word on which its threads sleep.
-    std::array<int, max_threads> entered{};
-    for (const event& e : m.events) {
-        if (e.what == event::kind::read && m.at(e.object).queue) {
-            entered[e.id.thread] = e.object;
-        } else if (e.what == event::kind::read && is_futex(e)) {
-            names_[index(entered[e.id.thread])] = names_[index(e.object)];
-        }
+};
+
+// Returns the whole report of an execution.
+inline std::string report_of(execution& x) {
+    std::string out = columns(x).print() + "\n";
+    for (const std::string& line : lines_of(causes(x).print(), 110, 4)) {
+        out += line + "\n";
     }
+    return out;
 }
 
 }}} // namespace bide::BIDE_ABI::model::detail

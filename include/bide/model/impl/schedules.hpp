@@ -2,14 +2,20 @@
 #ifndef BIDE_MODEL_IMPL_SCHEDULES_HPP
 #define BIDE_MODEL_IMPL_SCHEDULES_HPP
 
-// The searches that explore schedules: orders of all steps. They explore all schedules, the
-// schedules with few preemptions, or random schedules.
+// The searches that explore schedules, which are orders of all steps: all schedules, the schedules
+// with few preemptions, or random schedules. And paths, each of which identifies one execution.
 
 #include <bide/core/config.hpp>
-#include <bide/model/detail/execution.hpp>
+#include <bide/model/impl/execution.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -84,7 +90,7 @@ public:
 
     void end(execution& x, bool) override {
         if (at_ < decisions_.size()) {
-            x.fail(failure::not_repeated, "the body does not repeat itself");
+            x.not_repeated();
         }
     }
 
@@ -97,7 +103,7 @@ private:
             decisions_.emplace_back(0, among);
         }
         if (decisions_[at_].second != among) {
-            x.fail(failure::not_repeated, "the body does not repeat itself");
+            x.not_repeated();
             return 0;
         }
         return decisions_[at_++].first;
@@ -171,7 +177,7 @@ public:
         return static_cast<int>(below(all.size()));
     }
 
-    void end(execution& x, bool complete) override;
+    void end(execution&, bool) override { longest_ = std::max(longest_, step_); }
 
 private:
     std::uint64_t below(std::uint64_t n) { return random_() % n; }
@@ -185,7 +191,144 @@ private:
     std::vector<std::size_t> changes_;
 };
 
-void pct::end(execution&, bool) { longest_ = std::max(longest_, step_); }
+// ---- Paths
+//
+// A path identifies an execution. It is a text, which begins with "g" (a search of graphs) or "s"
+// (a search of schedules). If a thread other than thread 0 starts threads, a list of the threads
+// T1, T2 and so on follows. An entry has the number of the thread that started this one, and the
+// number of threads that it had started before. In "0.0,0.1,2.0;", T3 is the first thread that T2
+// started. Then the steps follow:
+//
+//   2      thread 2 makes a step with the first of the possible outcomes
+//   2*3    thread 2 makes three such steps
+//   2:1    thread 2 makes a step with the outcome number 1
+//   2<0.4  thread 2 reads the store that is the fourth step of thread 0, or writes behind it
+//   2<i    thread 2 reads the initial value of an object, or writes behind it
+
+// The steps of a path of a search of graphs. The first outcome of a step is not written.
+inline std::vector<std::string> steps_of(const memory& m) {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < m.events.size(); ++i) {
+        const event& e = m.events[i];
+        std::string step = std::to_string(e.id.thread);
+        if (e.what == event::kind::choice && e.pick != 0) {
+            step += ":" + std::to_string(e.pick);
+        } else if (e.what == event::kind::read || (e.what == event::kind::write && !e.exclusive)) {
+            const auto newer = m.behind(e.object, e.message);
+            const bool is_first = std::none_of(newer.begin(), newer.end(), [&](int later) {
+                return static_cast<std::size_t>(m.msg(later).event) < i;
+            });
+            if (!is_first) {
+                const event_id writer = m.source_of(e);
+                step += writer.is_initial() ? "<i"
+                                            : "<" + std::to_string(writer.thread) + "." +
+                                                  std::to_string(writer.index);
+            }
+        }
+        out.push_back(std::move(step));
+    }
+    return out;
+}
+
+inline std::string execution::path() const {
+    std::vector<std::string> steps;
+    if (search_.is_graph_search()) {
+        steps = steps_of(memory_);
+    } else {
+        for (const auto& [t, pick] : picks_) {
+            steps.push_back(std::to_string(t) + (pick == 0 ? "" : ":" + std::to_string(pick)));
+        }
+    }
+    std::string out = search_.is_graph_search() ? "g" : "s";
+    out += names_.text(threads());
+    for (std::size_t i = 0; i < steps.size();) {
+        std::size_t end = i + 1;
+        if (steps[i].find_first_of(":<") == std::string::npos) {
+            while (end < steps.size() && steps[end] == steps[i]) {
+                ++end;
+            }
+        }
+        out += (i == 0 ? "" : ",") + steps[i];
+        out += end - i > 1 ? "*" + std::to_string(end - i) : "";
+        i = end;
+    }
+    return out;
+}
+
+// Runs only the execution of a path.
+class one_path final : public search {
+public:
+    explicit one_path(std::string_view path) {
+        graph_ = take(path, 'g');
+        path.remove_prefix(!graph_ && !path.empty() ? 1 : 0);
+        if (const auto end = path.find(';'); end != path.npos) {
+            names->read(path.substr(0, end + 1));
+            path.remove_prefix(end + 1);
+        }
+        do {
+            step s;
+            s.thread = take_number(path);
+            int times = 1;
+            if (take(path, ':')) {
+                s.pick = take_number(path);
+            } else if (take(path, '*')) {
+                times = take_number(path);
+            } else if (take(path, '<')) {
+                s.pick = from_writer;
+                if (!take(path, 'i')) {
+                    s.from.thread = static_cast<std::uint8_t>(std::max(take_number(path), 0));
+                    s.from.index = static_cast<step_count>(take(path, '.') ? take_number(path) : 0);
+                }
+            }
+            steps_.insert(steps_.end(), index(std::clamp(times, 0, most_steps)), s);
+        } while (take(path, ','));
+    }
+
+    bool begin() override { return !std::exchange(begun_, true); }
+
+    int thread(execution& x) override {
+        const int t = at_ == steps_.size() ? -1 : steps_[at_].thread;
+        bool is_over = at_ == steps_.size();
+        for (int other = 0; other < x.threads(); ++other) {
+            is_over = is_over && !x.enabled(other);
+        }
+        if (is_over) {
+            return -1;
+        }
+        if (graph_ && t >= 0 && t < x.threads()) {
+            x.undo_pause(t);
+        }
+        return t >= 0 && t < x.threads() && x.enabled(t) ? t : x.not_repeated(wrong);
+    }
+
+    int choose(execution& x, int, const std::vector<outcome>& all) override {
+        const step& s = steps_[at_++];
+        int pick = s.pick;
+        if (pick == from_writer) {
+            const auto found = std::find_if(all.begin(), all.end(), [&](const outcome& o) {
+                return o.message >= 0 && x.mem().msg(o.message).writer == s.from;
+            });
+            pick = static_cast<int>(found - all.begin());
+        }
+        return pick >= 0 && pick < static_cast<int>(all.size()) ? pick : x.not_repeated(wrong);
+    }
+
+    bool is_graph_search() const override { return graph_; }
+
+private:
+    static constexpr const char* wrong = "the path is not one of this body";
+    static constexpr int from_writer = -2;
+    struct step {
+        int thread = 0;
+        int pick = 0; // from_writer: `from` selects the outcome
+        event_id from;
+    };
+
+    bool graph_ = false;
+    bool begun_ = false;
+    std::size_t at_ = 0;
+    std::vector<step> steps_;
+};
 
 }}} // namespace bide::BIDE_ABI::model::detail
 

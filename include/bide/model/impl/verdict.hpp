@@ -6,12 +6,10 @@
 
 #include <bide/core/config.hpp>
 #include <bide/model/check.hpp>
-#include <bide/model/detail/execution.hpp>
 #include <bide/model/impl/check.hpp>
 #include <bide/model/impl/drawing.hpp>
-#include <bide/model/impl/path.hpp>
+#include <bide/model/impl/execution.hpp>
 #include <bide/model/impl/report.hpp>
-#include <bide/model/impl/stronger.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -21,6 +19,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model {
@@ -35,9 +34,17 @@ void print(std::string_view name, const options& o, const verdict& v) {
     std::fflush(stdout);
 }
 
-[[noreturn]] void end_program(const verdict& /*found*/) { std::exit(1); }
+// Returns true if it is a failure of an execution, and not only of the exploration.
+bool is_fault(failure f) { return f != failure::none && f < failure::too_large; }
 
-failure_handler handler = &end_program;
+failure_handler handler = nullptr;
+
+void handle(const verdict& found) {
+    if (handler == nullptr) {
+        std::exit(1);
+    }
+    handler(found);
+}
 
 // Prints what failed and why. With BIDE_MODEL_DOT=file, also writes the graph to that file.
 void explain(const options& o, const verdict& v, const body& run) {
@@ -62,11 +69,9 @@ verdict plainest(const verdict& v, const options& o, const body& run) {
         return v;
     }
     options bounded = o;
-    bounded.max_executions = std::max(at_least, times * (v.executions + v.pruned));
-    exploration e{bounded, run};
-    e.only_consistent = true;
-    e.most_seconds = 2;
-    const verdict found = e();
+    bounded.max_executions = std::max(at_least, times * total(v));
+    const verdict found =
+        exploration{.how = bounded, .run = run, .most_seconds = 2, .only_consistent = true}();
     return found.what == v.what ? found : v;
 }
 
@@ -85,7 +90,7 @@ void report(std::string_view name, const options& o, const verdict& first, failu
                     static_cast<int>(name.size()), name.data(), v.path.c_str());
     }
     std::fflush(stdout);
-    handler(v);
+    handle(v);
 }
 
 // BIDE_MODEL_REPLAY=name|path: runs only the execution of that path.
@@ -94,18 +99,18 @@ bool replayed(std::string_view name, const options& o, const body& run) {
     if (given == nullptr) {
         return false;
     }
-    const std::string wanted = given;
+    const std::string_view wanted = given;
     const auto bar = wanted.rfind('|');
-    if (bar != std::string::npos && wanted.substr(0, bar) == name) {
-        const verdict v = replay(wanted.substr(bar + 1), o, run);
+    if (bar != wanted.npos && wanted.substr(0, bar) == name) {
+        const verdict v = replay(std::string(wanted.substr(bar + 1)), o, run);
         print(name, o, v);
         if (v.what != failure::none) {
             explain(o, v, run);
-            handler(v);
+            handle(v);
         }
     } else {
         std::printf("%-62.*s not explored: BIDE_MODEL_REPLAY %s\n", static_cast<int>(name.size()),
-                    name.data(), bar == std::string::npos ? "is no name|path" : "has another name");
+                    name.data(), bar == wanted.npos ? "is no name|path" : "has another name");
     }
     return true;
 }
@@ -113,20 +118,176 @@ bool replayed(std::string_view name, const options& o, const body& run) {
 } // namespace
 
 failure_handler on_failure(failure_handler wanted) noexcept {
-    const failure_handler before = handler;
-    handler = wanted != nullptr ? wanted : &end_program;
-    return before == &end_program ? nullptr : before;
+    return std::exchange(handler, wanted);
 }
 
 std::string to_dot(const verdict& found, const options& o, const body& run) {
     std::string out;
-    exploration e{o, run};
-    e.report = false;
-    e.failed = [&](execution& x) { out = graph_text(x, step_order(x), object_names(x)).print(); };
+    const auto draw = [&](execution& x) { out = drawing(x).print(); };
     one_path s(found.path);
-    e.with(s);
+    exploration{.how = o, .run = run, .report = false, .failed = draw}.with(s);
     return out;
 }
+
+namespace {
+
+// Finds the memory orders that are too weak, by exploring the body again with stronger orders. If
+// an exploration finds no failure, it proves that the stronger orders suffice.
+class order_search {
+public:
+    // `x` is the failed execution, and `seen` are the orders that it has used.
+    order_search(execution& x, const std::vector<weakening>& seen, const options& how,
+                 const body& run, double end)
+        : how_(how), run_(run), end_(end) {
+        how_.how = options::method::exhaustive;
+        // The root folder of the library is found from the path of this header.
+        constexpr std::string_view here = "model/impl/verdict.hpp";
+        std::string_view root = __FILE__;
+        root.remove_suffix(std::min(here.size(), root.size()));
+        std::vector<candidate> own; // their orders are in headers of the library
+        for (const weakening& w : seen) {
+            candidate c{w};
+            for (const event& e : x.mem().events) {
+                if (same_place(e.where, w.where)) {
+                    c.reads =
+                        c.reads || e.what == event::kind::read || e.what == event::kind::fence;
+                    c.writes = c.writes || (w.slot == 0 && (e.what == event::kind::write ||
+                                                            e.what == event::kind::fence));
+                }
+            }
+            const bool is_own = std::string_view(w.where.file).starts_with(root);
+            (is_own ? own : all_).push_back(c);
+        }
+        all_.insert(all_.end(), own.begin(), own.end()); // the user's orders are tried first
+    }
+
+    // Returns a sentence that names the stronger orders with which no execution fails. Returns an
+    // empty text if the explorations did not decide that.
+    std::string print() {
+        weakening everywhere;
+        everywhere.to = order::seq_cst;
+        if (const failure f = with({everywhere}); f != failure::none) {
+            return is_fault(f) ? "With seq_cst everywhere, an execution still fails: it is not for "
+                                 "want of an order.\n"
+                               : "";
+        }
+        const std::string one = one_is_enough();
+        return one.empty() ? several_are_needed() : one;
+    }
+
+private:
+    struct candidate {
+        weakening change;
+        bool reads = false;
+        bool writes = false;
+
+        // Returns the stronger orders below seq_cst, the weakest first.
+        std::vector<order> steps() const {
+            std::vector<order> out;
+            const order now = change.from;
+            if (now == order::relaxed && reads) {
+                out.push_back(order::acquire);
+            }
+            if (now == order::relaxed && writes) {
+                out.push_back(order::release);
+            }
+            if (now != order::seq_cst && now != order::acq_rel && reads && writes) {
+                out.push_back(order::acq_rel);
+            }
+            return out;
+        }
+    };
+
+    failure with(const std::vector<weakening>& changes) const {
+        std::vector<weakening> chain = changes;
+        for (std::size_t i = 0; i + 1 < chain.size(); ++i) {
+            chain[i].next = &chain[i + 1];
+        }
+        return exploration{.how = how_,
+                           .run = run_,
+                           .mutant = chain.empty() ? nullptr : &chain.front(),
+                           .most_seconds = std::max(0.0, end_ - cpu_seconds()),
+                           .report = false}()
+            .what;
+    }
+
+    std::string one_is_enough() const {
+        constexpr int most = 3;
+        std::string out;
+        int found = 0;
+        for (const candidate& c : all_) {
+            for (const order to : c.steps()) {
+                weakening change = c.change;
+                change.to = to;
+                if (found < most && with({change}) == failure::none) {
+                    out += line_of(change);
+                    ++found;
+                    break; // stronger orders suffice, too
+                }
+            }
+        }
+        return found == 0
+                   ? out
+                   : (found == 1 ? "With this stronger order, no execution fails:\n"
+                                 : "With any one of these stronger orders, no execution fails:\n") +
+                         out;
+    }
+
+    // First all orders are seq_cst. Then each order is weakened as far as possible.
+    std::string several_are_needed() {
+        std::vector<weakening> chain;
+        for (const candidate& c : all_) {
+            if (c.change.from != order::seq_cst) {
+                chain.push_back(c.change);
+                chain.back().to = order::seq_cst;
+            }
+        }
+        if (with(chain) != failure::none) {
+            return {};
+        }
+        for (std::size_t i = all_.size(); i-- > 0;) {
+            const weakening& mine = all_[i].change;
+            const auto at = std::find_if(chain.begin(), chain.end(), [&](const weakening& w) {
+                return is_same_order(w, mine.slot, mine.from, mine.where);
+            });
+            if (at == chain.end()) {
+                continue;
+            }
+            std::vector<weakening> less = chain;
+            less.erase(less.begin() + (at - chain.begin()));
+            if (with(less) == failure::none) {
+                chain = less;
+                continue;
+            }
+            for (const order to : all_[i].steps()) {
+                less = chain;
+                less[static_cast<std::size_t>(at - chain.begin())].to = to;
+                if (with(less) == failure::none) {
+                    chain = less;
+                    break;
+                }
+            }
+        }
+        std::string out = "With these stronger orders together, no execution fails:\n";
+        for (const weakening& w : chain) {
+            out += line_of(w);
+        }
+        return out;
+    }
+
+    static std::string line_of(const weakening& w) {
+        return std::string("    ") + detail::text(w.to) + " in place of " + detail::text(w.from) +
+               (w.slot == 1 ? " on failure" : "") + "  " + detail::text(w.where) + "  " +
+               source_text(w.where) + "\n";
+    }
+
+    options how_;
+    const body& run_;
+    const double end_; // of the search, in seconds of processor time
+    std::vector<candidate> all_;
+};
+
+} // namespace
 
 std::string stronger_orders(const verdict& found, const options& o, const body& run,
                             double seconds) {
@@ -135,26 +296,14 @@ std::string stronger_orders(const verdict& found, const options& o, const body& 
         return out;
     }
     std::vector<weakening> seen;
-    options whole = o;
-    whole.how = options::method::exhaustive;
     const double end = cpu_seconds() + seconds;
-    const order_search::exploring again = [&](const weakening* changed) {
-        exploration e{whole, run};
-        e.mutant = changed;
-        e.report = false;
-        e.most_seconds = std::max(0.0, end - cpu_seconds());
-        return e().what;
-    };
-    exploration e{o, run};
-    e.report = false;
-    e.seen = &seen;
-    e.failed = [&](execution& x) {
+    const auto strengthen = [&](execution& x) {
         if (x.what() == found.what && orders_matter(x)) {
-            out = order_search(x, seen, again).print();
+            out = order_search(x, seen, o, run, end).print();
         }
     };
     one_path s(found.path);
-    e.with(s);
+    exploration{.how = o, .run = run, .seen = &seen, .report = false, .failed = strengthen}.with(s);
     return out;
 }
 
@@ -164,50 +313,30 @@ namespace {
 // operation, such as acquire for a store, acts as relaxed.
 std::vector<order> weaker(order o) {
     switch (o) {
+    case order::relaxed: return {};
     case order::seq_cst: return {order::acq_rel};
     case order::acq_rel: return {order::acquire, order::release};
-    case order::acquire:
-    case order::consume:
-    case order::release: return {order::relaxed};
-    default: return {};
+    default: return {order::relaxed};
     }
 }
 
 // A mutant is the code with one memory order weakened. A model kills a mutant by finding a failure
-// of it. This class has the mutants that were killed, in this program or in an earlier one. They
-// are not explored again. The environment variable BIDE_MODEL_KILLED names a file with a line for
-// each killed mutant.
-class killed_mutants {
-public:
-    killed_mutants() {
-        if (path_ != nullptr) {
-            std::ifstream before(path_);
-            for (std::string line; std::getline(before, line);) {
-                all_.insert(line);
-            }
-        }
-    }
-
-    bool has(const std::string& mutant) const { return all_.contains(mutant); }
-    void add(const std::string& mutant) {
-        all_.insert(mutant);
-        if (path_ != nullptr) {
-            std::ofstream(path_, std::ios::app) << mutant + '\n' << std::flush;
-        }
-    }
-
-private:
-    const char* const path_ = std::getenv("BIDE_MODEL_KILLED");
-    std::set<std::string> all_;
-};
-
-// Explores each mutant that was not killed before. Prints a line for each of them: "killed" or
-// "survived", the source position, the two orders, and the name of the model.
+// of it. Explores each mutant that was not killed before, in this program or in an earlier one.
+// Prints a line for each of them: "killed" or "survived", the source position, the two orders, and
+// the name of the model. The environment variable BIDE_MODEL_KILLED names a file with a line for
+// each killed mutant. If BIDE_MODEL_WITHIN is set, only orders in files with this prefix are
+// changed.
 void mutate(std::string_view name, const options& o, const body& run,
             const std::vector<weakening>& seen) {
-    static killed_mutants killed;
-    const char* const within =
-        std::getenv("BIDE_MODEL_WITHIN"); // only orders in files with this prefix are changed
+    const char* const file = std::getenv("BIDE_MODEL_KILLED");
+    const char* const within = std::getenv("BIDE_MODEL_WITHIN");
+    static std::set<std::string> killed;
+    if (file != nullptr && killed.empty()) {
+        std::ifstream before(file);
+        for (std::string line; std::getline(before, line);) {
+            killed.insert(line);
+        }
+    }
     for (const weakening& w : seen) {
         if (within != nullptr && !std::string_view(w.where.file).starts_with(within)) {
             continue;
@@ -216,19 +345,19 @@ void mutate(std::string_view name, const options& o, const body& run,
             const std::string id = std::string(w.where.file) + ':' + std::to_string(w.where.line) +
                                    (w.slot == 1 ? " (failure) " : " ") + detail::text(w.from) +
                                    "->" + detail::text(to);
-            if (killed.has(id)) {
+            if (killed.contains(id)) {
                 continue;
             }
             weakening mutant = w;
             mutant.to = to;
-            exploration e{o, run};
-            e.mutant = &mutant;
-            e.report = false;
-            const verdict v = e();
-            const bool found = v.what != failure::none && v.what != failure::too_large &&
-                               v.what != failure::not_repeated && v.what != failure::empty;
+            const verdict v =
+                exploration{.how = o, .run = run, .mutant = &mutant, .report = false}();
+            const bool found = is_fault(v.what);
             if (found) {
-                killed.add(id);
+                killed.insert(id);
+            }
+            if (found && file != nullptr) {
+                std::ofstream(file, std::ios::app) << id + '\n' << std::flush;
             }
             std::printf("mutant %s %s by \"%.*s\" (%s)\n", found ? "killed" : "survived",
                         id.c_str(), static_cast<int>(name.size()), name.data(), text(v.what));
@@ -273,12 +402,10 @@ verdict find(std::string_view name, failure expected, const options& o, const bo
 
 std::string outcomes(const options& o, const body& run) {
     std::set<std::string> all;
-    exploration e{o, run};
-    e.outcomes = &all;
-    const verdict v = e();
+    const verdict v = exploration{.how = o, .run = run, .outcomes = &all}();
     if (v.what != failure::none) {
         explain(o, v, run);
-        handler(v);
+        handle(v);
     }
     std::string out;
     for (const std::string& s : all) {

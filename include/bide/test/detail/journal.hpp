@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace test::detail {
@@ -22,6 +23,20 @@ inline std::string_view last_lines(std::string_view text, int lines) noexcept {
     }
     return text.substr(at == 0 ? 0 : at + 1);
 }
+
+// Sets an object to a value for as long as the `replaced` exists.
+template <class T> class replaced {
+public:
+    replaced(T& object, std::type_identity_t<T> value) noexcept
+        : object_(object), outer_(std::exchange(object, std::move(value))) {}
+    replaced(const replaced&) = delete;
+    replaced& operator=(const replaced&) = delete;
+    ~replaced() { object_ = std::move(outer_); }
+
+private:
+    T& object_;
+    T outer_;
+};
 
 // The journal of a run: a text with a line for each decision. It contains no address and no
 // measured time, so equal runs have equal journals. If there is no memory for the text, terminates

@@ -17,6 +17,7 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/fatal_exception.hpp>
+#include <bide/core/detail/noted.hpp>
 #include <bide/core/detail/task_context.hpp>
 #include <bide/core/errc.hpp>
 #include <bide/core/executor.hpp>
@@ -29,9 +30,7 @@
 #include <bide/task/detail/task_cell.hpp>
 #include <bide/test/detail/journal.hpp>
 #include <bide/test/detail/step_order.hpp>
-#include <bide/test/detail/task_table.hpp>
-#include <bide/test/simulation_options.hpp>
-#include <bide/test/simulation_report.hpp>
+#include <bide/test/simulation.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -41,12 +40,114 @@
 #include <deque>
 #include <exception>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace test::detail {
+
+// The tasks of a simulation that have not ended, in the order of their numbers. The table holds a
+// reference to each task. So no new task gets the address of a task in the table.
+class task_table {
+public:
+    using header = bide::detail::task_header;
+
+    struct entry {
+        std::uint64_t number;
+        header* task;
+        std::uint64_t priority; // see step_order.hpp
+
+        // Throws: std::bad_alloc.
+        std::string label() const {
+            const std::string name = name_of(*task);
+            return "task " + std::to_string(number) + (name.empty() ? "" : " '" + name + "'");
+        }
+    };
+
+    task_table() = default;
+    task_table(const task_table&) = delete;
+    task_table& operator=(const task_table&) = delete;
+    ~task_table() {
+        for (const auto& [number, e] : entries_) {
+            e.task->drop_reference();
+        }
+    }
+
+    // Adds a task. Throws: std::bad_alloc.
+    void add(header& task, std::uint64_t priority) {
+        const std::uint64_t number = ++last_;
+        const auto added = entries_.emplace(number, entry{number, &task, priority}).first;
+        by_runnable_.emplace(&task.to_run(), &added->second);
+        task.add_reference();
+    }
+
+    bool empty() const noexcept { return entries_.empty(); }
+
+    std::uint64_t last() const noexcept { return last_; }
+
+    // Returns the task that a runnable runs. If it runs no task of the table, returns nullptr.
+    entry* of(const runnable& r) const noexcept {
+        const auto found = by_runnable_.find(&r);
+        return found != by_runnable_.end() ? found->second : nullptr;
+    }
+
+    // If the task `number` has ended, removes it. Otherwise removes the first task that has ended.
+    // Returns the number of the removed task, or 0 if no task has ended.
+    std::uint64_t remove_ended(std::uint64_t number) noexcept {
+        auto at = entries_.find(number);
+        if (at == entries_.end() || !at->second.task->is_complete()) {
+            for (at = entries_.begin(); at != entries_.end(); ++at) {
+                if (at->second.task->is_complete()) {
+                    break;
+                }
+            }
+        }
+        if (at == entries_.end()) {
+            return 0;
+        }
+        const std::uint64_t removed = at->first;
+        header* const task = at->second.task;
+        by_runnable_.erase(&task->to_run());
+        entries_.erase(at);
+        task->drop_reference();
+        return removed;
+    }
+
+    // Calls visit(number, header&) for each task, the oldest first.
+    template <class Visit> void for_each(Visit&& visit) const {
+        for (const auto& [number, e] : entries_) {
+            visit(number, *e.task);
+        }
+    }
+
+    static const char* name_of(const header& task) noexcept {
+        const char* const name = task.name();
+        return name != nullptr ? name : "";
+    }
+
+    // Throws: std::bad_alloc.
+    std::vector<unfinished_task> unfinished() const {
+        std::vector<unfinished_task> found;
+        for_each([&](std::uint64_t number, const header& task) {
+            found.push_back({number, name_of(task), what_for(task), task.is_waiting()});
+        });
+        return found;
+    }
+
+private:
+    static std::string what_for([[maybe_unused]] const header& task) {
+        std::string what;
+        BIDE_CHECKED(what = bide::detail::wait_notes::all().what_for(bide::detail::actor(&task));)
+        return what;
+    }
+
+    std::map<std::uint64_t, entry> entries_;
+    std::unordered_map<const runnable*, entry*> by_runnable_; // never iterated
+    std::uint64_t last_ = 0;
+};
 
 class simulation final : public bide::detail::task_home,
                          public basic_worker_host<native_platform>,
@@ -250,52 +351,6 @@ private:
         task_table::entry* task; // nullptr: the job is no task
     };
 
-    // While an object of this class exists, the thread of the owner runs the simulation.
-    class run_scope {
-    public:
-        explicit run_scope(simulation& of) noexcept
-            : of_(of), local_(worker_local<platform>::get()),
-              resumed_(platform::local<bide::detail::resume_state>()) {
-            wake_scope<platform>::hand_over_pending();
-            outer_local_ = std::exchange(local_, {});
-            outer_resumed_ = std::exchange(resumed_, {});
-            resumed_.worker = of.executor();
-            outer_machine_ = simulated_machine::exchange(&of);
-            outer_running_ = std::exchange(of.running_, nullptr);
-        }
-        run_scope(const run_scope&) = delete;
-        run_scope& operator=(const run_scope&) = delete;
-        ~run_scope() {
-            of_.running_ = outer_running_;
-            simulated_machine::exchange(outer_machine_);
-            resumed_ = outer_resumed_;
-            local_ = outer_local_;
-        }
-
-    private:
-        simulation& of_;
-        worker_local<platform>& local_;
-        bide::detail::resume_state& resumed_;
-        worker_local<platform> outer_local_;
-        bide::detail::resume_state outer_resumed_;
-        simulated_machine* outer_machine_ = nullptr;
-        const task_table::entry* outer_running_ = nullptr;
-    };
-
-    // While an object of this class exists, a step is under way.
-    class step_scope {
-    public:
-        explicit step_scope(simulation& of) noexcept
-            : of_(of), outer_(std::exchange(of.in_step_, true)) {}
-        step_scope(const step_scope&) = delete;
-        step_scope& operator=(const step_scope&) = delete;
-        ~step_scope() { of_.in_step_ = outer_; }
-
-    private:
-        simulation& of_;
-        const bool outer_;
-    };
-
     unsigned registry_here() const noexcept override { return 0; }
     bide::detail::basic_task_registry<platform>& registry(unsigned) noexcept override {
         return registry_;
@@ -341,7 +396,17 @@ private:
     // Calls check(), which may throw, before each step.
     template <class IsOver, class Check>
     bool run_steps(std::int64_t until, IsOver&& is_over, Check&& check) {
-        const run_scope here(*this);
+        wake_scope<platform>::hand_over_pending();
+        bide::detail::resume_state mine;
+        mine.worker = executor();
+        const replaced local(worker_local<platform>::get(), {});
+        const replaced resumed(platform::local<bide::detail::resume_state>(), std::move(mine));
+        struct machine_scope {
+            simulated_machine* const outer;
+            ~machine_scope() { simulated_machine::exchange(outer); }
+        };
+        const machine_scope machine{simulated_machine::exchange(this)};
+        const replaced running(running_, nullptr);
         while (!is_over()) {
             check();
             if (!step(until)) {
@@ -396,7 +461,7 @@ private:
     }
 
     void call_hooks() {
-        const step_scope calls(*this);
+        const replaced calls(in_step_, true);
         if (how_.before_step) {
             how_.before_step(steps_ + 1);
         }
@@ -460,7 +525,7 @@ private:
         local.host = this;
         local.next_budget = order_.budget();
         {
-            const step_scope runs(*this);
+            const replaced runs(in_step_, true);
             const task_budget<platform> whole(local);
             q.job->run.wake();
         }

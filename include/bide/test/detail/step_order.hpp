@@ -2,7 +2,7 @@
 #ifndef BIDE_TEST_DETAIL_STEP_ORDER_HPP
 #define BIDE_TEST_DETAIL_STEP_ORDER_HPP
 
-// Chooses which runnable runs next (test/simulation_options.hpp), and where a task is interrupted.
+// Chooses which runnable runs next (test/simulation.hpp), and where a task is interrupted.
 //
 // A task may yield after an operation that completes at once, as if its budget was spent
 // (core/wake_scope.hpp). The budgets here are much smaller than usual. So another task may
@@ -25,7 +25,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
-#include <bide/test/simulation_options.hpp>
+#include <bide/test/simulation.hpp>
 
 #include <algorithm>
 #include <bit>
