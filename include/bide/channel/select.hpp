@@ -32,6 +32,7 @@
 #include <bide/core/detail/item_payload.hpp>
 
 #include <optional>
+#include <stop_token>
 #include <tuple>
 #include <variant>
 

@@ -51,7 +51,7 @@
 #include <chrono>
 #endif
 
-// Whoever stops a wait includes <stop_token>, which includes the streams in libstdc++: a fifth of the
+// A user that stops a wait includes <stop_token>, which includes the streams in libstdc++: a fifth of the
 // time to compile a mutex.
 #if defined(__GLIBCXX__) && !_GLIBCXX_INLINE_VERSION
 namespace std {

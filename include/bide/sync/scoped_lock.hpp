@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <stop_token>
 #include <tuple>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -32,6 +32,7 @@
 #include <bide/core/waiter.hpp>
 
 #include <optional>
+#include <stop_token>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
