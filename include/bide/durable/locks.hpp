@@ -108,6 +108,7 @@ public:
     /// - errc::stopped;
     /// - durable_errc::no_answer: the time was up before the store answered;
     /// - the error of a store that failed when the time was up, or for durable_options::retry_time;
+    /// - the error of the system if no thread for the store can be started;
     /// - another durable_errc.
     /// Blocks: until the permits are granted or an error is returned. With a timeout or a stop
     /// token it calls the store on a store thread. It returns at most
@@ -116,8 +117,8 @@ public:
     /// if that is later. A store call that is still running removes the contender from the queue
     /// when it ends. Without a timeout and a stop token it calls the store on this thread, and
     /// waits for each operation of the slot to end.
-    /// Throws: std::system_error if a thread cannot be started, std::bad_alloc. The contender has
-    /// left the queue in this case, too.
+    /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc. The
+    /// contender has left the queue in this case, too.
     /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
     /// is zero.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) const;

@@ -213,27 +213,25 @@ inline void grant::happened() noexcept {
 }
 
 inline result<void, std::error_code> grant::renew(bool in_background) {
-    if (!is_held()) {
-        return unexpected{make_error_code(durable_errc::lock_lost)};
+    if (is_held()) {
+        const auto renewed = engine_->renew(
+            ticket_, in_background ? deadline::after(remaining()) : deadline::never(),
+            in_background);
+        if (!renewed) {
+            return unexpected{renewed.error()};
+        }
+        const std::chrono::milliseconds left = remaining();
+        if (!*renewed) { // unless it was released meanwhile
+            lose(left.count() == 0 ? durable_loss::expired : durable_loss::removed);
+        } else {
+            if (left < engine_->options().lease / 2) {
+                observer().renewed_late(ticket_, left);
+            }
+            extend(**renewed);
+        }
     }
-    const auto renewed = engine_->renew(
-        ticket_, in_background ? deadline::after(remaining()) : deadline::never(), in_background);
-    if (!renewed) {
-        return unexpected{renewed.error()};
-    }
-    if (!*renewed) { // unless it was released meanwhile
-        lose(remaining().count() == 0 ? durable_loss::expired : durable_loss::removed);
-        return unexpected{make_error_code(durable_errc::lock_lost)};
-    }
-    const std::chrono::milliseconds left = remaining();
-    if (left < engine_->options().lease / 2) {
-        observer().renewed_late(ticket_, left);
-    }
-    extend(**renewed);
-    if (!is_held()) { // the renewal was confirmed too late
-        return unexpected{make_error_code(durable_errc::lock_lost)};
-    }
-    return {};
+    return is_held() ? result<void, std::error_code>()
+                     : unexpected{make_error_code(durable_errc::lock_lost)};
 }
 
 inline result<bool, std::error_code> grant::give_back(bool in_time, bool hands_over) {

@@ -338,9 +338,9 @@ public:
     // Each operation reads the record once and changes it.
 
     // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
-    // returned as an error. The engine tries until `until` at most; see update(). If `of` is not
-    // nullptr, the grant is bound to this mark of presence, and not to the process. Otherwise the
-    // grant is bound to the process if t.process_bound is true.
+    // returned as an error. The engine tries until `until` at most; see update_value(). If `of` is
+    // not nullptr, the grant is bound to this mark of presence, and not to the process. Otherwise
+    // the grant is bound to the process if t.process_bound is true.
     result<acquired, std::error_code> acquire(const durable_ticket& t, intent what,
                                               deadline until = deadline::never(),
                                               const slot_presence* of = nullptr,
