@@ -445,5 +445,6 @@ TEST_CASE("durable_rate_limiter: options out of range are refused") {
     rate_options o = unhurried();
     o.clock = lock_clock::caller;
     REQUIRE(*durable_rate_limiter(clockless_slot(), 1, 1s, 1, o).try_acquire());
-    REQUIRE(*durable_rate_limiter(allow_relaxed, relaxed_slot(), 1, 1s).available() == 1);
+    slot_ref relaxed(allow_relaxed, relaxed_slot());
+    REQUIRE(*durable_rate_limiter(std::move(relaxed), 1, 1s).available() == 1);
 }

@@ -26,7 +26,6 @@
 #include <stop_token>
 #include <string>
 #include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -78,11 +77,6 @@ public:
     ///
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit leader_election(slot_ref slot, durable_options options = {});
-
-    /// Makes a candidate on a slot that may lose acknowledged values; otherwise as above.
-    template <any_slot S>
-    leader_election(allow_relaxed_t, S slot, durable_options options = {})
-        : leader_election(slot_ref(allow_relaxed, std::move(slot)), std::move(options)) {}
 
     // ---- campaigns
 

@@ -115,15 +115,6 @@ public:
                                std::chrono::nanoseconds(deadline::saturated_ns(period)), burst,
                                std::move(options), checked()) {}
 
-    /// Constructs a limiter on a slot that may lose acknowledged values, which are tokens that were
-    /// taken. Otherwise it is as the constructor above.
-    template <any_slot S, class R, class P>
-    durable_rate_limiter(allow_relaxed_t, S slot, std::int64_t count,
-                         const std::chrono::duration<R, P>& period, std::int64_t burst = 1,
-                         rate_options options = {})
-        : durable_rate_limiter(slot_ref(allow_relaxed, std::move(slot)), count, period, burst,
-                               std::move(options)) {}
-
     /// Acquires n tokens.
     ///
     /// Returns: errc::timeout, at once, if the tokens become available only after the timeout;
