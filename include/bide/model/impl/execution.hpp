@@ -807,11 +807,11 @@ private:
                 continue;
             }
             out += out.empty() ? "" : ", ";
-            out += (t.is_daemon ? "the daemon T" : "T") + std::to_string(n);
+            out += (t.is_daemon ? "the daemon " : "") + thread_text(n);
             switch (t.wants.what) {
             case request::kind::sleep: out += " sleeps for ever"; break;
             case request::kind::pause: out += " spins for ever"; break;
-            case request::kind::join: out += " waits for T" + std::to_string(t.wants.other); break;
+            case request::kind::join: out += " waits for " + thread_text(t.wants.other); break;
             default: out += " is stuck";
             }
         }

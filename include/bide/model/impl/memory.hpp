@@ -394,14 +394,14 @@ inline int unknown(const std::array<step_count, max_threads>& accesses, const vi
     return -1;
 }
 
-inline std::string by(int thread) { return "T" + std::to_string(thread); }
+inline std::string thread_text(int thread) { return "T" + std::to_string(thread); }
 
 // Describes a data race. If a body is watched (model/watch.hpp), the linker may give the checker a
 // std::string that was compiled for the body, which reports each of its accesses. While a
 // heap::leave exists, such reports are ignored.
 inline std::string race(const char* first, int a, const char* second, int b) {
     const heap::leave guard;
-    return std::string("data race: ") + first + by(a) + second + by(b);
+    return std::string("data race: ") + first + thread_text(a) + second + thread_text(b);
 }
 
 class memory {
@@ -517,7 +517,7 @@ public:
         }
         if (!known(x.made, v)) {
             clash_ = {false, o, clash::access::make, clash::access::use, x.made, v.next()};
-            return "access to an atomic whose construction by " + by(x.made.thread) +
+            return "access to an atomic whose construction by " + thread_text(x.made.thread) +
                    " does not happen before";
         }
         x.touched[index(v.thread)] = v.next().index;
@@ -528,7 +528,8 @@ public:
         if (const int t = unknown(x.touched, v); t >= 0) {
             const event_id use{static_cast<std::uint8_t>(t), x.touched[index(t)]};
             clash_ = {false, o, clash::access::use, clash::access::destroy, use, v.next()};
-            return "an atomic is destroyed, but an access by " + by(t) + " does not happen before";
+            return "an atomic is destroyed, but an access by " + thread_text(t) +
+                   " does not happen before";
         }
         x.alive = false;
         x.dropped = v.next();

@@ -45,8 +45,6 @@ inline std::string text(site s) {
     return std::string(name == nullptr ? s.file : name + 1) + ":" + std::to_string(s.line);
 }
 
-inline std::string thread_text(int number) { return "T" + std::to_string(number); }
-
 // Returns true if the event is a part of a futex call.
 inline bool is_futex(const event& e) { return std::strncmp(e.text, "futex_", 6) == 0; }
 
@@ -328,6 +326,9 @@ inline bool orders_matter(execution& x) {
 struct account {
     explicit account(execution& x) : x_(x), memory_(x.mem()), order_(x), names_(x) {}
 
+    // Returns true if the event is an access to the wait queue of a futex.
+    bool is_queue(const event& e) const { return memory_.at(e.object).queue; }
+
     execution& x_;
     const memory& memory_;
     const step_order order_;
@@ -553,12 +554,12 @@ private:
         std::string what = call + "(" + names_[first.object] + ")";
         for (const int part : parts) {
             const event& e = memory_.event_at(part);
-            if (e.what == event::kind::read && !memory_.at(e.object).queue) {
+            if (e.what == event::kind::read && !is_queue(e)) {
                 what += " reads " + text(e.value) + of(e);
             }
         }
         const std::string_view said = last.text;
-        if (last.what != event::kind::write || !memory_.at(last.object).queue) {
+        if (last.what != event::kind::write || !is_queue(last)) {
             return what;
         }
         if (call == "futex_wait") {
@@ -579,7 +580,7 @@ private:
     void note_old(cell& c, int number_of_event) const {
         const event& e = memory_.event_at(number_of_event);
         const int newer = order_.newer_than(number_of_event);
-        if (newer < 0 || memory_.at(e.object).queue) {
+        if (newer < 0 || is_queue(e)) {
             return;
         }
         const event& write = memory_.event_at(newer);
@@ -692,8 +693,7 @@ public:
         const auto& all = order_.events();
         for (auto at = all.rbegin(); at != all.rend() && said < 2; ++at) {
             const event& e = memory_.event_at(*at);
-            if (e.what == event::kind::read && !memory_.at(e.object).queue &&
-                order_.newer_than(*at) >= 0) {
+            if (e.what == event::kind::read && !is_queue(e) && order_.newer_than(*at) >= 0) {
                 out = old_read(*at) + out;
                 ++said;
             }
@@ -718,7 +718,7 @@ private:
     std::string called(int number) const {
         const event& e = memory_.event_at(number);
         std::string what = thread_text(e.id.thread) + "'s ";
-        if (memory_.at(e.object).queue) {
+        if (is_queue(e)) {
             what += e.what == event::kind::write ? "futex_wake of " : "futex_wait on ";
             what += names_[e.object];
         } else if (e.exclusive) {
@@ -765,8 +765,7 @@ private:
             const event& write = memory_.event_at(e.write);
             const bool carried = memory_.msg(write.message).sync.covers(from);
             const event& read = memory_.event_at(e.read);
-            if (memory_.at(read.object).queue || !carried ||
-                !memory_.event_at(e.leaves).hb.covers(from)) {
+            if (is_queue(read) || !carried || !memory_.event_at(e.leaves).hb.covers(from)) {
                 return "Missing edge: " + unsynchronised(e, carried);
             }
         }
@@ -800,7 +799,7 @@ private:
             const event& e = memory_.event_at(n);
             offer(memory_.predecessor(e.id), n, 0);
             if (e.what == event::kind::read) {
-                offer(memory_.msg(e.message).event, n, memory_.at(e.object).queue ? wake : 1);
+                offer(memory_.msg(e.message).event, n, is_queue(e) ? wake : 1);
             } else if (e.what == event::kind::join) {
                 offer(memory_.of_thread(static_cast<int>(e.value)).back(), n, 0);
             }
@@ -839,7 +838,7 @@ private:
     std::string unsynchronised(const edge& e, bool carried) const {
         const event& read = memory_.event_at(e.read);
         const std::string out = called(e.read) + " reads from " + called(e.write) + ", but ";
-        if (memory_.at(read.object).queue) {
+        if (is_queue(read)) {
             return out + "a futex orders nothing.";
         }
         if (carried) {
@@ -870,8 +869,7 @@ private:
         const event& w = memory_.event_at(newer);
         for (const event& other : memory_.events) {
             if (other.what != event::kind::read || other.id.thread != w.id.thread ||
-                other.id.index <= w.id.index || memory_.at(other.object).queue ||
-                other.object == r.object) {
+                other.id.index <= w.id.index || is_queue(other) || other.object == r.object) {
                 continue;
             }
             for (const int m : memory_.behind(other.object, other.message)) {
