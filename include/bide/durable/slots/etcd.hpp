@@ -5,8 +5,7 @@
 /// \file
 ///
 /// A slot in a key of etcd 3.4 or later. One transaction compares and sets the key, through the
-/// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl) and the
-/// header nlohmann/json.hpp.
+/// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl).
 ///
 /// A version is the revision of the cluster in which the key was last changed (mod_revision). The
 /// revision counts every change of every key, and continues when a key is deleted. The revision
@@ -44,12 +43,6 @@ struct etcd_core;
 
 /// Options of an etcd_slot.
 struct etcd_slot_options {
-    /// The user, if the cluster requires a login. Empty: no login. The gateway does not accept a
-    /// certificate as a login.
-    std::string user{};
-    /// The user's password.
-    std::string password{};
-
     /// For https: the PEM file of the authorities that sign the server's certificate. Empty: the
     /// system's.
     std::string ca_file{};
@@ -64,9 +57,6 @@ struct etcd_slot_options {
 
     /// The largest value that is stored, in bytes. etcd accepts 1.5 MiB by default.
     std::size_t max_value = std::size_t{1} << 20;
-
-    /// The path of the gateway; /v3beta in etcd 3.3.
-    std::string path = "/v3";
 };
 
 /// A slot in a key of an etcd cluster.
@@ -79,8 +69,8 @@ public:
         .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::observed};
 
     /// Names the key. All endpoints belong to one cluster: "http://10.0.0.1:2379", or https. In
-    /// "https://user:password@host:2379" user and password are percent-encoded and override the
-    /// options; they are not sent as a part of the URL.
+    /// "https://user:password@host:2379" user and password are percent-encoded; they are not sent as
+    /// a part of the URL. The gateway does not accept a certificate as a login.
     ///
     /// The first operation connects to one endpoint, and tries the next one if that does not
     /// answer. After fork() the child connects again and leaks one handle of libcurl.

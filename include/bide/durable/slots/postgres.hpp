@@ -67,13 +67,10 @@ struct postgres_core;
 /// Options of a postgres_slot.
 struct postgres_slot_options {
     /// The table: `name` or `schema.name`, of letters, digits and underscores, case-sensitive.
+    /// search_path is not used. If no schema is named, the slot takes the only table of that name in
+    /// the database, of any role. If there is none, the slot creates it in `public`. If several
+    /// schemas have one, the error is ZB002: each table would be another lock.
     std::string table = "bide_lock";
-
-    /// The table's schema; search_path is not used. If this is empty and `table` names no schema,
-    /// the slot takes the only table of that name in the database, of any role. If there is none,
-    /// the slot creates it in `public`. If several schemas have one, the error is ZB002: each table
-    /// would be another lock.
-    std::string schema{};
 
     /// Creates the table if it is missing. This needs CREATE on the schema: from PostgreSQL 15 on,
     /// not every role has that on `public`. An existing table needs only SELECT, INSERT and UPDATE.
@@ -118,15 +115,6 @@ public:
     /// Blocks: like load().
     cas_result compare_exchange(slot_version version, std::string_view value) override;
 
-    /// Locks the row, calls `update` and stores its result in one transaction. If the server rolls
-    /// the transaction back, the slot may run another one, which calls `update` once more. If the
-    /// process stops inside the update, all other users wait until the server ends the transaction,
-    /// after a quarter of `retry_time`.
-    /// Blocks: for two round trips, and for the transactions that locked the row before.
-    /// Requires: `update` uses no other slot of the same connection string, which may wait for the
-    /// connection that this update holds.
-    cas_result update_locked(const slot_update& update) override;
-
     /// Returns the server's clock, in milliseconds since 1970.
     /// Blocks: like load().
     result<std::int64_t, std::error_code> server_now() override;
@@ -135,10 +123,6 @@ public:
     /// of them; further ones fail with too_many_files_open. Requires: options.notify.
     /// Blocks: like load().
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
-
-    /// Creates the table if it is missing.
-    /// Blocks: like load().
-    std::error_code create_table();
 
     /// Returns the name of the server and the user.
     std::string store() const override;
@@ -149,9 +133,6 @@ public:
     /// Returns where the slot is and, if the last operation failed, why: "postgres at
     /// db.example:5432, database app: FATAL: ...".
     std::string explain() const override;
-
-    /// Returns the second half of explain(): why the last operation failed, or nothing.
-    const std::string& last_message() const noexcept;
 
 private:
     explicit postgres_slot(std::shared_ptr<detail::postgres_core> core) noexcept;

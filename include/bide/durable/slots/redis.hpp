@@ -35,8 +35,8 @@
 /// them, a slot that uses TLS fails with function_not_supported. The slot always verifies the
 /// server's certificate and name.
 ///
-/// The user needs these commands: eval, evalsha, script, time, type, hmget, hset, persist, and with
-/// `notify` publish and subscribe.
+/// The user needs these commands: eval, evalsha, time, type, hmget, hset, persist, and with `notify`
+/// publish and subscribe.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -57,20 +57,9 @@ struct redis_core;
 
 /// Options of a redis_slot.
 struct redis_slot_options {
-    /// The path of a Unix socket. If it is not empty, host and port are not used, and there is no
-    /// TLS.
-    std::string unix_socket{};
-
-    /// The user, of Redis 6 and later. Empty: the default user.
-    std::string user{};
-    /// The password. Empty: no login.
+    /// The password, if the URL has none. Empty: no login.
     std::string password{};
 
-    /// The number of the database.
-    int database = 0;
-
-    /// Connects with TLS.
-    bool uses_tls = false;
     /// The PEM file of the authorities that sign the server's certificate. Empty: the system's.
     std::string ca_file{};
     /// The PEM file of the client's certificate. Empty: none.
@@ -99,18 +88,15 @@ public:
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = false, .multi_host = true, .clock = lock_clock::server};
 
-    /// Names the key. The first operation connects; a later one connects again if the connection
-    /// was lost, also in a child process after fork().
-    /// Throws: std::system_error (invalid_argument) if the key is empty, or if there is neither a
-    /// port from 1 to 65535 nor a socket; std::bad_alloc.
-    /// Requires: only slots write to the key. If the key is deleted, the value is lost.
-    redis_slot(std::string host, int port, std::string key, redis_slot_options options = {});
-
     /// Names the key on the server at redis://[user][:password@]host[:port][/database], or
     /// rediss:// for TLS. User and password are percent-encoded. An IPv6 address is in brackets.
-    /// The default port is 6379. The URL overrides the options.
-    /// Throws: std::system_error (invalid_argument), whose text says what is wrong with the URL and
-    /// quotes no part of it; std::bad_alloc.
+    /// The default port is 6379.
+    ///
+    /// The first operation connects; a later one connects again if the connection was lost, also in
+    /// a child process after fork().
+    /// Throws: std::system_error (invalid_argument) if the key is empty or the URL is wrong. Its text
+    /// says what is wrong, and quotes no part of the URL. std::bad_alloc.
+    /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
 
     /// Moves the slot.

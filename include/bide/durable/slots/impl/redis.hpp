@@ -2,56 +2,674 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 
+// hiredis connects, formats requests and parses replies. The socket does not block, so that one time
+// limit holds for a whole call: hiredis's own time limit begins again with each part of a reply.
+
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/redis/connection.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/redis.hpp>
 
+#include <algorithm>
+#include <cerrno>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#if defined(BIDE_DURABLE_OPENSSL)
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/sslerr.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+#endif
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-struct redis_core : server_slot<redis_connection> {
-    bool notifies = false;
+// ---- TLS
 
-    std::string channel() const { return notifies ? key + ".changed" : std::string(); }
-    redis_answer run(std::initializer_list<std::string_view> arguments) {
-        return ask([&](redis_connection& to) { return to.run(key, arguments); });
+// TLS uses OpenSSL 1.1.1 or later, if the build has it. The component bide::durable_redis then
+// defines the macro BIDE_DURABLE_OPENSSL. (hiredis has TLS from 1.0 on.) The socket does not block:
+// if a step cannot go on, the caller waits for the socket and repeats the step.
+
+// The result of a step: done, or the event to wait for, or the error.
+struct tls_step {
+    std::size_t count = 0; // bytes
+    short wanted = 0;
+    std::error_code error{};
+};
+
+#if defined(BIDE_DURABLE_OPENSSL)
+
+// One session. The destructor sends nothing, so that a child of fork() may run it.
+class redis_tls {
+public:
+    using made = server_answer<std::unique_ptr<redis_tls>>;
+
+    // Makes a session. A missing file is found here, before a socket is opened.
+    static redis_tls::made make(const std::string& host, const tls_files& trust) {
+        ::ERR_clear_error();
+        const std::unique_ptr<SSL_CTX, freer> with(::SSL_CTX_new(::TLS_client_method()));
+        auto session = std::make_unique<redis_tls>();
+        if (with == nullptr) {
+            return {nullptr, std::make_error_code(std::errc::not_enough_memory)};
+        }
+        if (made wrong = prepare(with.get(), trust); wrong.error) {
+            return wrong;
+        }
+        session->ssl_.reset(::SSL_new(with.get()));
+        if (session->ssl_ == nullptr || !session->expect(host)) {
+            return {nullptr, std::make_error_code(std::errc::not_enough_memory)};
+        }
+        return {std::move(session)};
     }
 
-    static std::shared_ptr<redis_core> make(redis_target target, std::string of,
-                                            const redis_slot_options& o) {
-        if (of.empty()) {
-            refuse_argument("bide::redis_slot: the key is empty");
+    // Shakes hands over the socket, and verifies the server's certificate and name.
+    tls_step shake_hands(int fd) {
+        if (::SSL_get_fd(ssl_.get()) < 0) {
+            ::SSL_set_fd(ssl_.get(), fd);
         }
-        if (target.unix_socket.empty() && (target.port < 1 || target.port > 65'535)) {
-            refuse_argument("bide::redis_slot: the port is not from 1 to 65535");
+        return step([&](std::size_t&) { return ::SSL_connect(ssl_.get()); });
+    }
+    tls_step write(const char* from, std::size_t size) {
+        return step([&](std::size_t& n) { return ::SSL_write_ex(ssl_.get(), from, size, &n); });
+    }
+    tls_step read(char* to, std::size_t room) {
+        return step([&](std::size_t& n) { return ::SSL_read_ex(ssl_.get(), to, room, &n); });
+    }
+    // Whether there is nothing to read. Reads the session tickets, which the server sends unasked.
+    bool is_quiet() {
+        char one;
+        const tls_step looked =
+            step([&](std::size_t& n) { return ::SSL_peek_ex(ssl_.get(), &one, 1, &n); });
+        return looked.wanted == POLLIN;
+    }
+
+    // The text of the last error, or empty.
+    const std::string& error_text() const noexcept { return error_text_; }
+
+private:
+    struct freer {
+        void operator()(SSL* ssl) const noexcept { ::SSL_free(ssl); }
+        void operator()(SSL_CTX* context) const noexcept { ::SSL_CTX_free(context); }
+    };
+
+    // A key with a password is refused; OpenSSL would ask for the password on the terminal.
+    static int no_password(char*, int, int, void*) noexcept { return -1; }
+
+    static redis_tls::made prepare(SSL_CTX* to, const tls_files& trust) {
+        const auto wrong = [](const std::string& what, const std::string& file) {
+            const int number = ::access(file.c_str(), R_OK) == 0 ? 0 : errno;
+            const std::error_code error(number != 0 ? number : EINVAL, std::generic_category());
+            return made{nullptr, error, false,
+                        what + " " + file + ": " + (number != 0 ? error.message() : queued())};
+        };
+        ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
+        ::SSL_CTX_set_options(to, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+        ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
+        ::SSL_CTX_set_default_passwd_cb(to, &no_password);
+        if (trust.ca_file.empty()) {
+            ::SSL_CTX_set_default_verify_paths(to); // if that fails, no certificate is trusted
+        } else if (::SSL_CTX_load_verify_locations(to, trust.ca_file.c_str(), nullptr) != 1) {
+            return wrong("the authorities in", trust.ca_file);
         }
-        return std::make_shared<redis_core>(
-            redis_core{{std::move(of), o.retry_time, o.max_value,
-                        shared_connection<redis_connection>({std::move(target), false})},
-                       o.notify});
+        if (trust.cert_file.empty()) {
+            return {};
+        }
+        if (::SSL_CTX_use_certificate_chain_file(to, trust.cert_file.c_str()) != 1) {
+            return wrong("the certificate in", trust.cert_file);
+        }
+        const std::string& key = trust.key_file.empty() ? trust.cert_file : trust.key_file;
+        return ::SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM) == 1
+                   ? made()
+                   : wrong("the key in", key);
+    }
+
+    // Returns the text of OpenSSL's last error.
+    static std::string queued() {
+        char text[256];
+        const char* const reason = ::ERR_reason_error_string(::ERR_peek_error());
+        ::ERR_error_string_n(::ERR_peek_error(), text, sizeof text);
+        return reason != nullptr ? reason : text;
+    }
+
+    // Accepts only a certificate for this name or address.
+    bool expect(const std::string& host) {
+        std::string name = host.substr(0, host.find('%')); // without the zone of an address
+        if (name.size() > 1 && name.back() == '.') {
+            name.pop_back();
+        }
+        X509_VERIFY_PARAM* const checked = ::SSL_get0_param(ssl_.get());
+        if (::X509_VERIFY_PARAM_set1_ip_asc(checked, name.c_str()) == 1) {
+            return true; // an address is not sent as a name
+        }
+        ::ERR_clear_error();
+        ::X509_VERIFY_PARAM_set_hostflags(checked, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+        return ::X509_VERIFY_PARAM_set1_host(checked, name.c_str(), name.size()) == 1 &&
+               ::SSL_set_tlsext_host_name(ssl_.get(), name.c_str()) == 1;
+    }
+
+    template <class Call> tls_step step(Call call) {
+        const no_sigpipe guard;
+        std::size_t count = 0;
+        errno = 0;
+        ::ERR_clear_error();
+        const int done = call(count);
+        if (done > 0) {
+            return {count};
+        }
+        const int number = errno;
+        switch (const int kind = ::SSL_get_error(ssl_.get(), done)) {
+        case SSL_ERROR_WANT_READ: return {0, POLLIN};
+        case SSL_ERROR_WANT_WRITE: return {0, POLLOUT};
+        case SSL_ERROR_SYSCALL:
+        case SSL_ERROR_ZERO_RETURN: // the server closed the session
+            return {0,
+                    0,
+                    {number != 0 && kind == SSL_ERROR_SYSCALL ? number : ECONNRESET,
+                     std::generic_category()}};
+        default: return {0, 0, refusal()};
+        }
+    }
+
+    // Returns the code of a refusal, and sets its text. Errors that last until an operator acts are
+    // permission_denied and protocol_error.
+    std::error_code refusal() {
+        const long verdict = ::SSL_get_verify_result(ssl_.get());
+        const int reason = ERR_GET_REASON(::ERR_peek_error());
+        error_text_ = "TLS: " + queued();
+        if (verdict != X509_V_OK) {
+            error_text_ = "TLS: the server's certificate is not trusted: ";
+            error_text_ += ::X509_verify_cert_error_string(verdict);
+            return std::make_error_code(std::errc::permission_denied);
+        }
+        if (refuses_certificate(error_text_)) {
+            error_text_ += " (the server requires a client certificate that it trusts)";
+            return std::make_error_code(std::errc::permission_denied);
+        }
+#if defined(SSL_R_UNEXPECTED_EOF_WHILE_READING)
+        if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) { // OpenSSL 3: the connection ended
+            error_text_.clear();
+            return std::make_error_code(std::errc::connection_reset);
+        }
+#endif
+        if (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
+            return std::make_error_code(std::errc::resource_unavailable_try_again);
+        }
+        if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST) {
+            error_text_ += " (the server does not speak TLS at this port)";
+        }
+        return std::make_error_code(std::errc::protocol_error);
+    }
+
+    std::unique_ptr<SSL, freer> ssl_;
+    std::string error_text_;
+};
+
+#else
+
+// Without OpenSSL there is no session, and only make() is called.
+class redis_tls {
+public:
+    static server_answer<std::unique_ptr<redis_tls>> make(const std::string&, const tls_files&) {
+        return {nullptr, std::make_error_code(std::errc::function_not_supported), false,
+                "TLS: this program was built without OpenSSL"};
+    }
+    tls_step shake_hands(int) { return {}; }
+    tls_step write(const char*, std::size_t) { return {}; }
+    tls_step read(char*, std::size_t) { return {}; }
+    bool is_quiet() { return false; }
+    std::string error_text() const { return {}; }
+};
+
+#endif
+
+// ---- Protocol
+
+// What identifies a connection: the server's address, the login, the database and TLS.
+struct redis_target {
+    std::string host{};
+    int port = 6379;
+    std::string user{};
+    std::string password{};
+    int database = 0;
+    bool uses_tls = false;
+    tls_files trust{};
+
+    // Returns a text for messages, without the password.
+    std::string name() const {
+        const bool is_address = host.find(':') != host.npos;
+        return (uses_tls ? "redis (TLS) at " : "redis at ") +
+               (is_address ? '[' + host + ']' : host) + ':' + std::to_string(port) +
+               (database != 0 ? ", database " + std::to_string(database) : "") +
+               (user.empty() ? "" : ", user " + user);
+    }
+
+    friend auto operator<=>(const redis_target&, const redis_target&) = default;
+};
+
+struct redis_reply_freer {
+    void operator()(redisReply* reply) const noexcept { ::freeReplyObject(reply); }
+};
+using redis_reply = std::unique_ptr<redisReply, redis_reply_freer>;
+using redis_answer = server_answer<redis_reply>; // never an error reply
+
+inline std::string_view redis_text(const redisReply& reply) noexcept {
+    return reply.str == nullptr ? std::string_view() : std::string_view(reply.str, reply.len);
+}
+
+// Returns the code of an error reply. Errors that last until an operator acts are
+// permission_denied, invalid_argument and operation_not_supported.
+inline std::error_code redis_error(std::string_view text) noexcept {
+    const auto is = [text](auto... prefixes) { return (text.starts_with(prefixes) || ...); };
+    if (is("NOAUTH ", "WRONGPASS ", "NOPERM ", "DENIED ", "ERR invalid password", "ERR AUTH ",
+           "ERR Client sent AUTH") ||
+        text.find("ACL failure in script") != text.npos ||
+        text.find("user executing the script can't run") != text.npos) {
+        return std::make_error_code(std::errc::permission_denied);
+    }
+    if (is("ERR DB index is out of range", "ERR invalid DB index", "ERR wrong number of arg")) {
+        return std::make_error_code(std::errc::invalid_argument);
+    }
+    if (is("ERR unknown command", "ERR SELECT is not allowed", "MOVED ", "CROSSSLOT ")) {
+        return std::make_error_code(std::errc::operation_not_supported);
+    }
+    if (is("LOADING ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "ASK ",
+           "ERR max number of clients")) {
+        return std::make_error_code(std::errc::resource_unavailable_try_again);
+    }
+    return make_error_code(durable_errc::storage_error);
+}
+
+// Returns true if the server itself reports the error; then the script has stored nothing. A proxy
+// reports its own errors as "ERR", and the server behind it may have run the script.
+inline bool is_certain_redis_error(std::string_view text) {
+    constexpr std::string_view known = " NOAUTH WRONGPASS NOPERM LOADING BUSY MASTERDOWN "
+                                       "CLUSTERDOWN TRYAGAIN NOSCRIPT OOM MISCONF "
+                                       "NOREPLICAS READONLY MOVED ASK CROSSSLOT ";
+    const std::string word = " " + std::string(text.substr(0, text.find(' '))) + " ";
+    return known.find(word) != known.npos || text.find("@user_script") != text.npos ||
+           text.find("unknown command") != text.npos;
+}
+
+// The script for a load and for a compare-and-swap. The first element of its reply says what the
+// key has, the second one is the server's time in milliseconds:
+//
+//   0  nothing; "0" and ""
+//   1  a record; its version and value
+//   2  garbage, which no slot has written, or the last possible version; the key's type
+//   3  what was stored now; its version
+//
+// KEYS: the key. ARGV to load: none. ARGV to store: the expected version, the value, and the
+// channel to publish on or "". A new version is the server's time in microseconds. If that is not
+// greater than the previous version, the new version is the previous one plus one. A number of Lua
+// is exact up to 2^53. After HSET the script cannot fail.
+//
+// PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST must
+// not precede HSET: if the server lacks memory, it refuses HSET only if the script has written
+// nothing before.
+inline constexpr std::string_view redis_script =
+    "local t = redis.call('TIME')\n"
+    "local ms = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+    "local kind = redis.call('TYPE', KEYS[1]).ok\n"
+    "local found, version, value = 0, '0', ''\n"
+    "local is_ours = kind == 'none'\n"
+    "if kind == 'hash' then\n"
+    "  local both = redis.call('HMGET', KEYS[1], 'v', 'p')\n"
+    "  found, version, value = 1, both[1], both[2]\n"
+    "  is_ours = version and value and string.find(version, '^[1-9]%d*$')\n"
+    "end\n"
+    "if not is_ours then return {2, ms, kind} end\n"
+    "if version ~= ARGV[1] then\n"
+    "  redis.call('PERSIST', KEYS[1])\n"
+    "  return {found, ms, version, value}\n"
+    "end\n"
+    "local number = math.max(t[1] * 1000000 + t[2], tonumber(version) + 1)\n"
+    "if number > 9007199254740991 then return {2, ms, kind} end\n"
+    "local text = string.format('%.0f', number)\n"
+    "redis.call('HSET', KEYS[1], 'v', text, 'p', ARGV[2])\n"
+    "if ARGV[3] ~= '' then redis.pcall('PUBLISH', ARGV[3], text) end\n"
+    "return {3, ms, text}\n";
+// The SHA-1 of the script, by which a server knows it once it has run.
+inline constexpr std::string_view redis_script_name = "84314c643d9c85d71f8fff9e152789ee46578f25";
+
+// ---- Connections
+
+// Used by one thread at a time.
+class redis_connection {
+public:
+    using target = redis_target;
+    using answer = redis_answer;
+    struct known {};
+
+    explicit redis_connection(const target& to) : to_(to) {}
+
+    // Begins a call, which ends at the deadline. Connects if the connection is not usable.
+    std::error_code make_ready(deadline end) {
+        end_ = end;
+        return is_usable() ? std::error_code() : open();
+    }
+
+    // Whether the connection is not closed, and no byte waits to be read.
+    bool is_usable() {
+        char one;
+        return is_open_ && link_->reader->pos == link_->reader->len &&
+               (tls_ != nullptr ? tls_->is_quiet()
+                                : ::recv(link_->fd, &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+                                      (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+    }
+    bool is_open() const noexcept { return is_open_; }
+    int fd() const noexcept { return is_open_ ? link_->fd : -1; }
+
+    // The text of the last error, without the password; empty if the code says it all.
+    const std::string& message() const noexcept { return error_text_; }
+
+    // Closes the connection without a message to the server. Returns the error as an answer.
+    redis_answer lost(std::error_code error, bool may_have_stored) {
+        drop();
+        return {{}, error, may_have_stored, error_text_};
+    }
+
+    // Runs the script for the key `at`.
+    // Requires: make_ready() has succeeded.
+    redis_answer run(std::string_view at, std::initializer_list<std::string_view> arguments) {
+        std::vector<std::string_view> command{"EVALSHA", redis_script_name, "1", at};
+        command.insert(command.end(), arguments);
+        redis_answer got = ask(command);
+        if (got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
+            command[0] = "EVAL";
+            command[1] = redis_script;
+            got = ask(command);
+        }
+        return got;
+    }
+
+    // Connects and subscribes to the channel, for a channel_watch.
+    std::error_code subscribe(const std::string& channel, deadline end) {
+        const std::error_code error = make_ready(end);
+        return error ? error : ask({"SUBSCRIBE", channel}).error;
+    }
+    // Reads and discards the messages that have come.
+    std::error_code drain() {
+        end_ = deadline::poll();
+        while (is_open_) {
+            const auto message = receive();
+            if (!message && message.error() == std::errc::timed_out) {
+                return {};
+            }
+            if (!message) {
+                drop();
+            }
+        }
+        return std::make_error_code(std::errc::connection_reset);
+    }
+
+private:
+    struct freer {
+        void operator()(redisContext* link) const noexcept { ::redisFree(link); }
+    };
+
+    void drop() noexcept {
+        is_open_ = false;
+        tls_.reset();
+        link_.reset();
+    }
+
+    // Runs a command.
+    redis_answer ask(const std::vector<std::string_view>& command) {
+        const std::error_code unsent = send(command);
+        if (unsent) {
+            end_ = deadline::
+                poll(); // the server may have sent the reason before it closed the connection
+        }
+        auto reply = receive();
+        const bool is_error = reply && (*reply)->type == REDIS_REPLY_ERROR;
+        if (!reply || (unsent && !is_error)) {
+            return lost(unsent && error_text_.empty() ? unsent : reply.error(), !unsent);
+        }
+        if (!is_error) {
+            return {*std::move(reply), {}, true, {}};
+        }
+        const std::string_view text = redis_text(**reply);
+        set_text(text);
+        if (text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
+            drop(); // a replica: the next connection may reach the master
+        }
+        return {{}, redis_error(text), !unsent && !is_certain_redis_error(text), error_text_};
+    }
+
+    // Connects, logs in and selects the database.
+    std::error_code open() {
+        drop();
+        error_text_.clear();
+        std::error_code error = connect();
+        error = error ? error : greet();
+        if (error) {
+            set_text(std::string(error_text_));
+            drop();
+        }
+        is_open_ = !error;
+        return error;
+    }
+
+    std::error_code connect() {
+        if (to_.uses_tls) { // first: a missing file is not an error of the network
+            auto made = redis_tls::make(to_.host, to_.trust);
+            if (made.error) {
+                error_text_ = std::move(made.error_text);
+                return made.error;
+            }
+            tls_ = std::move(made.of);
+        }
+        const long ms = std::max(ms_until(end_), 1L);
+        timeval limit{};
+        limit.tv_sec = static_cast<decltype(limit.tv_sec)>(ms / 1'000);
+        limit.tv_usec = static_cast<decltype(limit.tv_usec)>(ms % 1'000 * 1'000);
+        errno = 0;
+        link_.reset(::redisConnectWithTimeout(to_.host.c_str(), to_.port, limit));
+        if (link_ == nullptr || link_->err == REDIS_ERR_OOM) {
+            return std::make_error_code(std::errc::not_enough_memory);
+        }
+        if (link_->err == REDIS_ERR_IO && errno != 0) {
+            return {errno == EINPROGRESS ? ETIMEDOUT : errno, std::generic_category()};
+        }
+        if (link_->err != 0) { // the look-up of the host's name
+            error_text_ = link_->errstr;
+            return std::make_error_code(std::errc::host_unreachable);
+        }
+        const int on = 1;
+        ::fcntl(link_->fd, F_SETFD, FD_CLOEXEC);
+        ::fcntl(link_->fd, F_SETFL, O_NONBLOCK);
+        ::setsockopt(link_->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+#if defined(SO_NOSIGPIPE)
+        ::setsockopt(link_->fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+        limits_ = *link_->reader->fn;
+        limits_.createArray = &make_array;
+        link_->reader->privdata = link_->reader->fn;
+        link_->reader->fn = &limits_;
+        if (tls_ == nullptr) {
+            return {};
+        }
+        const auto done = repeat([this] { return tls_->shake_hands(link_->fd); });
+        return done ? std::error_code() : done.error();
+    }
+
+    // Makes an array of a reply. hiredis allocates memory for as many elements as the server
+    // announces: a reply of 13 bytes would cost 13 GB. No reply to a slot has more than 4 elements.
+    // hiredis reports a refused array as a lack of memory.
+    template <class Count> static void* make_array(const redisReadTask* task, Count n) {
+        const auto* const own = static_cast<const redisReplyObjectFunctions*>(task->privdata);
+        return n > 16 ? nullptr : own->createArray(task, n);
+    }
+
+    std::error_code greet() {
+        std::vector<std::vector<std::string_view>> requests;
+        const std::string database = std::to_string(to_.database);
+        if (!to_.password.empty() && to_.user.empty()) {
+            requests.push_back({"AUTH", to_.password});
+        } else if (!to_.password.empty()) {
+            requests.push_back({"AUTH", to_.user, to_.password});
+        }
+        if (to_.database != 0) {
+            requests.push_back({"SELECT", database});
+        }
+        requests.push_back({"PING"}); // a user may lack the right to it
+        for (const auto& each : requests) {
+            const redis_answer got = ask(each);
+            const bool may_fail = &each == &requests.back() && link_ != nullptr &&
+                                  !error_text_.starts_with("DENIED ") &&
+                                  !error_text_.starts_with("ERR max number of clients");
+            if (got.error && !may_fail) {
+                return got.error;
+            }
+        }
+        return {};
+    }
+
+    // Sends a request. After an error, at most a part of the request was sent. The server ignores
+    // an incomplete request.
+    std::error_code send(const std::vector<std::string_view>& words) {
+        error_text_.clear();
+        std::vector<const char*> starts;
+        std::vector<std::size_t> sizes;
+        for (const std::string_view each : words) {
+            starts.push_back(each.data() == nullptr ? "" : each.data());
+            sizes.push_back(each.size());
+        }
+        char* bytes = nullptr;
+        const auto size = ::redisFormatCommandArgv(&bytes, static_cast<int>(starts.size()),
+                                                   starts.data(), sizes.data());
+        if (size < 0) {
+            return std::make_error_code(std::errc::not_enough_memory);
+        }
+        const std::unique_ptr<char, void (*)(void*)> held(bytes, &std::free);
+        std::string_view rest(bytes, static_cast<std::size_t>(size));
+        while (!rest.empty()) {
+            const auto sent = repeat([&] { return write(rest); });
+            if (!sent) {
+                return sent.error();
+            }
+            rest.remove_prefix(*sent);
+        }
+        return {};
+    }
+
+    // Receives the next reply, which may be an error reply.
+    result<redis_reply, std::error_code> receive() {
+        char some[16 * 1024];
+        std::size_t heard = 0;
+        for (;;) {
+            void* found = nullptr;
+            if (::redisReaderGetReply(link_->reader, &found) != REDIS_OK) {
+                const std::string_view text(some, heard);
+                set_text("not a reply of Redis: " + std::string(text.substr(0, text.find('\n'))));
+                return unexpected{std::make_error_code(std::errc::protocol_error)};
+            }
+            if (found != nullptr) {
+                return redis_reply(static_cast<redisReply*>(found));
+            }
+            const auto n = repeat([&] { return read(some, sizeof some); });
+            if (!n) {
+                return unexpected{n.error()};
+            }
+            heard = *n;
+            if (::redisReaderFeed(link_->reader, some, heard) != REDIS_OK) {
+                return unexpected{std::make_error_code(std::errc::not_enough_memory)};
+            }
+        }
+    }
+
+    // Repeats a step until it is done, and waits for the socket in between.
+    // Returns: how many bytes it read or wrote.
+    template <class Step> result<std::size_t, std::error_code> repeat(Step step) {
+        for (;;) {
+            const tls_step done = step();
+            std::error_code error = done.error;
+            if (!error && done.wanted == 0) {
+                return done.count;
+            }
+            if (error && tls_ != nullptr) {
+                error_text_ = tls_->error_text();
+            }
+            if (!error) {
+                error = wait_for(link_->fd, done.wanted, end_);
+            }
+            if (error) {
+                return unexpected{error};
+            }
+        }
+    }
+    tls_step write(std::string_view bytes) {
+#if defined(MSG_NOSIGNAL)
+        constexpr int no_signal = MSG_NOSIGNAL;
+#else
+        constexpr int no_signal = 0;
+#endif
+        return tls_ != nullptr
+                   ? tls_->write(bytes.data(), bytes.size())
+                   : outcome(::send(link_->fd, bytes.data(), bytes.size(), no_signal), POLLOUT);
+    }
+    tls_step read(char* to, std::size_t room) {
+        return tls_ != nullptr ? tls_->read(to, room)
+                               : outcome(::recv(link_->fd, to, room, 0), POLLIN);
+    }
+    static tls_step outcome(ssize_t n, short event) noexcept {
+        if (n > 0) {
+            return {static_cast<std::size_t>(n)};
+        }
+        const int number = n == 0 ? ECONNRESET : errno;
+        return number == EAGAIN || number == EWOULDBLOCK || number == EINTR
+                   ? tls_step{0, event}
+                   : tls_step{0, 0, {number, std::generic_category()}};
+    }
+
+    void set_text(std::string_view text) {
+        error_text_ = without_secret(one_line(text), to_.password);
+    }
+
+    const target to_;
+    redisReplyObjectFunctions limits_{}; // hiredis's own, but for arrays
+    std::unique_ptr<redisContext, freer> link_;
+    std::unique_ptr<redis_tls> tls_;
+    deadline end_ = deadline::poll(); // of the present call
+    bool is_open_ = false;            // connected and logged in
+    std::string error_text_;
+};
+
+// ---- Slots
+
+struct redis_core : server_slot<redis_connection> {
+    using server_slot::server_slot;
+
+    std::string channel() const { return terms.notifies ? terms.key + ".changed" : std::string(); }
+    redis_answer run(std::initializer_list<std::string_view> arguments) {
+        return ask(until(), [&](redis_connection& to) { return to.run(terms.key, arguments); });
     }
 };
 
-inline redis_target redis_target_of(std::string host, int port, const redis_slot_options& o) {
-    return {std::move(host), port,       o.unix_socket, o.user,
-            o.password,      o.database, o.uses_tls,    {o.ca_file, o.cert_file, o.key_file}};
-}
-
-// Reads a URL, which overrides the members of `target`. Returns what is wrong with it, or nullptr.
+// Reads a URL. Returns what is wrong with it, or nullptr.
 inline const char* read_redis_url(std::string_view text, redis_target& target) {
     auto url = read_server_url(text);
     if (!url) {
@@ -61,10 +679,9 @@ inline const char* read_redis_url(std::string_view text, redis_target& target) {
         return "the URL begins with neither redis:// nor rediss://";
     }
     target.host = std::move(url->host);
-    target.port = url->port == 0 ? 6379 : url->port;
-    target.unix_socket.clear();
-    target.uses_tls = target.uses_tls || url->scheme == "rediss";
-    target.user = url->user.empty() ? target.user : std::move(url->user);
+    target.port = url->port == 0 ? target.port : url->port;
+    target.uses_tls = url->scheme == "rediss";
+    target.user = std::move(url->user);
     target.password = url->password.empty() ? target.password : std::move(url->password);
     if (!target.user.empty() && target.password.empty()) {
         return "the URL has a user and no password; a password alone is written with a ':' before "
@@ -123,27 +740,25 @@ inline server_answer<redis_record> read_redis_record(const redisReply& reply) {
 BIDE_DURABLE_INLINE redis_slot::redis_slot(std::shared_ptr<detail::redis_core> core) noexcept
     : core_(std::move(core)) {}
 
-BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string host, int port, std::string key,
-                                           redis_slot_options options)
-    : core_(detail::redis_core::make(detail::redis_target_of(std::move(host), port, options),
-                                     std::move(key), options)) {}
-
 BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key,
                                            redis_slot_options options) {
-    detail::redis_target target = detail::redis_target_of({}, 0, options);
-    if (const char* const error_text = detail::read_redis_url(url, target)) {
-        detail::refuse_argument(std::string("bide::redis_slot: ") + error_text);
+    detail::redis_target target{.password = std::move(options.password),
+                                .trust = {std::move(options.ca_file), std::move(options.cert_file),
+                                          std::move(options.key_file)}};
+    const char* const wrong =
+        key.empty() ? "the key is empty" : detail::read_redis_url(url, target);
+    if (wrong != nullptr) {
+        detail::refuse_argument(std::string("bide::redis_slot: ") + wrong);
     }
-    core_ = detail::redis_core::make(std::move(target), std::move(key), options);
+    core_ = std::make_shared<detail::redis_core>(detail::redis_core::terms_type{
+        std::move(target), std::move(key), options.retry_time, options.max_value, options.notify});
 }
 
-BIDE_DURABLE_INLINE std::string redis_slot::store() const { return core_->target().name(); }
+BIDE_DURABLE_INLINE std::string redis_slot::store() const { return core_->terms.target.name(); }
 
 BIDE_DURABLE_INLINE std::unique_ptr<slot> redis_slot::for_renewals() const {
-    detail::redis_core other = *core_;
-    other.client = detail::shared_connection<detail::redis_connection>({core_->target(), true});
     return std::make_unique<redis_slot>(
-        redis_slot(std::make_shared<detail::redis_core>(std::move(other))));
+        redis_slot(std::make_shared<detail::redis_core>(core_->for_renewals())));
 }
 
 BIDE_DURABLE_INLINE std::string redis_slot::explain() const { return core_->explain(); }
@@ -162,7 +777,7 @@ BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> redis_slot::load() {
 
 BIDE_DURABLE_INLINE cas_result redis_slot::compare_exchange(slot_version version,
                                                             std::string_view value) {
-    if (value.size() > core_->max_value) {
+    if (value.size() > core_->terms.max_value) {
         return core_->not_stored(cas_status::failed, durable_errc::too_large);
     }
     detail::redis_answer got = core_->run({std::to_string(version), value, core_->channel()});
@@ -188,30 +803,21 @@ BIDE_DURABLE_INLINE cas_result redis_slot::compare_exchange(slot_version version
 }
 
 BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> redis_slot::server_now() {
-    detail::redis_answer got =
-        core_->ask([](detail::redis_connection& to) { return to.ask({"TIME"}); });
-    if (got.error) {
-        return unexpected{core_->failed(got.error, std::move(got.error_text))};
+    const auto seen = load();
+    if (!seen) {
+        return unexpected{seen.error()};
     }
-    std::int64_t part[2] = {-1, -1}; // seconds, microseconds
-    for (std::size_t i = 0; i < 2 && got.of->elements == 2; ++i) {
-        part[i] = detail::read_number(detail::redis_text(*got.of->element[i]), 1LL << 40);
-    }
-    if (part[0] < 1 || part[1] < 0) {
-        return unexpected{core_->failed(std::make_error_code(std::errc::protocol_error),
-                                        "not an answer to TIME")};
-    }
-    return part[0] * 1'000 + part[1] / 1'000;
+    return *seen->server_ms;
 }
 
 BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() {
-    if (!core_->notifies) {
+    if (!core_->terms.notifies) {
         return unexpected{core_->failed(std::make_error_code(std::errc::operation_not_supported),
                                         "its options do not say notify")};
     }
     std::string error_text;
     auto made = detail::channel_watch<detail::redis_connection>::make(
-        {core_->target(), false}, core_->channel(), deadline::after(core_->retry_time), error_text);
+        core_->terms.target, core_->channel(), core_->until(), error_text);
     if (!made) {
         return unexpected{core_->failed(made.error(), std::move(error_text))};
     }
