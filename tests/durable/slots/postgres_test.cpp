@@ -146,10 +146,6 @@ std::string new_database(const test::postgres_server& s, const std::string& name
 const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, value bytea "
                             "NOT NULL)";
 
-postgres_slot for_renewals(const postgres_slot& of) {
-    return std::move(static_cast<postgres_slot&>(*of.for_renewals()));
-}
-
 // Drops a table that slots use, and creates it again.
 void check_another_table(test::postgres_server& s, const std::string& conninfo,
                          const std::string& table) {
@@ -158,8 +154,8 @@ void check_another_table(test::postgres_server& s, const std::string& conninfo,
     std::optional<postgres_slot> slot(std::in_place, conninfo, "key", options);
     const cas_result first = slot->compare_exchange(0, "1");
     REQUIRE(first.status == cas_status::stored);
-    postgres_slot renews = for_renewals(*slot);
-    CHECK(renews.load().has_value());
+    std::unique_ptr<bide::slot> renews = slot->for_renewals();
+    CHECK(renews->load().has_value());
 
     admin("DROP TABLE " + table);
     CHECK(slot->load().error() == postgres_error("42P01"));
@@ -168,7 +164,7 @@ void check_another_table(test::postgres_server& s, const std::string& conninfo,
     CHECK(slot->compare_exchange(0, "2").error == postgres_error("42P01"));
 
     admin("CREATE TABLE " + table + columns);
-    const auto is_refused = [&](postgres_slot& by) {
+    const auto is_refused = [&](bide::slot& by) {
         CHECK(by.load().error() == postgres_error("ZB001"));
         CHECK(by.load().error() == std::errc::operation_not_permitted);
         CHECK(has(by.explain(), "not the one that this process began with"));
@@ -176,7 +172,7 @@ void check_another_table(test::postgres_server& s, const std::string& conninfo,
         CHECK(by.compare_exchange(first.version, "2").status != cas_status::stored);
     };
     is_refused(*slot);
-    is_refused(renews);
+    is_refused(*renews);
     {
         postgres_slot later(conninfo, "another key", options);
         is_refused(later);
@@ -189,10 +185,7 @@ void check_another_table(test::postgres_server& s, const std::string& conninfo,
 
     // After all slots are destroyed, a new slot accepts the new table.
     slot.reset();
-    postgres_slot gone = std::move(renews);
-    {
-        const postgres_slot last = std::move(gone);
-    }
+    renews.reset();
     postgres_slot anew(conninfo, "key", options);
     CHECK(anew.compare_exchange(0, "3").status == cas_status::stored);
 }
@@ -218,7 +211,7 @@ struct refusal {
 };
 
 // A port whose machine does not answer: the system discards what connects to it, because the queue of
-// connections that nobody accepts is full.
+// connections to accept is full.
 class silent_machine {
 public:
     silent_machine() {
@@ -791,9 +784,9 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
         const auto version = slot.compare_exchange(0, "1").version;
         postgres_slot other(s->conninfo(), new_key());
         REQUIRE(other.compare_exchange(0, "1").status == cas_status::stored);
-        postgres_slot renews = for_renewals(other);
-        postgres_slot renews_locked = for_renewals(slot);
-        REQUIRE(renews.load().has_value());
+        const auto renews = other.for_renewals();
+        const auto renews_locked = slot.for_renewals();
+        REQUIRE(renews->load().has_value());
 
         session user(s->conninfo());
         session watcher(s->conninfo());
@@ -807,8 +800,8 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
         std::thread waiting([&] { r = slot.compare_exchange(version, "2"); });
         CHECK(waits());
         // A renewal of the locked row fails soon and for certain. Renewals of other rows succeed.
-        CHECK(test::fails(renews_locked.compare_exchange(version, "2"), postgres_error("55P03")));
-        CHECK(renews.compare_exchange(renews.load()->version, "2").status == cas_status::stored);
+        CHECK(test::fails(renews_locked->compare_exchange(version, "2"), postgres_error("55P03")));
+        CHECK(renews->compare_exchange(renews->load()->version, "2").status == cas_status::stored);
         // Calls for other rows succeed, too: the waiting call returns its connection at intervals.
         CHECK(other.load()->value == "2");
         user("COMMIT");
@@ -819,11 +812,11 @@ TEST_CASE("postgres_slot: a call that hangs delays no renewal", "[promise.postgr
         // another table succeed.
         postgres_slot third(s->conninfo(), "key", {.table = "bide_elsewhere"});
         REQUIRE(third.compare_exchange(0, "1").status == cas_status::stored);
-        postgres_slot renews_third = for_renewals(third);
+        const auto renews_third = third.for_renewals();
         user("BEGIN; LOCK TABLE bide_lock IN ACCESS EXCLUSIVE MODE");
         std::thread stuck([&] { r = slot.compare_exchange(slot.load()->version, "3"); });
         CHECK(waits());
-        CHECK(renews_third.compare_exchange(renews_third.load()->version, "2").status ==
+        CHECK(renews_third->compare_exchange(renews_third->load()->version, "2").status ==
               cas_status::stored);
         user("COMMIT");
         stuck.join();

@@ -519,9 +519,48 @@ private:
 
 // ---- Slots
 
-struct etcd_core : server_slot<etcd_client> {
+class etcd_core final : public server_slot<etcd_client> {
+public:
     using server_slot::server_slot;
 
+    result<slot_snapshot, std::error_code> load() override {
+        etcd_result got = call("/kv/range", etcd_range(terms.key), true);
+        if (got.error) {
+            return unexpected{failed(got.error, std::move(got.error_text))};
+        }
+        auto seen = etcd_snapshot(read_etcd_answer(got.of));
+        if (!seen) {
+            return unexpected{failed(std::make_error_code(std::errc::protocol_error), no_etcd)};
+        }
+        return *std::move(seen);
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        if (value.size() > terms.max_value) {
+            return not_stored(false, durable_errc::too_large);
+        }
+        etcd_result got = call("/kv/txn", etcd_exchange(terms.key, version, value), false);
+        if (got.error) {
+            return not_stored(got.may_have_stored, got.error, std::move(got.error_text));
+        }
+        const etcd_answer read = read_etcd_answer(got.of);
+        if (read.succeeded) {
+            if (const auto revision = etcd_number(read.header ? read.header->revision : "")) {
+                return {.status = cas_status::stored, .version = *revision};
+            }
+        } else if (read.responses.size() == 1 && read.responses[0].response_range) {
+            if (auto found = etcd_snapshot(*read.responses[0].response_range)) {
+                return {.status = cas_status::conflict, .current = std::move(found)};
+            }
+        }
+        return not_stored(true, std::make_error_code(std::errc::protocol_error), no_etcd);
+    }
+
+    std::unique_ptr<slot> for_renewals() const override {
+        return std::make_unique<etcd_core>(terms_for_renewals());
+    }
+
+private:
     static constexpr const char* no_etcd = "not an answer of etcd's gateway";
 
     etcd_result call(const char* what, const std::string& body, bool may_repeat) {
@@ -563,72 +602,24 @@ inline const char* read_etcd_endpoints(etcd_target& target) {
                                                            : nullptr;
 }
 
-} // namespace detail
-
-BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::shared_ptr<detail::etcd_core> core) noexcept
-    : core_(std::move(core)) {}
-
-BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
-                                         etcd_slot_options options) {
-    detail::etcd_target target{.endpoints = std::move(endpoints),
-                               .tls = {std::move(options.ca_file), std::move(options.cert_file),
-                                       std::move(options.key_file)}};
-    if (const char* const error_text =
-            key.empty() ? "the key is empty" : detail::read_etcd_endpoints(target)) {
-        detail::refuse_argument(std::string("bide::etcd_slot: ") + error_text);
+inline std::unique_ptr<slot> make_etcd(std::vector<std::string> endpoints, std::string key,
+                                       etcd_slot_options options) {
+    etcd_target target{.endpoints = std::move(endpoints),
+                       .tls = {std::move(options.ca_file), std::move(options.cert_file),
+                               std::move(options.key_file)}};
+    if (const char* const wrong = key.empty() ? "the key is empty" : read_etcd_endpoints(target)) {
+        refuse_argument(std::string("bide::etcd_slot: ") + wrong);
     }
-    core_ = std::make_shared<detail::etcd_core>(detail::etcd_core::terms_type{
+    return std::make_unique<etcd_core>(etcd_core::terms_type{
         std::move(target), std::move(key), options.retry_time, options.max_value});
 }
 
-BIDE_DURABLE_INLINE std::string etcd_slot::store() const { return core_->terms.target.name(); }
+} // namespace detail
 
-BIDE_DURABLE_INLINE std::unique_ptr<slot> etcd_slot::for_renewals() const {
-    return std::make_unique<etcd_slot>(
-        etcd_slot(std::make_shared<detail::etcd_core>(core_->for_renewals())));
-}
-
-BIDE_DURABLE_INLINE std::string etcd_slot::explain() const { return core_->explain(); }
-
-BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> etcd_slot::load() {
-    detail::etcd_result got = core_->call("/kv/range", detail::etcd_range(core_->terms.key), true);
-    if (got.error) {
-        return unexpected{core_->failed(got.error, std::move(got.error_text))};
-    }
-    auto value = detail::etcd_snapshot(detail::read_etcd_answer(got.of));
-    if (!value) {
-        return unexpected{
-            core_->failed(std::make_error_code(std::errc::protocol_error), core_->no_etcd)};
-    }
-    return *std::move(value);
-}
-
-BIDE_DURABLE_INLINE cas_result etcd_slot::compare_exchange(slot_version version,
-                                                           std::string_view value) {
-    if (value.size() > core_->terms.max_value) {
-        return core_->not_stored(cas_status::failed, durable_errc::too_large);
-    }
-    detail::etcd_result got =
-        core_->call("/kv/txn", detail::etcd_exchange(core_->terms.key, version, value), false);
-    if (got.error) {
-        return core_->not_stored(got.may_have_stored ? cas_status::indeterminate
-                                                     : cas_status::failed,
-                                 got.error, std::move(got.error_text));
-    }
-    const detail::etcd_answer read = detail::read_etcd_answer(got.of);
-    if (read.succeeded) {
-        const auto revision = detail::etcd_number(read.header ? read.header->revision : "");
-        if (revision) {
-            return {.status = cas_status::stored, .version = *revision};
-        }
-    } else if (read.responses.size() == 1 && read.responses[0].response_range) {
-        if (auto found = detail::etcd_snapshot(*read.responses[0].response_range)) {
-            return {.status = cas_status::conflict, .current = std::move(found)};
-        }
-    }
-    return core_->not_stored(cas_status::indeterminate,
-                             std::make_error_code(std::errc::protocol_error), core_->no_etcd);
-}
+BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
+                                         etcd_slot_options options)
+    : server_slot_handle(
+          detail::make_etcd(std::move(endpoints), std::move(key), std::move(options))) {}
 
 }} // namespace bide::BIDE_ABI
 

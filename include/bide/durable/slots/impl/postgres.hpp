@@ -17,7 +17,6 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/postgres.hpp>
-#include <bide/durable/slots/postgres_errors.hpp>
 #include <bide/sync/mutex.hpp>
 
 #include <algorithm>
@@ -55,13 +54,12 @@ struct postgres_free {
 // What identifies a connection: the connection string, and the environment that it depends on.
 struct postgres_target {
     std::string conninfo{};
-    std::string environment{}; // "keyword=value" of the variables that it depends on
-    std::string where{};       // "postgres at db.example:5432, database app"
-    std::string user{};
-    std::string why{}; // if it is not empty: what is wrong with the connection string
+    std::string environment{};     // "keyword=value" of the variables that it depends on
+    std::string where{"postgres"}; // "postgres at db.example:5432, database app, user me"
+    std::string why{};             // if it is not empty: what is wrong with the connection string
     std::size_t hosts = 1;
 
-    std::string name() const { return where + (user.empty() ? "" : ", user " + user); }
+    const std::string& name() const noexcept { return where; }
     friend auto operator<=>(const postgres_target&, const postgres_target&) = default;
 };
 
@@ -69,7 +67,7 @@ struct postgres_target {
 // password has a character that is not encoded, a part of it is taken for a host, a port or a
 // database.
 inline postgres_target postgres_target_of(const std::string& conninfo) {
-    postgres_target target{.conninfo = conninfo, .where = "postgres"};
+    postgres_target target{.conninfo = conninfo};
     const bool is_uri =
         conninfo.starts_with("postgres://") || conninfo.starts_with("postgresql://");
     const std::unique_ptr<PQconninfoOption, postgres_free> options(
@@ -92,8 +90,8 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
                 values["service"].empty() ? variable : ""; // the service's go first
         }
     }
-    target.user = values["user"];
-    const std::string& database = values["dbname"].empty() ? target.user : values["dbname"];
+    const std::string& user = values["user"];
+    const std::string& database = values["dbname"].empty() ? user : values["dbname"];
     const std::string& ports = values["port"];
     const std::string& names = values["host"].empty() ? values["hostaddr"] : values["host"];
     if (ports.find_first_not_of("0123456789,") != ports.npos ||
@@ -109,6 +107,7 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
                                             : names);
     target.where += ":" + (ports.empty() ? "5432" : ports);
     target.where += database.empty() ? "" : ", database " + database;
+    target.where += user.empty() ? "" : ", user " + user;
     return target;
 }
 
@@ -137,8 +136,7 @@ inline std::size_t postgres_state_in(std::string_view text) noexcept {
     constexpr std::string_view mark = ":  ";
     for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
         const std::string_view rest = text.substr(at + mark.size());
-        if (rest.size() > 5 && rest[5] == ':' &&
-            postgres_category_type::packed(rest.substr(0, 5)) != 0) {
+        if (rest.size() > 5 && rest[5] == ':' && packed_sqlstate(rest.substr(0, 5)) != 0) {
             return at + mark.size();
         }
     }
@@ -485,14 +483,80 @@ private:
 // If another transaction has locked the row, the server waits for at most 100 ms at a time. Between
 // two such waits the slot returns the connection, so that locked rows do not stall other slots of the
 // process. A renewal waits only once, because the next renewal comes soon.
-struct postgres_core : server_slot<postgres_connection> {
+class postgres_core final : public server_slot<postgres_connection> {
     using link = postgres_connection;
 
+public:
+    postgres_core(terms_type of, const postgres_slot_options& chosen)
+        : server_slot(std::move(of)), options_(chosen), name_(postgres_name_of(chosen.table)) {}
+
+    result<slot_snapshot, std::error_code> load() override {
+        const postgres_answer got = run(true, [this](link& to) {
+            const std::string quoted = table_.name.quoted();
+            postgres_answer row = to.run("SELECT l.version, l.value, " + std::string(microseconds) +
+                                             ", pg_is_in_recovery()::int::bigint, '" + quoted +
+                                             "'::regclass::oid::bigint FROM (SELECT 1) AS one "
+                                             "LEFT JOIN " +
+                                             quoted + " AS l ON l.key = $1::text",
+                                         {terms.key});
+            if (!row.error && row.of.int8(3) != 0) { // its values may be old
+                return postgres_answer{{}, postgres_error("25006"), false, "it is a standby"};
+            }
+            return !row.error && row.of.int8(4) != table_.oid ? another() : std::move(row);
+        });
+        if (got.error) {
+            return unexpected{got.error};
+        }
+        slot_snapshot seen{.server_ms = got.of.int8(2) / 1'000};
+        const std::int64_t version = got.of.int8(0);
+        if (!got.of.is_null(0) && version <= 0) {
+            return unexpected{failed(durable_errc::corrupt_record)};
+        }
+        if (version > 0) {
+            seen.version = static_cast<slot_version>(version);
+            seen.value = got.of.bytes(1);
+        }
+        return seen;
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        if (value.size() > terms.max_value) {
+            return not_stored(false, durable_errc::too_large);
+        }
+        if (version > std::numeric_limits<std::int64_t>::max()) {
+            return {.status = cas_status::conflict};
+        }
+        const postgres_answer got =
+            run(false, [&](link& to) { return to.run(exchange(version), {terms.key, value}); });
+        if (got.error) {
+            return not_stored(got.may_have_stored, got.error, got.error_text);
+        }
+        if (got.of.count() == 0) {
+            return {.status = cas_status::conflict};
+        }
+        return {.status = cas_status::stored, .version = static_cast<slot_version>(got.of.int8(0))};
+    }
+
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
+        if (!terms.notifies) {
+            return unexpected{watches_not()};
+        }
+        const deadline end = until();
+        const postgres_answer found = run(true, [](link&) { return postgres_answer(); });
+        if (found.error) {
+            return unexpected{found.error};
+        }
+        const std::string& at = options_.listen_conninfo;
+        return watch_channel(at.empty() ? terms.target : postgres_target_of(at), channel(), end);
+    }
+
+    std::unique_ptr<slot> for_renewals() const override {
+        return std::make_unique<postgres_core>(terms_for_renewals(), options_);
+    }
+
+private:
     static constexpr const char* microseconds =
         "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-
-    postgres_core(terms_type of, const postgres_slot_options& chosen)
-        : server_slot(std::move(of)), options(chosen), name(postgres_name_of(options.table)) {}
 
     // Finds the table, and calls once(connection). Calls it again if the server rolled the
     // transaction back because of a conflict with another one, or if the row stayed locked; if
@@ -501,7 +565,7 @@ struct postgres_core : server_slot<postgres_connection> {
     template <class Once> postgres_answer run(bool may_repeat, Once once) {
         const deadline row_end = deadline::after(terms.retry_time / 2);
         const deadline end = until();
-        const bool is_named = !name.table.empty();
+        const bool is_named = !name_.table.empty();
         postgres_answer got{{},
                             durable_errc::invalid_argument,
                             false,
@@ -515,7 +579,7 @@ struct postgres_core : server_slot<postgres_connection> {
                 if (!answer.error) {
                     answer = once(to);
                     if (answer.error == postgres_error("42P01")) {
-                        answer.error_text = dropped(table.name);
+                        answer.error_text = dropped(table_.name);
                     }
                 }
                 if (answer.error == postgres_error("25006")) {
@@ -533,49 +597,45 @@ struct postgres_core : server_slot<postgres_connection> {
         if (got.error == postgres_error("42501") || got.error == postgres_error("3F000")) {
             got.error_text += advice(got.error);
         }
-        last_error_text.clear();
-        if (got.error) {
-            failed(got.error, got.error_text);
-        }
+        failed(got.error, got.error_text);
         return got;
     }
 
-    postgres_answer load(link& to) {
-        const std::string quoted = table.name.quoted();
-        postgres_answer got =
-            to.run("SELECT l.version, l.value, " + std::string(microseconds) +
-                       ", pg_is_in_recovery()::int::bigint, '" + quoted +
-                       "'::regclass::oid::bigint FROM (SELECT 1) AS one LEFT JOIN " + quoted +
-                       " AS l ON l.key = $1::text",
-                   {terms.key});
-        if (!got.error && got.of.int8(3) != 0) { // its values may be old
-            return {{}, postgres_error("25006"), false, "it is a standby"};
-        }
-        return !got.error && got.of.int8(4) != table.oid ? another() : std::move(got);
-    }
-
-    // Version 0: inserts the row.
-    postgres_answer exchange(link& to, slot_version version, std::string_view value) {
+    // The statement that stores a value. Version 0: inserts the row.
+    std::string exchange(slot_version version) const {
         constexpr std::chrono::milliseconds most_wait(100);
-        const std::string quoted = table.name.quoted();
+        const std::string quoted = table_.name.quoted();
         const auto wait = std::min(terms.retry_time / 2 + std::chrono::milliseconds(1), most_wait);
         const std::string condition =
-            "'" + quoted + "'::regclass::oid = " + std::to_string(table.oid) +
+            "'" + quoted + "'::regclass::oid = " + std::to_string(table_.oid) +
             " AND (SELECT set_config('synchronous_commit', 'off', true) || "
             "set_config('lock_timeout', '" +
             std::to_string(wait.count()) + "', true)) IS NOT NULL";
-        return to.run((version == 0
-                           ? "INSERT INTO " + quoted + " (key, version, value) SELECT $1::text, " +
-                                 microseconds + ", $2::bytea WHERE " + condition +
-                                 " ON CONFLICT (key) DO NOTHING"
-                           : "UPDATE " + quoted +
-                                 " SET version = version + 1, value = $2::bytea WHERE key = "
-                                 "$1::text AND version = " +
-                                 std::to_string(version) + " AND " + condition) +
-                          " RETURNING version, set_config('synchronous_commit', 'on', true), "
-                          "set_config('client_min_messages', 'warning', true)" +
-                          (terms.notifies ? ", pg_notify('" + channel() + "', '')" : ""),
-                      {terms.key, value});
+        return (version == 0
+                    ? "INSERT INTO " + quoted + " (key, version, value) SELECT $1::text, " +
+                          microseconds + ", $2::bytea WHERE " + condition +
+                          " ON CONFLICT (key) DO NOTHING"
+                    : "UPDATE " + quoted +
+                          " SET version = version + 1, value = $2::bytea WHERE key = "
+                          "$1::text AND version = " +
+                          std::to_string(version) + " AND " + condition) +
+               " RETURNING version, set_config('synchronous_commit', 'on', true), "
+               "set_config('client_min_messages', 'warning', true)" +
+               (terms.notifies ? ", pg_notify('" + channel() + "', '')" : "");
+    }
+
+    // Finds the table for the statements of this slot.
+    postgres_answer find(link& to) {
+        const postgres_table known = keep({});
+        table_ = known.oid != 0 ? known : table_;
+        if (known.oid != 0 && to.searched.count(options_.table) != 0) {
+            return {};
+        }
+        postgres_answer got = search(to);
+        if (!got.error) {
+            to.searched.insert(options_.table);
+        }
+        return got;
     }
 
     // Looks for the table, and creates it if it is missing. Several roles may create the table at the
@@ -592,8 +652,8 @@ struct postgres_core : server_slot<postgres_connection> {
             "$2::text IN ('', n.nspname) AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' "
             "ORDER BY columns DESC, n.nspname";
         postgres_answer got;
-        for (bool creates = options.create_table;; creates = false) {
-            got = to.run(tables, {name.table, name.schema});
+        for (bool creates = options_.create_table;; creates = false) {
+            got = to.run(tables, {name_.table, name_.schema});
             if (got.error || !judge(got) || !creates) {
                 break;
             }
@@ -611,49 +671,16 @@ struct postgres_core : server_slot<postgres_connection> {
     }
 
     std::string create_statement() const {
-        return "CREATE TABLE IF NOT EXISTS " + name.wanted().quoted() +
+        return "CREATE TABLE IF NOT EXISTS " + name_.wanted().quoted() +
                " (key text PRIMARY KEY, version bigint NOT NULL, value bytea NOT NULL)"
                " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
-    }
-
-    // The channel on which changes of the key are notified. If several keys share a channel, a watch
-    // also signals changes of the other keys.
-    std::string channel() const {
-        std::uint64_t hash = 14695981039346656037U; // FNV-1a
-        for (const char c : table.name.plain() + '\0' + terms.key) {
-            hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-        }
-        std::string text = "bide_";
-        for (int shift = 60; shift >= 0; shift -= 4) {
-            text += "0123456789abcdef"[hash >> shift & 15];
-        }
-        return text;
-    }
-
-    const postgres_slot_options options;
-    const postgres_name name; // without a table: it is invalid
-    postgres_table table{};   // as the search has found it
-
-private:
-    // Finds the table for the statements of this slot.
-    postgres_answer find(link& to) {
-        const postgres_table known = keep({});
-        table = known.oid != 0 ? known : table;
-        if (known.oid != 0 && to.searched.count(options.table) != 0) {
-            return {};
-        }
-        postgres_answer got = search(to);
-        if (!got.error) {
-            to.searched.insert(options.table);
-        }
-        return got;
     }
 
     // Sets the table of this process, if none is set. Returns the table that is set.
     postgres_table keep(const postgres_table& one) {
         auto& all = here().known;
         const std::lock_guard held(all.lock);
-        postgres_table& kept = all.tables[options.table];
+        postgres_table& kept = all.tables[options_.table];
         if (kept.oid == 0) {
             kept = one;
         }
@@ -664,7 +691,7 @@ private:
     // process began with. Returns true if there is no table and none was there before.
     bool judge(postgres_answer& got) {
         const postgres_table known = keep({});
-        const postgres_table before = known.oid != 0 ? known : table; // after fork(): the parent's
+        const postgres_table before = known.oid != 0 ? known : table_; // after fork(): the parent's
         postgres_table found;
         int count = 0;
         std::string schemas;
@@ -672,16 +699,16 @@ private:
         for (int row = 0; row < got.of.count(); ++row) {
             const std::string schema(got.of.bytes(1, row));
             if (got.of.int8(2, row) == 3) {
-                found = {got.of.int8(0, row), {schema, name.table}};
+                found = {got.of.int8(0, row), {schema, name_.table}};
                 schemas += (count++ == 0 ? "" : ", ") + schema;
             } else {
-                is_in_the_way = is_in_the_way || schema == name.wanted().schema;
+                is_in_the_way = is_in_the_way || schema == name_.wanted().schema;
             }
         }
-        const std::string wanted = name.wanted().plain();
+        const std::string wanted = name_.wanted().plain();
         if (count > 1) {
             got.error = postgres_error("ZB002");
-            got.error_text = "the schemas " + schemas + " have a table " + name.table +
+            got.error_text = "the schemas " + schemas + " have a table " + name_.table +
                              " each, and each would be another lock: name the schema in the slot's "
                              "options, the same one for all";
         } else if (count == 0 && before.oid != 0) {
@@ -694,8 +721,8 @@ private:
                                  : "there is no table " + wanted;
             return !is_in_the_way;
         } else {
-            table = before.oid == 0 ? keep(found) : before;
-            const bool is_same = found.oid == table.oid && found.name.schema == table.name.schema;
+            table_ = before.oid == 0 ? keep(found) : before;
+            const bool is_same = found.oid == table_.oid && found.name.schema == table_.name.schema;
             got = is_same ? std::move(got) : another();
             keep(is_same ? found : postgres_table());
         }
@@ -706,7 +733,7 @@ private:
         return {{},
                 postgres_error("ZB001"),
                 false,
-                "the table " + table.name.plain() +
+                "the table " + table_.name.plain() +
                     " is not the one that this process began with: it was dropped and made again, "
                     "or moved; end all processes that use it, then start them anew"};
     }
@@ -718,7 +745,7 @@ private:
 
     // Returns what to do about a missing right or schema.
     std::string advice(const std::error_code& error) const {
-        const postgres_name at = table.oid != 0 ? table.name : name.wanted();
+        const postgres_name at = table_.oid != 0 ? table_.name : name_.wanted();
         return error == postgres_error("3F000")
                    ? ". Make the schema, or name another one in the slot's options, the same for "
                      "all"
@@ -728,97 +755,40 @@ private:
                          " to each role that locks. Or name another schema in the slot's options, "
                          "the same for all";
     }
+
+    // The channel on which changes of the key are notified. If several keys share a channel, a watch
+    // also signals changes of the other keys.
+    std::string channel() const {
+        std::uint64_t hash = 14695981039346656037U; // FNV-1a
+        for (const char c : table_.name.plain() + '\0' + terms.key) {
+            hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+        }
+        std::string text = "bide_";
+        for (int shift = 60; shift >= 0; shift -= 4) {
+            text += "0123456789abcdef"[hash >> shift & 15];
+        }
+        return text;
+    }
+
+    const postgres_slot_options options_;
+    const postgres_name name_; // without a table: it is invalid
+    postgres_table table_{};   // as the search has found it
 };
 
-} // namespace detail
-
-BIDE_DURABLE_INLINE
-postgres_slot::postgres_slot(std::shared_ptr<detail::postgres_core> core) noexcept
-    : core_(std::move(core)) {}
-
-BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::string key,
-                                                 postgres_slot_options options) {
-    using namespace std::chrono_literals;
-    core_ = std::make_shared<detail::postgres_core>(
-        detail::postgres_core::terms_type{
-            detail::postgres_target_of(conninfo), std::move(key),
-            std::clamp<std::chrono::milliseconds>(options.retry_time, 1ms, 24h),
-            std::min(options.max_value, std::size_t(256) << 20), options.notify},
+inline std::unique_ptr<slot> make_postgres(const std::string& conninfo, std::string key,
+                                           const postgres_slot_options& options) {
+    return std::make_unique<postgres_core>(
+        postgres_core::terms_type{postgres_target_of(conninfo), std::move(key), options.retry_time,
+                                  std::min(options.max_value, std::size_t(256) << 20),
+                                  options.notify},
         options);
 }
 
-BIDE_DURABLE_INLINE std::unique_ptr<slot> postgres_slot::for_renewals() const {
-    return std::make_unique<postgres_slot>(postgres_slot(
-        std::make_shared<detail::postgres_core>(core_->for_renewals(), core_->options)));
-}
+} // namespace detail
 
-BIDE_DURABLE_INLINE std::string postgres_slot::store() const { return core_->terms.target.name(); }
-
-BIDE_DURABLE_INLINE std::string postgres_slot::explain() const { return core_->explain(); }
-
-BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> postgres_slot::load() {
-    const auto row =
-        core_->run(true, [this](detail::postgres_connection& to) { return core_->load(to); });
-    if (row.error) {
-        return unexpected{row.error};
-    }
-    slot_snapshot seen{.server_ms = row.of.int8(2) / 1'000};
-    const std::int64_t version = row.of.int8(0);
-    if (!row.of.is_null(0) && version <= 0) {
-        return unexpected{make_error_code(durable_errc::corrupt_record)};
-    }
-    if (version > 0) {
-        seen.version = static_cast<slot_version>(version);
-        seen.value = row.of.bytes(1);
-    }
-    return seen;
-}
-
-BIDE_DURABLE_INLINE cas_result postgres_slot::compare_exchange(slot_version version,
-                                                               std::string_view value) {
-    if (value.size() > core_->terms.max_value) {
-        return core_->not_stored(cas_status::failed, durable_errc::too_large);
-    }
-    if (version > std::numeric_limits<std::int64_t>::max()) {
-        return {.status = cas_status::conflict};
-    }
-    const auto row = core_->run(false, [&](detail::postgres_connection& to) {
-        return core_->exchange(to, version, value);
-    });
-    if (row.error) {
-        return {.status = row.may_have_stored ? cas_status::indeterminate : cas_status::failed,
-                .error = row.error};
-    }
-    if (row.of.count() == 0) {
-        return {.status = cas_status::conflict};
-    }
-    return {.status = cas_status::stored, .version = static_cast<slot_version>(row.of.int8(0))};
-}
-
-BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> postgres_slot::server_now() {
-    const auto seen = load();
-    if (!seen) {
-        return unexpected{seen.error()};
-    }
-    return *seen->server_ms;
-}
-
-BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code> postgres_slot::watch() {
-    using detail::postgres_connection;
-    if (!core_->options.notify) {
-        return unexpected{std::make_error_code(std::errc::operation_not_supported)};
-    }
-    const deadline end = core_->until();
-    const auto found =
-        core_->run(true, [](postgres_connection&) { return detail::postgres_answer(); });
-    if (found.error) {
-        return unexpected{found.error};
-    }
-    const std::string& at = core_->options.listen_conninfo;
-    return detail::channel_watch<postgres_connection>::make(
-        at.empty() ? core_->terms.target : detail::postgres_target_of(at), core_->channel(), end,
-        core_->last_error_text);
-}
+BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::string key,
+                                                 postgres_slot_options options)
+    : server_slot_handle(detail::make_postgres(conninfo, std::move(key), options)) {}
 
 }} // namespace bide::BIDE_ABI
 

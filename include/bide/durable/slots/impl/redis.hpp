@@ -64,25 +64,42 @@ struct tls_step {
 // One session. The destructor sends nothing, so that a child of fork() may run it.
 class redis_tls {
 public:
-    using made = server_answer<std::unique_ptr<redis_tls>>;
-
-    // Makes a session. A missing file is found here, before a socket is opened.
-    static redis_tls::made make(const std::string& host, const tls_files& trust) {
+    // Makes a session, or sets error(). A missing file is found here, before a socket is opened.
+    redis_tls(const std::string& host, const tls_files& trust) {
         ::ERR_clear_error();
         const std::unique_ptr<SSL_CTX, freer> with(::SSL_CTX_new(::TLS_client_method()));
-        auto session = std::make_unique<redis_tls>();
-        if (with == nullptr) {
-            return {nullptr, std::make_error_code(std::errc::not_enough_memory)};
+        SSL_CTX* const to = with.get();
+        if (to == nullptr) {
+            error_ = std::make_error_code(std::errc::not_enough_memory);
+            return;
         }
-        if (made wrong = prepare(with.get(), trust); wrong.error) {
-            return wrong;
+        ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
+        ::SSL_CTX_set_options(to, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+        ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
+        ::SSL_CTX_set_default_passwd_cb(to, &no_password);
+        if (trust.ca_file.empty()) {
+            ::SSL_CTX_set_default_verify_paths(to); // if that fails, no certificate is trusted
+        } else {
+            expect(::SSL_CTX_load_verify_locations(to, trust.ca_file.c_str(), nullptr),
+                   "the authorities in ", trust.ca_file);
         }
-        session->ssl_.reset(::SSL_new(with.get()));
-        if (session->ssl_ == nullptr || !session->expect(host)) {
-            return {nullptr, std::make_error_code(std::errc::not_enough_memory)};
+        if (!trust.cert_file.empty()) {
+            const std::string& key = trust.key_file.empty() ? trust.cert_file : trust.key_file;
+            expect(::SSL_CTX_use_certificate_chain_file(to, trust.cert_file.c_str()),
+                   "the certificate in ", trust.cert_file);
+            expect(::SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM), "the key in ",
+                   key);
         }
-        return {std::move(session)};
+        ssl_.reset(::SSL_new(to));
+        if (!error_ && (ssl_ == nullptr || !set_host(host))) {
+            error_ = std::make_error_code(std::errc::not_enough_memory);
+        }
     }
+
+    std::error_code error() const noexcept { return error_; }
+    // The text of the last error, or empty.
+    const std::string& error_text() const noexcept { return error_text_; }
 
     // Shakes hands over the socket, and verifies the server's certificate and name.
     tls_step shake_hands(int fd) {
@@ -105,9 +122,6 @@ public:
         return looked.wanted == POLLIN;
     }
 
-    // The text of the last error, or empty.
-    const std::string& error_text() const noexcept { return error_text_; }
-
 private:
     struct freer {
         void operator()(SSL* ssl) const noexcept { ::SSL_free(ssl); }
@@ -117,33 +131,13 @@ private:
     // A key with a password is refused; OpenSSL would ask for the password on the terminal.
     static int no_password(char*, int, int, void*) noexcept { return -1; }
 
-    static redis_tls::made prepare(SSL_CTX* to, const tls_files& trust) {
-        const auto wrong = [](const std::string& what, const std::string& file) {
+    // Sets the error about a file, if there is no earlier one.
+    void expect(int is_read, const char* what, const std::string& file) {
+        if (is_read != 1 && !error_) {
             const int number = ::access(file.c_str(), R_OK) == 0 ? 0 : errno;
-            const std::error_code error(number != 0 ? number : EINVAL, std::generic_category());
-            return made{nullptr, error, false,
-                        what + " " + file + ": " + (number != 0 ? error.message() : queued())};
-        };
-        ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
-        ::SSL_CTX_set_options(to, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-        ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-        ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
-        ::SSL_CTX_set_default_passwd_cb(to, &no_password);
-        if (trust.ca_file.empty()) {
-            ::SSL_CTX_set_default_verify_paths(to); // if that fails, no certificate is trusted
-        } else if (::SSL_CTX_load_verify_locations(to, trust.ca_file.c_str(), nullptr) != 1) {
-            return wrong("the authorities in", trust.ca_file);
+            error_ = {number != 0 ? number : EINVAL, std::generic_category()};
+            error_text_ = what + file + ": " + (number != 0 ? error_.message() : queued());
         }
-        if (trust.cert_file.empty()) {
-            return {};
-        }
-        if (::SSL_CTX_use_certificate_chain_file(to, trust.cert_file.c_str()) != 1) {
-            return wrong("the certificate in", trust.cert_file);
-        }
-        const std::string& key = trust.key_file.empty() ? trust.cert_file : trust.key_file;
-        return ::SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM) == 1
-                   ? made()
-                   : wrong("the key in", key);
     }
 
     // Returns the text of OpenSSL's last error.
@@ -155,7 +149,7 @@ private:
     }
 
     // Accepts only a certificate for this name or address.
-    bool expect(const std::string& host) {
+    bool set_host(const std::string& host) {
         std::string name = host.substr(0, host.find('%')); // without the zone of an address
         if (name.size() > 1 && name.back() == '.') {
             name.pop_back();
@@ -224,23 +218,24 @@ private:
     }
 
     std::unique_ptr<SSL, freer> ssl_;
+    std::error_code error_{};
     std::string error_text_;
 };
 
 #else
 
-// Without OpenSSL there is no session, and only make() is called.
+// Without OpenSSL there is no session.
 class redis_tls {
 public:
-    static server_answer<std::unique_ptr<redis_tls>> make(const std::string&, const tls_files&) {
-        return {nullptr, std::make_error_code(std::errc::function_not_supported), false,
-                "TLS: this program was built without OpenSSL"};
+    redis_tls(const std::string&, const tls_files&) {}
+    std::error_code error() const {
+        return std::make_error_code(std::errc::function_not_supported);
     }
+    std::string error_text() const { return "TLS: this program was built without OpenSSL"; }
     tls_step shake_hands(int) { return {}; }
     tls_step write(const char*, std::size_t) { return {}; }
     tls_step read(char*, std::size_t) { return {}; }
     bool is_quiet() { return false; }
-    std::string error_text() const { return {}; }
 };
 
 #endif
@@ -439,9 +434,8 @@ private:
     // Runs a command.
     redis_answer ask(const std::vector<std::string_view>& command) {
         const std::error_code unsent = send(command);
-        if (unsent) {
-            end_ = deadline::
-                poll(); // the server may have sent the reason before it closed the connection
+        if (unsent) { // the server may have sent the reason before it closed the connection
+            end_ = deadline::poll();
         }
         auto reply = receive();
         const bool is_error = reply && (*reply)->type == REDIS_REPLY_ERROR;
@@ -475,12 +469,11 @@ private:
 
     std::error_code connect() {
         if (to_.uses_tls) { // first: a missing file is not an error of the network
-            auto made = redis_tls::make(to_.host, to_.trust);
-            if (made.error) {
-                error_text_ = std::move(made.error_text);
-                return made.error;
+            tls_ = std::make_unique<redis_tls>(to_.host, to_.trust);
+            if (tls_->error()) {
+                error_text_ = tls_->error_text();
+                return tls_->error();
             }
-            tls_ = std::move(made.of);
         }
         const long ms = std::max(ms_until(end_), 1L);
         timeval limit{};
@@ -660,15 +653,6 @@ private:
 
 // ---- Slots
 
-struct redis_core : server_slot<redis_connection> {
-    using server_slot::server_slot;
-
-    std::string channel() const { return terms.notifies ? terms.key + ".changed" : std::string(); }
-    redis_answer run(std::initializer_list<std::string_view> arguments) {
-        return ask(until(), [&](redis_connection& to) { return to.run(terms.key, arguments); });
-    }
-};
-
 // Reads a URL. Returns what is wrong with it, or nullptr.
 inline const char* read_redis_url(std::string_view text, redis_target& target) {
     auto url = read_server_url(text);
@@ -735,94 +719,81 @@ inline server_answer<redis_record> read_redis_record(const redisReply& reply) {
     return read;
 }
 
-} // namespace detail
+class redis_core final : public server_slot<redis_connection> {
+public:
+    using server_slot::server_slot;
 
-BIDE_DURABLE_INLINE redis_slot::redis_slot(std::shared_ptr<detail::redis_core> core) noexcept
-    : core_(std::move(core)) {}
-
-BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key,
-                                           redis_slot_options options) {
-    detail::redis_target target{.password = std::move(options.password),
-                                .trust = {std::move(options.ca_file), std::move(options.cert_file),
-                                          std::move(options.key_file)}};
-    const char* const wrong =
-        key.empty() ? "the key is empty" : detail::read_redis_url(url, target);
-    if (wrong != nullptr) {
-        detail::refuse_argument(std::string("bide::redis_slot: ") + wrong);
+    result<slot_snapshot, std::error_code> load() override {
+        redis_answer got = run({});
+        if (got.error) {
+            return unexpected{failed(got.error, std::move(got.error_text))};
+        }
+        auto read = read_redis_record(*got.of);
+        if (read.error) {
+            return unexpected{failed(read.error, std::move(read.error_text))};
+        }
+        return std::move(read.of.seen);
     }
-    core_ = std::make_shared<detail::redis_core>(detail::redis_core::terms_type{
+
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        if (value.size() > terms.max_value) {
+            return not_stored(false, durable_errc::too_large);
+        }
+        redis_answer got = run({std::to_string(version), value, channel()});
+        if (got.error) {
+            // storage_error says that nothing was stored.
+            const bool is_open = got.may_have_stored && got.error == durable_errc::storage_error;
+            cas_result none = not_stored(got.may_have_stored, got.error, std::move(got.error_text));
+            none.error = is_open ? durable_errc::indeterminate : none.error;
+            return none;
+        }
+        auto read = read_redis_record(*got.of);
+        if (read.error) {
+            return not_stored(read.error == std::errc::protocol_error, read.error,
+                              std::move(read.error_text));
+        }
+        if (read.of.is_stored) {
+            return {.status = cas_status::stored, .version = read.of.seen.version};
+        }
+        return {.status = cas_status::conflict, .current = std::move(read.of.seen)};
+    }
+
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
+        if (!terms.notifies) {
+            return unexpected{watches_not()};
+        }
+        return watch_channel(terms.target, channel(), until());
+    }
+
+    std::unique_ptr<slot> for_renewals() const override {
+        return std::make_unique<redis_core>(terms_for_renewals());
+    }
+
+private:
+    std::string channel() const { return terms.notifies ? terms.key + ".changed" : std::string(); }
+    redis_answer run(std::initializer_list<std::string_view> arguments) {
+        return ask(until(), [&](redis_connection& to) { return to.run(terms.key, arguments); });
+    }
+};
+
+inline std::unique_ptr<slot> make_redis(std::string_view url, std::string key,
+                                        redis_slot_options options) {
+    redis_target target{.password = std::move(options.password),
+                        .trust = {std::move(options.ca_file), std::move(options.cert_file),
+                                  std::move(options.key_file)}};
+    const char* const wrong = key.empty() ? "the key is empty" : read_redis_url(url, target);
+    if (wrong != nullptr) {
+        refuse_argument(std::string("bide::redis_slot: ") + wrong);
+    }
+    return std::make_unique<redis_core>(redis_core::terms_type{
         std::move(target), std::move(key), options.retry_time, options.max_value, options.notify});
 }
 
-BIDE_DURABLE_INLINE std::string redis_slot::store() const { return core_->terms.target.name(); }
+} // namespace detail
 
-BIDE_DURABLE_INLINE std::unique_ptr<slot> redis_slot::for_renewals() const {
-    return std::make_unique<redis_slot>(
-        redis_slot(std::make_shared<detail::redis_core>(core_->for_renewals())));
-}
-
-BIDE_DURABLE_INLINE std::string redis_slot::explain() const { return core_->explain(); }
-
-BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> redis_slot::load() {
-    detail::redis_answer got = core_->run({});
-    if (got.error) {
-        return unexpected{core_->failed(got.error, std::move(got.error_text))};
-    }
-    auto read = detail::read_redis_record(*got.of);
-    if (read.error) {
-        return unexpected{core_->failed(read.error, std::move(read.error_text))};
-    }
-    return std::move(read.of.seen);
-}
-
-BIDE_DURABLE_INLINE cas_result redis_slot::compare_exchange(slot_version version,
-                                                            std::string_view value) {
-    if (value.size() > core_->terms.max_value) {
-        return core_->not_stored(cas_status::failed, durable_errc::too_large);
-    }
-    detail::redis_answer got = core_->run({std::to_string(version), value, core_->channel()});
-    if (got.error) {
-        cas_result none =
-            core_->not_stored(got.may_have_stored ? cas_status::indeterminate : cas_status::failed,
-                              got.error, std::move(got.error_text));
-        if (got.may_have_stored && none.error == durable_errc::storage_error) {
-            none.error = durable_errc::indeterminate; // the error says that nothing was stored
-        }
-        return none;
-    }
-    auto read = detail::read_redis_record(*got.of);
-    if (read.error) {
-        const bool is_unread = read.error == std::errc::protocol_error;
-        return core_->not_stored(is_unread ? cas_status::indeterminate : cas_status::failed,
-                                 read.error, std::move(read.error_text));
-    }
-    if (read.of.is_stored) {
-        return {.status = cas_status::stored, .version = read.of.seen.version};
-    }
-    return {.status = cas_status::conflict, .current = std::move(read.of.seen)};
-}
-
-BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> redis_slot::server_now() {
-    const auto seen = load();
-    if (!seen) {
-        return unexpected{seen.error()};
-    }
-    return *seen->server_ms;
-}
-
-BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() {
-    if (!core_->terms.notifies) {
-        return unexpected{core_->failed(std::make_error_code(std::errc::operation_not_supported),
-                                        "its options do not say notify")};
-    }
-    std::string error_text;
-    auto made = detail::channel_watch<detail::redis_connection>::make(
-        core_->terms.target, core_->channel(), core_->until(), error_text);
-    if (!made) {
-        return unexpected{core_->failed(made.error(), std::move(error_text))};
-    }
-    return made;
-}
+BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key,
+                                           redis_slot_options options)
+    : server_slot_handle(detail::make_redis(url, std::move(key), std::move(options))) {}
 
 }} // namespace bide::BIDE_ABI
 

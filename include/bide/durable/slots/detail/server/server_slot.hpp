@@ -472,71 +472,6 @@ template <class T> struct server_answer {
     BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument), error_text));
 }
 
-// What a slot is made of.
-template <class Target> struct server_terms {
-    Target target;
-    std::string key;
-    std::chrono::milliseconds retry_time; // of one operation
-    std::size_t max_value;
-    bool notifies = false;
-    bool is_for_renewals = false;
-};
-
-// The state of a slot. A Client is a Connection of a pool, with `answer` and lost(), which closes it
-// and returns an answer.
-template <class Client> struct server_slot {
-    using terms_type = server_terms<typename Client::target>;
-
-    explicit server_slot(terms_type of) : terms(std::move(of)) {}
-
-    const terms_type terms;
-    std::string last_error_text{}; // of the last operation that failed
-
-    terms_type for_renewals() const {
-        terms_type other = terms;
-        other.is_for_renewals = true;
-        return other;
-    }
-
-    std::string explain() const {
-        return one_line(terms.target.name() + ", key " + terms.key +
-                            (last_error_text.empty() ? "" : ": " + last_error_text),
-                        1'000);
-    }
-
-    // Sets the text that explain() returns. Returns the error.
-    std::error_code failed(std::error_code error, std::string error_text = {}) {
-        last_error_text = !error_text.empty() ? std::move(error_text) : error.message();
-        return error;
-    }
-    cas_result not_stored(cas_status status, std::error_code error, std::string error_text = {}) {
-        return {.status = status, .error = failed(error, std::move(error_text))};
-    }
-
-    // What the slots of this process share for this server.
-    shared_server<Client>& here() {
-        return *in_process.get([this] { return shared_server<Client>::find(terms.target); }).of;
-    }
-
-    // The end of an operation that begins now.
-    deadline until() const { return deadline::after(terms.retry_time); }
-
-    // Calls question(client) on a connection. The call ends at the deadline.
-    template <class Question> typename Client::answer ask(deadline end, Question question) {
-        auto& pool = terms.is_for_renewals ? here().renewals : here().calls;
-        const auto got = pool.take(end);
-        if (!got.of) {
-            return {{},
-                    got.error,
-                    false,
-                    "no free connection in time: other calls of this process had them all"};
-        }
-        return got.error ? got.of->lost(got.error, false) : question(*got.of);
-    }
-
-    per_process<typename shared_server<Client>::reference> in_process{};
-};
-
 // Reports the messages on one channel of a server, on a connection of its own. A process has at
 // most `most` such watches; further ones fail, and the waiters read their slots at intervals.
 template <class Connection> class channel_watch final : public slot_watch {
@@ -602,6 +537,96 @@ private:
     watch_count* const count_;
     int fd_ = -1; // of the same socket: stays open when drain() finds that the connection ended
     const pid_t owner_ = ::getpid();
+};
+
+// What a slot is made of.
+template <class Target> struct server_terms {
+    Target target;
+    std::string key;
+    std::chrono::milliseconds retry_time; // of one operation
+    std::size_t max_value;
+    bool notifies = false;
+    bool is_for_renewals = false;
+};
+
+// The common part of the slots. A Client is a Connection of a pool, with `answer` and lost(), which
+// closes it and returns an answer.
+template <class Client> class server_slot : public slot {
+public:
+    using terms_type = server_terms<typename Client::target>;
+
+    explicit server_slot(terms_type of) : terms(std::move(of)) {}
+
+    std::string store() const override { return terms.target.name(); }
+    std::string explain() const override {
+        return one_line(terms.target.name() + ", key " + terms.key +
+                            (last_error_text_.empty() ? "" : ": " + last_error_text_),
+                        1'000);
+    }
+    result<std::int64_t, std::error_code> server_now() override {
+        const auto seen = load();
+        if (!seen) {
+            return unexpected{seen.error()};
+        }
+        return seen->server_ms.value_or(0);
+    }
+
+protected:
+    terms_type terms_for_renewals() const {
+        terms_type other = terms;
+        other.is_for_renewals = true;
+        return other;
+    }
+
+    // Sets the text that explain() returns. Returns the error.
+    std::error_code failed(std::error_code error, std::string error_text = {}) {
+        last_error_text_ = error_text.empty() && error ? error.message() : std::move(error_text);
+        return error;
+    }
+    cas_result not_stored(bool may_have_stored, std::error_code error, std::string text = {}) {
+        return {.status = may_have_stored ? cas_status::indeterminate : cas_status::failed,
+                .error = failed(error, std::move(text))};
+    }
+
+    // What the slots of this process share for this server.
+    shared_server<Client>& here() {
+        return *in_process_.get([this] { return shared_server<Client>::find(terms.target); }).of;
+    }
+
+    // The end of an operation that begins now.
+    deadline until() const { return deadline::after(terms.retry_time); }
+
+    // Calls question(client) on a connection. The call ends at the deadline.
+    template <class Question> typename Client::answer ask(deadline end, Question question) {
+        const auto got = (terms.is_for_renewals ? here().renewals : here().calls).take(end);
+        if (!got.of) {
+            return {{},
+                    got.error,
+                    false,
+                    "no free connection in time: other calls of this process had them all"};
+        }
+        return got.error ? got.of->lost(got.error, false) : question(*got.of);
+    }
+
+    result<std::unique_ptr<slot_watch>, std::error_code>
+    watch_channel(const typename Client::target& at, const std::string& channel, deadline end) {
+        std::string error_text;
+        auto made = channel_watch<Client>::make(at, channel, end, error_text);
+        if (!made) {
+            failed(made.error(), std::move(error_text));
+        }
+        return made;
+    }
+    std::error_code watches_not() {
+        return failed(std::make_error_code(std::errc::operation_not_supported),
+                      "its options do not say notify");
+    }
+
+    const terms_type terms;
+
+private:
+    std::string last_error_text_{}; // of the last operation that failed
+    per_process<typename shared_server<Client>::reference> in_process_{};
 };
 
 }}} // namespace bide::BIDE_ABI::detail
