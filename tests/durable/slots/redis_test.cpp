@@ -296,9 +296,11 @@ TEST_CASE("redis_slot: an invalid answer reports whether a value may have been s
         {"*2\r\n:3\r\n:5\r\n", unsure, protocol, protocol},
         {"*2\r\n:9\r\n:5\r\n", unsure, protocol, protocol},
         {"*2\r\n$1\r\n1\r\n:5\r\n", unsure, protocol, protocol},
-        {"*4\r\n:1\r\n:5\r\n:7\r\n:7\r\n", sure, corrupt, corrupt},
+        {"*4\r\n:1\r\n:5\r\n:7\r\n:7\r\n", unsure, protocol, protocol},
+        {"*4\r\n:1\r\n:5\r\n$1\r\nx\r\n$1\r\n7\r\n", sure, corrupt, corrupt},
         {"*4\r\n:1\r\n:5\r\n$1\r\n7\r\n:7\r\n", unsure, protocol, protocol},
-        {"*2\r\n:2\r\n:5\r\n", sure, corrupt, corrupt},
+        {"*2\r\n:2\r\n:5\r\n", unsure, protocol, protocol},
+        {"*4\r\n:2\r\n:5\r\n$4\r\nlist\r\n$0\r\n\r\n", sure, corrupt, corrupt},
     };
     for (const std::string greeting : {"-DENIED Redis is running in protected mode\r\n", ""}) {
         CAPTURE(greeting);

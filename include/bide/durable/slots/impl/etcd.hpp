@@ -178,10 +178,10 @@ inline etcd_answer read_etcd_answer(std::string_view body) {
     return in.has_ended() ? read : etcd_answer();
 }
 
-// Reads a number that is greater than 0.
-inline std::optional<std::uint64_t> etcd_number(std::string_view text) {
+// Reads a number. Returns 0 if it is none that is greater than 0.
+inline std::uint64_t etcd_number(std::string_view text) {
     const std::int64_t value = read_number(text, std::numeric_limits<std::int64_t>::max());
-    return value <= 0 ? std::nullopt : std::optional(static_cast<std::uint64_t>(value));
+    return value <= 0 ? 0 : static_cast<std::uint64_t>(value);
 }
 
 // Returns the value that a range read, and the cluster's revision when it answered. Nothing: it is
@@ -191,16 +191,15 @@ inline std::optional<slot_snapshot> etcd_snapshot(const etcd_range_answer& a) {
     if (!a.header || a.kvs.size() > 1) {
         return std::nullopt;
     }
-    if (const auto revision = etcd_number(a.header->revision)) {
-        seen.counter = static_cast<std::int64_t>(*revision);
+    if (const std::uint64_t revision = etcd_number(a.header->revision); revision != 0) {
+        seen.counter = static_cast<std::int64_t>(revision);
     }
     for (const etcd_pair& one : a.kvs) {
-        const auto version = etcd_number(one.mod_revision);
         auto bytes = from_base64(one.value);
-        if (!version || !bytes) {
+        seen.version = etcd_number(one.mod_revision);
+        if (seen.version == 0 || !bytes) {
             return std::nullopt;
         }
-        seen.version = *version;
         seen.value = *std::move(bytes);
     }
     return seen;
@@ -545,8 +544,9 @@ public:
         }
         const etcd_answer read = read_etcd_answer(got.of);
         if (read.succeeded) {
-            if (const auto revision = etcd_number(read.header ? read.header->revision : "")) {
-                return {.status = cas_status::stored, .version = *revision};
+            const slot_version stored = etcd_number(read.header ? read.header->revision : "");
+            if (stored != 0) { // the revision of the cluster is that of the new value
+                return {.status = cas_status::stored, .version = stored};
             }
         } else if (read.responses.size() == 1 && read.responses[0].response_range) {
             if (auto found = etcd_snapshot(*read.responses[0].response_range)) {

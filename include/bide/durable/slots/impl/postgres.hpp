@@ -48,6 +48,7 @@ namespace detail {
 
 struct postgres_free {
     void operator()(PGresult* result) const noexcept { ::PQclear(result); }
+    void operator()(char* text) const noexcept { ::PQfreemem(text); }
     void operator()(PQconninfoOption* options) const noexcept { ::PQconninfoFree(options); }
 };
 
@@ -112,23 +113,6 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
 }
 
 // ---- Errors
-
-// Returns the text of a failed statement: "ERROR: permission denied for table locks".
-inline std::string postgres_error_text(const PGresult* result) {
-    const auto field = [result](int code) {
-        const char* const text = ::PQresultErrorField(result, code);
-        return std::string(text == nullptr ? "" : text);
-    };
-    std::string error_text = field(PG_DIAG_MESSAGE_PRIMARY);
-    if (error_text.empty()) { // an error of libpq, not of the server
-        return one_line(::PQresultErrorMessage(result), 1'000);
-    }
-    error_text = field(PG_DIAG_SEVERITY) + ": " + error_text;
-    for (const int more : {PG_DIAG_MESSAGE_DETAIL, PG_DIAG_MESSAGE_HINT}) {
-        error_text += field(more).empty() ? "" : ". " + field(more);
-    }
-    return one_line(error_text, 1'000);
-}
 
 // Returns the position of the SQLSTATE in libpq's text, as in "FATAL:  28P01: password ...", or
 // npos. libpq offers it nowhere else.
@@ -438,7 +422,9 @@ private:
             const char* const severity =
                 ::PQresultErrorField(next.of.get(), PG_DIAG_SEVERITY_NONLOCALIZED);
             to.error = state == nullptr ? was_lost() : postgres_error(state);
-            to.error_text = postgres_error_text(next.of.get());
+            const std::unique_ptr<char, postgres_free> text(::PQresultVerboseErrorMessage(
+                next.of.get(), PQERRORS_DEFAULT, PQSHOW_CONTEXT_NEVER));
+            to.error_text = one_line(text == nullptr ? "" : text.get(), 1'000);
             // If a pooler loses its server, it reports an ERROR of class 08; the statement may have
             // taken effect.
             to.may_have_stored = severity == nullptr || std::string_view(severity) != "ERROR" ||

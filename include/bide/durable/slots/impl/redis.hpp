@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -308,13 +309,13 @@ inline bool is_certain_redis_error(std::string_view text) {
            text.find("unknown command") != text.npos;
 }
 
-// The script for a load and for a compare-and-swap. The first element of its reply says what the
-// key has, the second one is the server's time in milliseconds:
+// The script for a load and for a compare-and-swap. Its reply has four elements: what the key has,
+// the server's time in milliseconds, and two texts:
 //
 //   0  nothing; "0" and ""
 //   1  a record; its version and value
-//   2  garbage, which no slot has written, or the last possible version; the key's type
-//   3  what was stored now; its version
+//   2  garbage, which no slot has written, or the last possible version; the key's type and ""
+//   3  what was stored now; its version and ""
 //
 // KEYS: the key. ARGV to load: none. ARGV to store: the expected version, the value, and the
 // channel to publish on or "". A new version is the server's time in microseconds. If that is not
@@ -335,19 +336,19 @@ inline constexpr std::string_view redis_script =
     "  found, version, value = 1, both[1], both[2]\n"
     "  is_ours = version and value and string.find(version, '^[1-9]%d*$')\n"
     "end\n"
-    "if not is_ours then return {2, ms, kind} end\n"
+    "if not is_ours then return {2, ms, kind, ''} end\n"
     "if version ~= ARGV[1] then\n"
     "  redis.call('PERSIST', KEYS[1])\n"
     "  return {found, ms, version, value}\n"
     "end\n"
     "local number = math.max(t[1] * 1000000 + t[2], tonumber(version) + 1)\n"
-    "if number > 9007199254740991 then return {2, ms, kind} end\n"
+    "if number > 9007199254740991 then return {2, ms, kind, ''} end\n"
     "local text = string.format('%.0f', number)\n"
     "redis.call('HSET', KEYS[1], 'v', text, 'p', ARGV[2])\n"
     "if ARGV[3] ~= '' then redis.pcall('PUBLISH', ARGV[3], text) end\n"
-    "return {3, ms, text}\n";
+    "return {3, ms, text, ''}\n";
 // The SHA-1 of the script, by which a server knows it once it has run.
-inline constexpr std::string_view redis_script_name = "84314c643d9c85d71f8fff9e152789ee46578f25";
+inline constexpr std::string_view redis_script_name = "8e20587036cce5c18c293b38db19463c5b871494";
 
 // ---- Connections
 
@@ -685,37 +686,32 @@ struct redis_record {
 // Reads the script's reply. protocol_error: it is not a reply of this script. corrupt_record: the
 // key holds what no slot stores.
 inline server_answer<redis_record> read_redis_record(const redisReply& reply) {
-    const auto number = [&reply](std::size_t i) {
-        return i < reply.elements && reply.element[i]->type == REDIS_REPLY_INTEGER
-                   ? reply.element[i]->integer
-                   : -1;
-    };
-    const auto is_text = [&reply](std::size_t i) {
-        return i < reply.elements && (reply.element[i]->type == REDIS_REPLY_STRING ||
-                                      reply.element[i]->type == REDIS_REPLY_STATUS);
-    };
-    const std::string_view third = is_text(2) ? redis_text(*reply.element[2]) : std::string_view();
-    const std::int64_t version = read_number(third, (std::int64_t{1} << 53) - 1);
-    const long long found = number(0);
+    constexpr int types[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,
+                             REDIS_REPLY_STRING};
     server_answer<redis_record> read;
-    if (number(1) < 0 || found < 0 || found > 3 || (found == 1 && reply.elements < 4) ||
-        (found == 3 && reply.elements < 3) || (found == 1 && version > 0 && !is_text(3))) {
+    bool is_whole = reply.elements == std::size(types);
+    for (std::size_t i = 0; is_whole && i < std::size(types); ++i) {
+        is_whole = reply.element[i]->type == types[i];
+    }
+    const long long found = is_whole ? reply.element[0]->integer : -1;
+    if (found < 0 || found > 3 || reply.element[1]->integer < 0) {
         read.error = std::make_error_code(std::errc::protocol_error);
         read.error_text = "not a reply of the slot's script";
-    } else if (found == 2) {
-        read.error = durable_errc::corrupt_record;
-        read.error_text = "the key holds what no slot has written";
-        read.error_text += third.empty() ? "" : ": a " + std::string(third);
-    } else if (found != 0 && version < 1) {
-        read.error = durable_errc::corrupt_record;
-        read.error_text = "the key's version is not a number that a slot stores";
-    } else {
-        read.of = {found == 3, {.server_ms = number(1)}};
-        if (found != 0) {
-            read.of.seen.version = static_cast<slot_version>(version);
-            read.of.seen.value = found == 1 ? redis_text(*reply.element[3]) : std::string_view();
-        }
+        return read;
     }
+    const std::string_view third = redis_text(*reply.element[2]);
+    const std::int64_t version = read_number(third, (std::int64_t{1} << 53) - 1);
+    if (found == 2 || (found != 0 && version < 1)) {
+        read.error = durable_errc::corrupt_record;
+        read.error_text = found == 2
+                              ? "the key holds what no slot has written: a " + std::string(third)
+                              : "the key's version is not a number that a slot stores";
+        return read;
+    }
+    read.of.is_stored = found == 3;
+    read.of.seen = {.version = static_cast<slot_version>(version),
+                    .value = std::string(redis_text(*reply.element[3])),
+                    .server_ms = reply.element[1]->integer};
     return read;
 }
 

@@ -478,28 +478,6 @@ template <class Connection> class channel_watch final : public slot_watch {
 public:
     static constexpr int most = 8;
 
-    // Makes a watch. If it fails, `error_text` has the reason.
-    // Blocks: until the server has confirmed the subscription, or until the deadline.
-    static result<std::unique_ptr<slot_watch>, std::error_code>
-    make(const typename Connection::target& at, const std::string& channel, deadline end,
-         std::string& error_text) {
-        auto made = std::make_unique<channel_watch>(at);
-        std::error_code error = std::make_error_code(std::errc::too_many_files_open);
-        // Order: relaxed; only the number counts.
-        if (made->count_->open.load(std::memory_order_relaxed) <= most) {
-            error = made->of_.subscribe(channel, end);
-            error_text = made->of_.message();
-        }
-        if (!error) {
-            made->fd_ = ::fcntl(made->of_.fd(), F_DUPFD_CLOEXEC, 0);
-            error = {made->fd_ < 0 ? errno : 0, std::generic_category()};
-        }
-        if (error) {
-            return unexpected{error};
-        }
-        return std::unique_ptr<slot_watch>(std::move(made));
-    }
-
     // Throws: std::bad_alloc.
     explicit channel_watch(const typename Connection::target& at)
         : of_(at),
@@ -517,6 +495,21 @@ public:
             ::close(fd_);
         }
     }
+
+    // Subscribes to the channel. If that fails, message() may have the reason.
+    // Blocks: until the server has confirmed the subscription, or until the deadline.
+    std::error_code open(const std::string& channel, deadline end) {
+        // Order: relaxed; only the number counts.
+        if (count_->open.load(std::memory_order_relaxed) > most) {
+            return std::make_error_code(std::errc::too_many_files_open);
+        }
+        if (const std::error_code error = of_.subscribe(channel, end)) {
+            return error;
+        }
+        fd_ = ::fcntl(of_.fd(), F_DUPFD_CLOEXEC, 0);
+        return {fd_ < 0 ? errno : 0, std::generic_category()};
+    }
+    const std::string& message() const noexcept { return of_.message(); }
 
     int fd() const noexcept override { return fd_; }
     std::error_code drain() noexcept override {
@@ -610,12 +603,11 @@ protected:
 
     result<std::unique_ptr<slot_watch>, std::error_code>
     watch_channel(const typename Client::target& at, const std::string& channel, deadline end) {
-        std::string error_text;
-        auto made = channel_watch<Client>::make(at, channel, end, error_text);
-        if (!made) {
-            failed(made.error(), std::move(error_text));
+        auto made = std::make_unique<channel_watch<Client>>(at);
+        if (const std::error_code error = made->open(channel, end)) {
+            return unexpected{failed(error, made->message())};
         }
-        return made;
+        return std::unique_ptr<slot_watch>(std::move(made));
     }
     std::error_code watches_not() {
         return failed(std::make_error_code(std::errc::operation_not_supported),
