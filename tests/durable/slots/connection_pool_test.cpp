@@ -105,7 +105,6 @@ private:
 };
 
 using pool = bide::detail::connection_pool<connection, clock>;
-using turn = pool::turn;
 
 // Takes a connection without waiting.
 pool::taken take_now(pool& from) { return from.take(bide::deadline::poll()); }
@@ -340,6 +339,26 @@ TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets
     CHECK(all.open() == 1);
     CHECK(holds(all, 1));
     CHECK(s.opened == 1);
+}
+
+TEST_CASE("connection_pool: however many callers are refused, an open connection is used") {
+    server s;
+    s.most = 1;
+    pool all(&s, 3);
+    std::optional<pool::taken> first(take_now(all));
+    REQUIRE(first->of);
+    int refused = 0;
+    s.on_hang = [&] {
+        if (++refused == 1) {
+            CHECK(!take_now(all).of); // another caller is refused meanwhile
+        } else {
+            first.reset(); // and then the open connection is idle
+        }
+    };
+    const auto got = take(all);
+    CHECK(got.of);
+    CHECK(!got.error);
+    CHECK(refused == 2);
 }
 
 TEST_CASE(

@@ -213,6 +213,19 @@ TEST_CASE("redis_slot: continues when the server forgets its scripts") {
     CHECK(seen->value == "second");
 }
 
+TEST_CASE("redis_slot: an operation takes one round trip once the server knows the script") {
+    if (!redis_server::available()) {
+        return;
+    }
+    flaky_proxy net(shared_server().port());
+    redis_slot slot = slot_at(net.port(), fresh_key());
+    const auto first = test::stored(slot, 0, "first");
+    const int before = net.requests();
+    test::stored(slot, first.version, "second");
+    CHECK(slot.load().has_value());
+    CHECK(net.requests() == before + 2);
+}
+
 TEST_CASE("redis_slot: a server without memory stores nothing, and reports it") {
     if (!redis_server::available()) {
         return;

@@ -67,12 +67,13 @@ struct etcd_slot_options {
 ///     closes the connection without an answer is not recognised: connection_reset.)
 ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
 ///
-/// An exchange is `indeterminate` if the request was sent and not answered, or if the answer may have
-/// come after the value was stored (no leader, timed out). A conflict returns the current value.
+/// An exchange is `indeterminate` if the request was sent and not answered, or if the answer may
+/// have come after the value was stored (no leader, timed out). A conflict returns the current
+/// value.
 ///
-/// The slots of a process share at most 8 connections to a cluster, opened when they are needed, and
-/// one for renewals. An operation tries the endpoints in turn until one answers. A child of fork()
-/// connects again and leaks one handle of libcurl.
+/// The slots of a process share at most 8 connections to a cluster, opened when they are needed,
+/// and one for renewals. An operation tries the endpoints in turn until one answers. A child of
+/// fork() connects again and leaks one handle of libcurl.
 ///
 /// The first operation initialises libcurl. If the program uses libcurl elsewhere, and libcurl
 /// is older than 7.84, call curl_global_init() before the program starts threads. Sockets to
@@ -90,8 +91,8 @@ public:
         .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::observed};
 
     /// Names the key. All endpoints belong to one cluster: "http://10.0.0.1:2379", or https. In
-    /// "https://user:password@host:2379" user and password are percent-encoded; they are not sent as
-    /// a part of the URL. The gateway does not accept a certificate as a login.
+    /// "https://user:password@host:2379" user and password are percent-encoded; they are not sent
+    /// as a part of the URL. The gateway does not accept a certificate as a login.
     /// Throws: std::system_error (invalid_argument) if the key is empty or an endpoint is not such
     /// a URL, with a text that quotes no part of it; std::bad_alloc.
     /// Requires: only slots write to the key.

@@ -3,9 +3,9 @@
 #define BIDE_DURABLE_SLOTS_POSTGRES_HPP
 
 /// \file
-/// A slot that is one row of a table of PostgreSQL 9.5 or later, for locks that several machines share.
-/// Requires libpq: link with -lpq; <libpq-fe.h> must be in the include path. A connection string with
-/// several hosts requires libpq 12 or later.
+/// A slot that is one row of a table of PostgreSQL 9.5 or later, for locks of several machines.
+/// Requires libpq: link with -lpq; <libpq-fe.h> must be in the include path. A connection string
+/// with several hosts requires libpq 12 or later.
 ///
 /// Table: public.bide_lock (key text primary key, version bigint not null, value bytea not null).
 /// The table does not depend on the role or its search_path: see postgres_slot_options::table. All
@@ -20,8 +20,8 @@
 ///
 /// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
 /// for every setting of `synchronous_commit`. This does not hold, and a lock may have two holders,
-/// after a failover to a standby that was not synchronous, and on a server with fsync = off. The slot
-/// refuses the answers of a standby. If the connection string names several hosts, add
+/// after a failover to a standby that was not synchronous, and on a server with fsync = off. The
+/// slot refuses the answers of a standby. If the connection string names several hosts, add
 /// target_session_attrs=read-write. libpq tries the hosts in turn. A host whose machine does not
 /// answer gets an equal share of the time. A host that accepts the connection and is silent takes
 /// all of it.
@@ -170,8 +170,8 @@ inline std::error_code postgres_error(std::string_view state) noexcept {
 /// Options of a postgres_slot.
 struct postgres_slot_options {
     /// The table: `name` or `schema.name`, of letters, digits and underscores, case-sensitive.
-    /// search_path is not used. If no schema is named, the slot takes the only table of that name in
-    /// the database, of any role. If there is none, the slot creates it in `public`. If several
+    /// search_path is not used. If no schema is named, the slot takes the only table of that name
+    /// in the database, of any role. If there is none, the slot creates it in `public`. If several
     /// schemas have one, the error is ZB002: each table would be another lock.
     std::string table = "bide_lock";
 
@@ -197,8 +197,9 @@ struct postgres_slot_options {
 };
 
 /// A slot that is one row of a PostgreSQL table.
-/// Blocks: each operation for one round trip, and for connecting and looking for the table if needed.
-/// If all connections are in use, also for the earlier calls of other slots of this process.
+/// Blocks: each operation for one round trip, and for connecting and looking for the table if
+/// needed. If all connections are in use, also for the earlier calls of other slots of this
+/// process.
 /// Throws: std::bad_alloc.
 /// Thread safety: one object is used by one thread at a time.
 class postgres_slot final : public detail::server_slot_handle {

@@ -35,8 +35,8 @@
 /// them, a slot that uses TLS fails with function_not_supported. The slot always verifies the
 /// server's certificate and name.
 ///
-/// The user needs these commands: eval, evalsha, time, type, hmget, hset, persist, and with `notify`
-/// publish and subscribe.
+/// The user needs these commands: eval, evalsha, time, type, hmget, hset, persist, and with
+/// `notify` publish and subscribe.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -80,16 +80,17 @@ struct redis_slot_options {
 /// A slot in a key of a Redis server.
 ///
 /// If the server cannot be reached, the error is one of the system, or timed_out. If the server is
-/// busy or loads its data, the error is resource_unavailable_try_again. If the key holds what no slot
-/// has written, the error is durable_errc::corrupt_record. These errors last until an operator acts:
+/// busy or loads its data, the error is resource_unavailable_try_again. If the key holds what no
+/// slot has written, the error is durable_errc::corrupt_record. These errors last until an operator
+/// acts:
 ///   - permission_denied: the server denies access, or one side rejects the other's certificate
 ///   - protocol_error: the answer is not Redis's, or TLS's. (A server that sends nothing, or
 ///     closes the connection, is not recognised: timed_out or connection_reset.)
 ///   - invalid_argument: there is no such database
 ///   - operation_not_supported: the server lacks a command, or redirects to another node
 ///
-/// If a request to store a value was sent completely and not answered, the status is `indeterminate`.
-/// A conflict returns the current value.
+/// If a request to store a value was sent completely and not answered, the status is
+/// `indeterminate`. A conflict returns the current value.
 ///
 /// The slots of a process share at most 8 connections to a server, opened when they are needed, and
 /// one for renewals.
@@ -106,8 +107,8 @@ public:
     /// Names the key on the server at redis://[user][:password@]host[:port][/database], or
     /// rediss:// for TLS. User and password are percent-encoded. An IPv6 address is in brackets.
     /// The default port is 6379. The first operation connects.
-    /// Throws: std::system_error (invalid_argument) if the key is empty or the URL is wrong. Its text
-    /// says what is wrong, and quotes no part of the URL. std::bad_alloc.
+    /// Throws: std::system_error (invalid_argument) if the key is empty or the URL is wrong. Its
+    /// text says what is wrong, and quotes no part of the URL. std::bad_alloc.
     /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
 

@@ -570,8 +570,8 @@ private:
     }
 };
 
-// Moves the user and the password from the endpoints' URLs to the target. Returns what is wrong with
-// the endpoints, or nullptr.
+// Moves the user and the password from the endpoints' URLs to the target. Returns what is wrong
+// with the endpoints, or nullptr.
 inline const char* read_etcd_endpoints(etcd_target& target) {
     if (target.endpoints.empty()) {
         return "there is no endpoint";

@@ -57,7 +57,7 @@ struct postgres_target {
     std::string conninfo{};
     std::string environment{};     // "keyword=value" of the variables that it depends on
     std::string where{"postgres"}; // "postgres at db.example:5432, database app, user me"
-    std::string why{};             // if it is not empty: what is wrong with the connection string
+    std::string why{};             // if it is not empty: what is wrong with an argument of the slot
     std::size_t hosts = 1;
 
     const std::string& name() const noexcept { return where; }
@@ -397,7 +397,8 @@ private:
     // PQgetResult() then returns an error or nothing.
     std::error_code await() {
         for (int unsent = 0; (unsent = ::PQflush(pq_)) != 0 || ::PQisBusy(pq_) != 0;) {
-            // A server that reports an error may not read the rest, so its answer is read meanwhile.
+            // A server that reports an error may not read the rest, so its answer is read
+            // meanwhile.
             const short events = unsent == 0 ? POLLIN : POLLIN | POLLOUT;
             if (unsent < 0) {
                 return was_lost();
@@ -442,8 +443,8 @@ private:
 
 // ---- Slots
 
-// Two tables would be two locks. Therefore the table depends on the database alone, and never on the
-// role, its rights or its search_path:
+// Two tables would be two locks. Therefore the table depends on the database alone, and never on
+// the role, its rights or its search_path:
 //
 //   a schema is named    the table of that schema
 //   none is named        the only table of that name with a slot's columns, in any schema;
@@ -467,8 +468,8 @@ private:
 //                        server reports that in a warning.
 //
 // If another transaction has locked the row, the server waits for at most 100 ms at a time. Between
-// two such waits the slot returns the connection, so that locked rows do not stall other slots of the
-// process. A renewal waits only once, because the next renewal comes soon.
+// two such waits the slot returns the connection, so that locked rows do not stall other slots of
+// the process. A renewal waits only once, because the next renewal comes soon.
 class postgres_core final : public server_slot<postgres_connection> {
     using link = postgres_connection;
 
@@ -546,20 +547,13 @@ private:
 
     // Finds the table, and calls once(connection). Calls it again if the server rolled the
     // transaction back because of a conflict with another one, or if the row stayed locked; if
-    // `may_repeat`, also if the connection was lost: the server may have closed it while it was idle.
-    // Keeps an error's text for explain().
+    // `may_repeat`, also if the connection was lost: the server may have closed it while it was
+    // idle. Keeps an error's text for explain().
     template <class Once> postgres_answer run(bool may_repeat, Once once) {
         const deadline row_end = deadline::after(terms.retry_time / 2);
         const deadline end = until();
-        const bool is_named = !name_.table.empty();
-        postgres_answer got{{},
-                            durable_errc::invalid_argument,
-                            false,
-                            is_named ? "a key has 1 to 1,024 bytes, none of them zero"
-                                     : "a table is name or schema.name, of letters, digits and _"};
-        for (bool again = is_named && !terms.key.empty() && terms.key.size() <= 1'024 &&
-                          terms.key.find('\0') == terms.key.npos;
-             again;) {
+        postgres_answer got;
+        for (bool again = true; again;) {
             got = ask(end, [&](link& to) {
                 postgres_answer answer = find(to);
                 if (!answer.error) {
@@ -624,9 +618,9 @@ private:
         return got;
     }
 
-    // Looks for the table, and creates it if it is missing. Several roles may create the table at the
-    // same time. The server reports this to all but one of them, with one of three codes; a second
-    // try then finds the table.
+    // Looks for the table, and creates it if it is missing. Several roles may create the table at
+    // the same time. The server reports this to all but one of them, with one of three codes; a
+    // second try then finds the table.
     postgres_answer search(link& to) {
         // One row for each table of that name: its oid, its schema, how many of a slot's columns it
         // has. The tables with the most of these columns come first.
@@ -742,8 +736,8 @@ private:
                          "the same for all";
     }
 
-    // The channel on which changes of the key are notified. If several keys share a channel, a watch
-    // also signals changes of the other keys.
+    // The channel on which changes of the key are notified. If several keys share a channel, a
+    // watch also signals changes of the other keys.
     std::string channel() const {
         std::uint64_t hash = 14695981039346656037U; // FNV-1a
         for (const char c : table_.name.plain() + '\0' + terms.key) {
@@ -763,8 +757,14 @@ private:
 
 inline std::unique_ptr<slot> make_postgres(const std::string& conninfo, std::string key,
                                            const postgres_slot_options& options) {
+    postgres_target target = postgres_target_of(conninfo);
+    if (postgres_name_of(options.table).table.empty()) {
+        target.why = "a table is name or schema.name, of letters, digits and _";
+    } else if (key.empty() || key.size() > 1'024 || key.find('\0') != key.npos) {
+        target.why = "a key has 1 to 1,024 bytes, none of them zero";
+    }
     return std::make_unique<postgres_core>(
-        postgres_core::terms_type{postgres_target_of(conninfo), std::move(key), options.retry_time,
+        postgres_core::terms_type{std::move(target), std::move(key), options.retry_time,
                                   std::min(options.max_value, std::size_t(256) << 20),
                                   options.notify},
         options);

@@ -2,8 +2,9 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 
-// hiredis connects, formats requests and parses replies. The socket does not block, so that one time
-// limit holds for a whole call: hiredis's own time limit begins again with each part of a reply.
+// hiredis connects, formats requests and parses replies. The socket does not block, so that one
+// time limit holds for a whole call: hiredis's own time limit begins again with each part of a
+// reply.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

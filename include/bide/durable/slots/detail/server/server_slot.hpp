@@ -89,8 +89,8 @@ public:
         idle_.reserve(most);
     }
 
-    // In a child of fork(), instead of the destructor: closes the connections that were idle. Closes
-    // none if a thread of the parent was changing the list at the time of the fork.
+    // In a child of fork(), instead of the destructor: closes the connections that were idle.
+    // Closes none if a thread of the parent was changing the list at the time of the fork.
     void leave() noexcept {
         if (lock_.try_lock()) {
             idle_.clear();
@@ -99,14 +99,14 @@ public:
     }
 
     // Exclusive use of a connection, until the destructor.
-    class turn {
+    class borrowed {
     public:
-        turn() = default;
-        turn(turn&& other) noexcept
+        borrowed() = default;
+        borrowed(borrowed&& other) noexcept
             : pool_(std::exchange(other.pool_, nullptr)), of_(std::move(other.of_)),
               is_counted_(other.is_counted_) {}
-        turn& operator=(turn&&) = delete;
-        ~turn() {
+        borrowed& operator=(borrowed&&) = delete;
+        ~borrowed() {
             if (pool_ != nullptr) {
                 pool_->give_back(*this);
             }
@@ -117,22 +117,22 @@ public:
 
     private:
         friend class connection_pool;
-        explicit turn(connection_pool& from) noexcept : pool_(&from) {}
+        explicit borrowed(connection_pool& from) noexcept : pool_(&from) {}
         connection_pool* pool_ = nullptr;
         std::unique_ptr<Connection> of_{};
         bool is_counted_ = false; // in in_use_
     };
 
-    // The result of take(). Without an error, the connection is open. With an error and a turn, the
-    // connection cannot be opened, and no other is open. With timed_out and no turn, other callers
-    // had all connections until the deadline.
+    // The result of take(). Without an error, the connection is open. With an error and a
+    // connection, it cannot be opened, and no other is open. With timed_out and no connection,
+    // other callers had all connections until the deadline.
     struct taken {
-        turn of{};
+        borrowed of{};
         std::error_code error{};
     };
 
     // Takes a connection and opens it if needed.
-    // Blocks: until the caller has a turn and the connection is open, or until the deadline.
+    // Blocks: until the caller has a connection and it is open, or until the deadline.
     auto take(deadline end) -> taken {
         do {
             if (!permits_.try_acquire()) {
@@ -142,15 +142,15 @@ public:
                     break;
                 }
             }
-            turn mine(*this);
+            borrowed mine(*this);
             pick(mine);
             if (mine.of_ == nullptr) {
                 mine.of_ = std::make_unique<Connection>(to_);
             }
             const std::error_code error = mine->make_ready(end);
-            if (!error) {
+            if (!error && !std::exchange(mine.is_counted_, true)) {
                 const std::lock_guard held(lock_);
-                in_use_ += std::exchange(mine.is_counted_, true) ? 0 : 1;
+                ++in_use_;
             }
             if (!error || !waits_for_another(mine)) {
                 return {std::move(mine), error};
@@ -173,7 +173,7 @@ private:
     };
 
     // Takes the first idle connection, so that later ones stay idle.
-    void pick(turn& to) noexcept {
+    void pick(borrowed& to) noexcept {
         const std::lock_guard held(lock_);
         if (!idle_.empty()) {
             to.of_ = std::move(idle_.front().of);
@@ -183,11 +183,11 @@ private:
         }
     }
 
-    // Handles a connection that cannot be opened. If another connection is open, ends the turn and
-    // returns true. Withholds the permits of all connections that are not open until
-    // allow_refused(), so one refusal is enough.
-    bool waits_for_another(turn& refused) noexcept {
-        const std::lock_guard held(lock_);
+    // Handles a connection that cannot be opened. If another connection is open, returns true: the
+    // caller has to wait for one. Until allow_refused(), there are only as many permits as open
+    // connections, so that one refusal is enough.
+    bool waits_for_another(borrowed& refused) noexcept {
+        std::unique_lock held(lock_);
         in_use_ -= std::exchange(refused.is_counted_, false) ? 1 : 0;
         std::erase_if(idle_, [](auto& each) { return !each.of->is_usable(); });
         const std::size_t others = in_use_ + idle_.size();
@@ -195,10 +195,16 @@ private:
             return false;
         }
         refused.pool_ = nullptr;
-        for (++refused_; refused_ + others < most_ && permits_.try_acquire();) {
+        const bool is_withheld = refused_ + others < most_;
+        refused_ += is_withheld ? 1 : 0;
+        while (refused_ + others < most_ && permits_.try_acquire()) {
             ++refused_;
         }
         allowed_at_ = Clock::now() + ask_again_after;
+        held.unlock();
+        if (!is_withheld) { // other callers were refused before
+            permits_.release(1);
+        }
         return true;
     }
 
@@ -217,7 +223,7 @@ private:
         }
     }
 
-    void give_back(turn& ended) noexcept {
+    void give_back(borrowed& ended) noexcept {
         std::unique_lock held(lock_);
         const bool is_open = ended.of_ != nullptr && ended.of_->is_open();
         const auto now = Clock::now();
