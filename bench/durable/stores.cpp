@@ -121,7 +121,7 @@ public:
     bide::redis_slot open_slot(const std::string& place) {
         bide::redis_slot_options options;
         options.notify = notifies_;
-        return {"127.0.0.1", port_, place, options};
+        return {"redis://127.0.0.1:" + std::to_string(port_), place, options};
     }
 
 private:

@@ -107,7 +107,7 @@ public:
             fail("needs at most " + std::to_string(bide::durable::most_labels) + " of them");
         o.labels.emplace_back(name, value);
     }
-    void schema() { // as postgres_slot_options::schema
+    void schema() { // as in postgres_slot_options::table
         o.schema = value_;
         if (o.schema.empty() ||
             o.schema.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

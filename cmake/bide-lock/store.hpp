@@ -79,20 +79,17 @@ inline bide::slot_ref open_redis(const options& o, const std::string& place, boo
     how.key_file = o.key_file;
     if (const char* const password = std::getenv("REDISCLI_AUTH"))
         how.password = password;
-    const std::string key = "bide-lock/" + o.name;
-    if (is_url)
-        return {bide::allow_relaxed, bide::redis_slot(place, key, std::move(how))};
-    const auto colon = place.rfind(':'); // HOST:PORT
-    const auto port = colon == std::string::npos
-                          ? std::nullopt
-                          : parse_number(std::string_view(place).substr(colon + 1), 1, 65'535);
-    if (!port)
-        throw failure{EX_USAGE, "--slot: redis:HOST:PORT or redis://..., not " + shown(o.slot)};
-    std::string_view host = std::string_view(place).substr(0, colon);
-    if (host.starts_with('[') && host.ends_with(']'))
-        host = host.substr(1, host.size() - 2);
-    return {bide::allow_relaxed,
-            bide::redis_slot(std::string(host), static_cast<int>(*port), key, std::move(how))};
+    std::string url = place;
+    if (!is_url) { // HOST:PORT
+        const auto colon = std::min(place.rfind(':'), place.size());
+        if (colon == place.size() ||
+            !parse_number(std::string_view(place).substr(colon + 1), 1, 65'535))
+            throw failure{EX_USAGE, "--slot: redis:HOST:PORT or redis://..., not " + shown(o.slot)};
+        const std::string host = place.substr(0, colon);
+        const bool is_address = host.find(':') != host.npos && !host.starts_with('[');
+        url = "redis://" + (is_address ? '[' + host + ']' : host) + place.substr(colon);
+    }
+    return {bide::allow_relaxed, bide::redis_slot(url, "bide-lock/" + o.name, std::move(how))};
 }
 #endif
 
@@ -176,7 +173,7 @@ inline bide::slot_ref open_slot(const options& o) {
                                                       : "no connection string of PostgreSQL: " +
                                                             shown(o.slot))};
         bide::postgres_slot_options how;
-        how.schema = o.schema;
+        how.table = o.schema.empty() ? how.table : o.schema + "." + how.table;
         return bide::postgres_slot(place, o.name, std::move(how));
     }
 #endif

@@ -1,7 +1,7 @@
 # The components of the durable locks, each where what it needs is found, for the source tree and for
 # the installed package alike:
 #
-#   bide::durable           nlohmann_json    the locks; the slots memory and file
+#   bide::durable           a Unix           the locks; the slots memory and file
 #   bide::durable_sqlite    SQLite3          slots/sqlite.hpp
 #   bide::durable_postgres  libpq            slots/postgres.hpp
 #   bide::durable_redis     hiredis          slots/redis.hpp; with TLS where OpenSSL is found
@@ -32,12 +32,9 @@ function(bide_durable_library name header)
     bide_durable_component(${name} bide_${name})
 endfunction()
 
-if(NOT TARGET nlohmann_json::nlohmann_json)
-    find_package(nlohmann_json 3.9 QUIET)
-endif()
-if(TARGET nlohmann_json::nlohmann_json)
-    bide_durable_library(durable source.hpp bide::bide nlohmann_json::nlohmann_json)
-    bide_durable_component(durable_header_only bide::bide nlohmann_json::nlohmann_json)
+if(UNIX)
+    bide_durable_library(durable source.hpp bide::bide)
+    bide_durable_component(durable_header_only bide::bide)
     set_property(
         TARGET bide::durable_header_only
         PROPERTY INTERFACE_COMPILE_DEFINITIONS BIDE_DURABLE_HEADER_ONLY

@@ -62,9 +62,9 @@ template <class Check> void over_redis(Check check) {
         return;
     }
     test::redis_server server;
-    const int port = server.port();
+    const std::string url = "redis://127.0.0.1:" + std::to_string(server.port());
     check("redis", [&](const char* key) {
-        return bide::slot_ref(bide::allow_relaxed, bide::redis_slot("127.0.0.1", port, key));
+        return bide::slot_ref(bide::allow_relaxed, bide::redis_slot(url, key));
     });
 }
 template <class Check> void over_etcd(Check check) {

@@ -18,14 +18,16 @@ struct server {
     std::atomic<int> opened{0};
     std::atomic<int> refused{0};
     std::atomic<int> lives{0}; // connections of an earlier life are broken
-    std::atomic<int> disowned{0};
-    std::atomic<int> used_twice{0};     // at the same time
-    bool has_memory = true;             // for a connection
-    std::atomic<std::int64_t> until{0}; // the deadline of the last connect
+    std::atomic<int> closed{0};
+    std::atomic<int> used_twice{0}; // at the same time
+    bool has_memory = true;         // for a connection
 
     std::function<void()> on_hang{}; // if set: too many connections hang and call it
 
-    void close() { --open; }
+    void close() {
+        --open;
+        ++closed;
+    }
     bool connect() {
         if (is_down || ++open > most) {
             open -= is_down ? 0 : 1;
@@ -45,13 +47,9 @@ struct server {
 };
 
 struct connection {
-    struct key {
-        server* at;
-        std::size_t most;
-        std::size_t most_connections() const noexcept { return most; }
-    };
+    using target = server*;
 
-    explicit connection(const key& of) : at_(of.at) {
+    explicit connection(server* to) : at_(to) {
         if (!at_->has_memory) {
             throw std::bad_alloc();
         }
@@ -60,13 +58,11 @@ struct connection {
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(bide::deadline end) {
-        end_ = end;
+    std::error_code make_ready(bide::deadline) {
         if (is_usable()) {
             return {};
         }
         drop();
-        at_->until = end.steady_ns();
         if (!at_->connect()) {
             if (!at_->on_hang) {
                 return std::make_error_code(std::errc::connection_refused);
@@ -78,7 +74,6 @@ struct connection {
         life_ = at_->lives;
         return {};
     }
-    bide::deadline end() const noexcept { return end_; }
     bool is_open() const noexcept { return is_open_; }
     bool is_usable() noexcept { return is_open_ && (is_alive() || at_->is_silent); }
     void drop() noexcept {
@@ -86,7 +81,6 @@ struct connection {
             at_->close();
         }
     }
-    void disown() noexcept { ++at_->disowned; }
 
     // Makes a call. Returns false if the connection was lost.
     bool call() {
@@ -104,7 +98,6 @@ private:
     bool is_alive() const noexcept { return life_ == at_->lives; }
 
     server* at_;
-    bide::deadline end_ = bide::deadline::poll();
     bool is_open_ = false;
     int life_ = 0;
     std::atomic<int> users_{0};
@@ -112,7 +105,6 @@ private:
 };
 
 using pool = bide::detail::connection_pool<connection, clock>;
-using turn = pool::turn;
 
 // Takes a connection without waiting.
 pool::taken take_now(pool& from) { return from.take(bide::deadline::poll()); }
@@ -158,7 +150,7 @@ private:
 
 TEST_CASE("connection_pool: calls at the same time get one connection each, up to the bound") {
     server s;
-    pool all({&s, 3});
+    pool all(&s, 3);
     for (int i = 0; i < 20; ++i) { // one after the other: they share one
         const auto got = take_now(all);
         REQUIRE(got.of);
@@ -188,7 +180,7 @@ TEST_CASE("connection_pool: calls at the same time get one connection each, up t
 
 TEST_CASE("connection_pool: waiting callers get their turns in order of arrival") {
     server s;
-    pool all({&s, 2});
+    pool all(&s, 2);
     std::optional<pool::taken> first(take_now(all));
     std::optional<pool::taken> second(take_now(all));
     std::atomic<int> order{0};
@@ -212,7 +204,7 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
     clock::set(0s);
     server s;
     s.most = 2;
-    pool all({&s, 6});
+    pool all(&s, 6);
     std::optional<pool::taken> first(take_now(all));
     const auto second = take_now(all);
     REQUIRE(first->of);
@@ -254,7 +246,7 @@ TEST_CASE("connection_pool: if a server refuses a further connection, the open o
 TEST_CASE("connection_pool: if no connection is open, a refusal is returned to the caller") {
     server s;
     s.is_down = true;
-    pool all({&s, 3});
+    pool all(&s, 3);
     for (int i = 0; i < 5; ++i) {
         const auto refused = take_now(all);
         CHECK(refused.of);
@@ -265,22 +257,9 @@ TEST_CASE("connection_pool: if no connection is open, a refusal is returned to t
     CHECK(holds(all, 3));
 }
 
-TEST_CASE(
-    "connection_pool: a further connection gets a share of the time, and its call all of it") {
-    server s;
-    pool all({&s, 2});
-    const auto end = bide::deadline::after(1h);
-    const auto first = all.take(end);
-    CHECK(s.until == end.steady_ns()); // there is no other one
-    const auto second = all.take(end);
-    REQUIRE(second.of);
-    CHECK(s.until <= bide::deadline::after(pool::longest_share).steady_ns());
-    CHECK(second.of->end().steady_ns() == end.steady_ns());
-}
-
 TEST_CASE("connection_pool: without memory for a connection its turn is returned") {
     server s;
-    pool all({&s, 2});
+    pool all(&s, 2);
     s.has_memory = false;
     for (int i = 0; i < 3; ++i) {
         CHECK_THROWS_AS(take_now(all), std::bad_alloc);
@@ -293,7 +272,7 @@ TEST_CASE("connection_pool: after a restart of the server all connections are us
     for (const bool tells : {true, false}) {
         for (const std::size_t open : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
             server s;
-            pool all({&s, 5});
+            pool all(&s, 5);
             REQUIRE(holds(all, open));
             s.restart(tells);
             s.is_down = true;
@@ -314,7 +293,7 @@ TEST_CASE("connection_pool: after a restart of the server all connections are us
 
 TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are opened again") {
     server s;
-    pool all({&s, 4});
+    pool all(&s, 4);
     REQUIRE(holds(all, 4));
     s.restart(false); // idle connections seem usable
     CHECK(!take_now(all).of->call());
@@ -331,7 +310,7 @@ TEST_CASE("connection_pool: when a connection breaks in use, the idle ones are o
 
 TEST_CASE("connection_pool: if a connection broke and the server is full, idle ones make room") {
     server s;
-    pool all({&s, 3});
+    pool all(&s, 3);
     REQUIRE(holds(all, 3));
     take_now(all).of->drop();
     s.most = 2; // another client takes its place
@@ -346,7 +325,7 @@ TEST_CASE("connection_pool: if a connection broke and the server is full, idle o
 TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets no turn") {
     server s;
     s.most = 1;
-    pool all({&s, 4});
+    pool all(&s, 4);
     std::optional<pool::taken> first(take_now(all));
     REQUIRE(first->of);
     const auto until = steady::now() + 10ms;
@@ -362,11 +341,31 @@ TEST_CASE("connection_pool: a caller whose connect fails after its deadline gets
     CHECK(s.opened == 1);
 }
 
+TEST_CASE("connection_pool: however many callers are refused, an open connection is used") {
+    server s;
+    s.most = 1;
+    pool all(&s, 3);
+    std::optional<pool::taken> first(take_now(all));
+    REQUIRE(first->of);
+    int refused = 0;
+    s.on_hang = [&] {
+        if (++refused == 1) {
+            CHECK(!take_now(all).of); // another caller is refused meanwhile
+        } else {
+            first.reset(); // and then the open connection is idle
+        }
+    };
+    const auto got = take(all);
+    CHECK(got.of);
+    CHECK(!got.error);
+    CHECK(refused == 2);
+}
+
 TEST_CASE(
     "connection_pool: if the open connections break, a refusal is returned to the caller, too") {
     server s;
     s.most = 1;
-    pool all({&s, 4});
+    pool all(&s, 4);
     std::optional<pool::taken> first(take_now(all));
     REQUIRE(first->of);
     s.on_hang = [&] {
@@ -383,7 +382,7 @@ TEST_CASE(
 TEST_CASE("connection_pool: the end of a call closes the others that were idle for long") {
     clock::set(0s);
     server s;
-    pool all({&s, 4});
+    pool all(&s, 4);
     REQUIRE(holds(all, 4));
     clock::set(pool::keep_idle - 1ns);
     take_now(all);
@@ -411,11 +410,11 @@ TEST_CASE("connection_pool: the end of a call closes the others that were idle f
 
 TEST_CASE("connection_pool: a child of fork() closes the connections that were at rest") {
     server s;
-    pool all({&s, 4});
+    pool all(&s, 4);
     REQUIRE(holds(all, 3));
     const auto used = take_now(all);
     all.leave(); // as the child does; the one in use may be in the midst of a change
-    CHECK(s.disowned == 2);
+    CHECK(s.closed == 2);
 }
 
 TEST_CASE("connection_pool: no connection has two users, and every turn is returned") {
@@ -423,7 +422,7 @@ TEST_CASE("connection_pool: no connection has two users, and every turn is retur
     constexpr int rounds = 2'000;
     server s;
     s.most = 3;
-    pool all({&s, 5});
+    pool all(&s, 5);
     std::atomic<int> calls{0};
     std::atomic<int> most_open{0};
     std::atomic<int> unserved{0};

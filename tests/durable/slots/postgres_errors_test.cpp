@@ -1,4 +1,4 @@
-#include <bide/durable/slots/postgres_errors.hpp>
+#include <bide/durable/slots/postgres.hpp>
 
 #include <support/test.hpp>
 

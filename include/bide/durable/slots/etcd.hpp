@@ -5,8 +5,7 @@
 /// \file
 ///
 /// A slot in a key of etcd 3.4 or later. One transaction compares and sets the key, through the
-/// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl) and the
-/// header nlohmann/json.hpp.
+/// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl).
 ///
 /// A version is the revision of the cluster in which the key was last changed (mod_revision). The
 /// revision counts every change of every key, and continues when a key is deleted. The revision
@@ -27,6 +26,7 @@
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/server/handle.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -38,18 +38,9 @@
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
-namespace detail {
-struct etcd_core;
-} // namespace detail
 
 /// Options of an etcd_slot.
 struct etcd_slot_options {
-    /// The user, if the cluster requires a login. Empty: no login. The gateway does not accept a
-    /// certificate as a login.
-    std::string user{};
-    /// The user's password.
-    std::string password{};
-
     /// For https: the PEM file of the authorities that sign the server's certificate. Empty: the
     /// system's.
     std::string ca_file{};
@@ -64,14 +55,35 @@ struct etcd_slot_options {
 
     /// The largest value that is stored, in bytes. etcd accepts 1.5 MiB by default.
     std::size_t max_value = std::size_t{1} << 20;
-
-    /// The path of the gateway; /v3beta in etcd 3.3.
-    std::string path = "/v3";
 };
 
 /// A slot in a key of an etcd cluster.
+///
+/// If no endpoint can be reached, the error is one of the system, timed_out or storage_error;
+/// explain() has libcurl's text. These errors last until an operator acts:
+///   - permission_denied: the cluster denies access, or one side rejects the other's
+///     certificate
+///   - protocol_error: the answer is not from etcd's gateway, or is not TLS. (A server that
+///     closes the connection without an answer is not recognised: connection_reset.)
+///   - invalid_argument: a file of certificates or keys is missing or cannot be read
+///
+/// An exchange is `indeterminate` if the request was sent and not answered, or if the answer may
+/// have come after the value was stored (no leader, timed out). A conflict returns the current
+/// value.
+///
+/// The slots of a process share at most 8 connections to a cluster, opened when they are needed,
+/// and one for renewals. An operation tries the endpoints in turn until one answers. A child of
+/// fork() connects again and leaks one handle of libcurl.
+///
+/// The first operation initialises libcurl. If the program uses libcurl elsewhere, and libcurl
+/// is older than 7.84, call curl_global_init() before the program starts threads. Sockets to
+/// etcd are close-on-exec. A pair of sockets that libcurl makes to wake itself may not be
+/// close-on-exec: a program that is started in a child process should close unknown
+/// descriptors.
+/// Blocks: each operation for one round trip to the majority, at most `retry_time`.
+/// Throws: std::bad_alloc.
 /// Thread safety: one object is used by one thread at a time.
-class etcd_slot final : public slot {
+class etcd_slot final : public detail::server_slot_handle {
 public:
     /// Acknowledged values are kept, several machines may share the slot, contenders time leases by
     /// observation.
@@ -79,17 +91,8 @@ public:
         .keeps_acknowledged = true, .multi_host = true, .clock = lock_clock::observed};
 
     /// Names the key. All endpoints belong to one cluster: "http://10.0.0.1:2379", or https. In
-    /// "https://user:password@host:2379" user and password are percent-encoded and override the
-    /// options; they are not sent as a part of the URL.
-    ///
-    /// The first operation connects to one endpoint, and tries the next one if that does not
-    /// answer. After fork() the child connects again and leaks one handle of libcurl.
-    ///
-    /// The first operation initialises libcurl. If the program uses libcurl elsewhere, and libcurl
-    /// is older than 7.84, call curl_global_init() before the program starts threads. Sockets to
-    /// etcd are close-on-exec. A pair of sockets that libcurl makes to wake itself may not be
-    /// close-on-exec: a program that is started in a child process should close unknown
-    /// descriptors.
+    /// "https://user:password@host:2379" user and password are percent-encoded; they are not sent
+    /// as a part of the URL. The gateway does not accept a certificate as a login.
     /// Throws: std::system_error (invalid_argument) if the key is empty or an endpoint is not such
     /// a URL, with a text that quotes no part of it; std::bad_alloc.
     /// Requires: only slots write to the key.
@@ -98,44 +101,6 @@ public:
     etcd_slot(std::string endpoint, std::string key, etcd_slot_options options = {})
         : etcd_slot(std::vector<std::string>{std::move(endpoint)}, std::move(key),
                     std::move(options)) {}
-
-    /// Moves the slot.
-    etcd_slot(etcd_slot&&) noexcept = default;
-    /// \overload
-    etcd_slot& operator=(etcd_slot&&) noexcept = default;
-
-    /// Reads the value and its version. If no endpoint can be reached, the error is one of the
-    /// system, timed_out or storage_error; explain() has libcurl's text. These errors last until an
-    /// operator acts:
-    ///   - permission_denied: the cluster denies access, or one side rejects the other's
-    ///     certificate
-    ///   - protocol_error: the answer is not from etcd's gateway, or is not TLS. (A server that
-    ///     closes the connection without an answer is not recognised: connection_reset.)
-    ///   - invalid_argument: a file of certificates or keys is missing or cannot be read
-    /// Blocks: for one round trip to the majority, at most `retry_time`.
-    /// Throws: std::bad_alloc.
-    result<slot_snapshot, std::error_code> load() override;
-
-    /// Stores the value if `version` is the current version of the key. A conflict returns the
-    /// current value. The status is `indeterminate` if the request was sent and not answered, or if
-    /// the answer may have come after the value was stored (no leader, timed out). Blocks, Throws:
-    /// like load().
-    cas_result compare_exchange(slot_version version, std::string_view value) override;
-
-    /// Returns the name of the cluster. The slots of a process share at most 8 connections to it,
-    /// opened when they are needed, and one for renewals.
-    std::string store() const override;
-
-    /// Returns a slot for the same key, on the connection that this process's renewals share.
-    std::unique_ptr<slot> for_renewals() const override;
-
-    /// Returns where the slot is and, if an operation failed, why the last such operation failed.
-    std::string explain() const override;
-
-private:
-    explicit etcd_slot(std::shared_ptr<detail::etcd_core> core) noexcept;
-
-    std::shared_ptr<detail::etcd_core> core_; // of this slot alone
 };
 
 }} // namespace bide::BIDE_ABI

@@ -3,11 +3,12 @@
 #define BIDE_DURABLE_SLOTS_POSTGRES_HPP
 
 /// \file
-/// A slot in a row of a PostgreSQL table (9.5 or later), for locks that several machines share.
-/// Requires libpq: link with -lpq; <libpq-fe.h> must be in the include path.
+/// A slot that is one row of a table of PostgreSQL 9.5 or later, for locks of several machines.
+/// Requires libpq: link with -lpq; <libpq-fe.h> must be in the include path. A connection string
+/// with several hosts requires libpq 12 or later.
 ///
 /// Table: public.bide_lock (key text primary key, version bigint not null, value bytea not null).
-/// The table does not depend on the role or its search_path: see postgres_slot_options::schema. All
+/// The table does not depend on the role or its search_path: see postgres_slot_options::table. All
 /// slots of a process use the table that the first slot found. If that table is dropped and created
 /// again, the slots refuse the new table until all of them are destroyed.
 ///
@@ -17,16 +18,13 @@
 /// and each change adds one. Therefore a row that is deleted and created again gets other versions,
 /// unless the server's clock was set back meanwhile.
 ///
-/// All slots of a process with the same connection string share at most 8 connections. A connection
-/// is opened when no connection is idle. The end of a call closes the other connections that were
-/// idle for 10 s. Slots from for_renewals() share one further connection.
-///
 /// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
 /// for every setting of `synchronous_commit`. This does not hold, and a lock may have two holders,
-/// after a failover to a standby that was not synchronous, and on a server with fsync = off. If the
-/// connection string names several hosts, add target_session_attrs=read-write. libpq tries the
-/// hosts in turn, from the first one on. The slot gives each host an equal share of the time in
-/// which it is the first one. The slot refuses the answers of a standby in any case.
+/// after a failover to a standby that was not synchronous, and on a server with fsync = off. The
+/// slot refuses the answers of a standby. If the connection string names several hosts, add
+/// target_session_attrs=read-write. libpq tries the hosts in turn. A host whose machine does not
+/// answer gets an equal share of the time. A host that accepts the connection and is silent takes
+/// all of it.
 ///
 /// Every operation ends within `retry_time`: waiting for a connection, connecting, logging in,
 /// sending and waiting for the answer. libpq does not bound these: looking up names of hosts and
@@ -47,9 +45,10 @@
 /// starts, has too many connections, or cannot be reached.
 
 #include <bide/core/config.hpp>
+#include <bide/core/errc.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/postgres_errors.hpp>
+#include <bide/durable/slots/detail/server/handle.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -60,20 +59,121 @@
 #include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
+
 namespace detail {
-struct postgres_core;
+
+inline constexpr std::string_view sqlstate_digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+struct sqlstate_name {
+    std::string_view state;
+    std::string_view name;
+    std::errc like; // the condition that it equals
+};
+
+inline constexpr sqlstate_name sqlstate_names[] = {
+    {"08001", "no connection to the server", std::errc::not_connected},
+    {"08006", "the connection was lost", std::errc::connection_reset},
+    {"25006", "the server, or the transaction, only reads", // passes when a standby takes over
+     std::errc::resource_unavailable_try_again},
+    {"28000", "refused by the server's rules of access", std::errc::permission_denied},
+    {"28P01", "wrong password", std::errc::permission_denied},
+    {"3D000", "no such database", std::errc::no_such_file_or_directory},
+    {"3F000", "no such schema", std::errc::no_such_file_or_directory},
+    {"40001", "could not serialize", std::errc::resource_unavailable_try_again},
+    {"40P01", "deadlock", std::errc::resource_deadlock_would_occur},
+    {"42501", "insufficient privilege", std::errc::permission_denied},
+    {"42703", "no such column", std::errc::invalid_argument},
+    {"42P01", "no such table", std::errc::no_such_file_or_directory},
+    {"53100", "the disk is full", std::errc::no_space_on_device},
+    {"53200", "out of memory", std::errc::not_enough_memory},
+    {"53300", "too many connections", std::errc::resource_unavailable_try_again},
+    {"55P03", "the row stayed locked", std::errc::timed_out},
+    {"57014", "canceled", std::errc::operation_canceled},
+    {"57P01", "the server is being shut down", std::errc::connection_reset},
+    {"57P02", "the server crashed", std::errc::connection_reset},
+    {"57P03", "the server is not ready", std::errc::resource_unavailable_try_again},
+    {"ZB001", "the table is not the one that this process began with",
+     std::errc::operation_not_permitted},
+    {"ZB002", "several schemas have a table of this name", std::errc::invalid_argument},
+    {"ZB003", "the server does not speak PostgreSQL's protocol", std::errc::protocol_error},
+    {"ZB004", "no such host", std::errc::no_such_file_or_directory},
+    {"ZB005", "the table lacks the columns key, version and value", std::errc::invalid_argument},
+};
+
+// Returns the SQLSTATE as a number, or 0 if the text is none.
+constexpr int packed_sqlstate(std::string_view state) noexcept {
+    int code = 0;
+    for (const char c : state) {
+        const std::size_t digit = sqlstate_digits.find(c);
+        if (digit == sqlstate_digits.npos) {
+            return 0;
+        }
+        code = code * 36 + static_cast<int>(digit);
+    }
+    return state.size() == 5 ? code : 0;
+}
+
 } // namespace detail
+
+/// Returns the SQLSTATE of a code of postgres_category().
+inline std::string sqlstate(const std::error_code& code) {
+    std::string state(5, '0');
+    int rest = code.value();
+    for (std::size_t i = 5; i-- > 0; rest /= 36) {
+        state[i] = detail::sqlstate_digits[static_cast<std::size_t>(rest > 0 ? rest % 36 : 0)];
+    }
+    return state;
+}
+
+namespace detail {
+
+class postgres_category_type final : public std::error_category {
+public:
+    const char* name() const noexcept override { return "postgresql"; }
+    std::string message(int code) const override {
+        const std::string text = "SQLSTATE " + bide::sqlstate({code, *this});
+        const sqlstate_name* const known = find(code);
+        return known == nullptr ? text : std::string(known->name) + " (" + text + ")";
+    }
+    std::error_condition default_error_condition(int code) const noexcept override {
+        const sqlstate_name* const known = find(code);
+        return known == nullptr ? std::error_condition(code, *this)
+                                : std::make_error_condition(known->like);
+    }
+
+private:
+    static const sqlstate_name* find(int code) noexcept {
+        for (const sqlstate_name& each : sqlstate_names) {
+            if (packed_sqlstate(each.state) == code) {
+                return &each;
+            }
+        }
+        return nullptr;
+    }
+};
+
+} // namespace detail
+
+/// Returns the category of PostgreSQL's errors. Conditions such as std::errc::permission_denied,
+/// timed_out or no_space_on_device compare equal to the codes that mean the same.
+BIDE_SHARED inline const std::error_category& postgres_category() noexcept {
+    static constinit bide::detail::never_destroyed<detail::postgres_category_type> category;
+    return category.object;
+}
+
+/// Returns the error code of a SQLSTATE such as "42P01".
+/// Requires: five digits and capital letters.
+inline std::error_code postgres_error(std::string_view state) noexcept {
+    return {detail::packed_sqlstate(state), postgres_category()};
+}
 
 /// Options of a postgres_slot.
 struct postgres_slot_options {
     /// The table: `name` or `schema.name`, of letters, digits and underscores, case-sensitive.
+    /// search_path is not used. If no schema is named, the slot takes the only table of that name
+    /// in the database, of any role. If there is none, the slot creates it in `public`. If several
+    /// schemas have one, the error is ZB002: each table would be another lock.
     std::string table = "bide_lock";
-
-    /// The table's schema; search_path is not used. If this is empty and `table` names no schema,
-    /// the slot takes the only table of that name in the database, of any role. If there is none,
-    /// the slot creates it in `public`. If several schemas have one, the error is ZB002: each table
-    /// would be another lock.
-    std::string schema{};
 
     /// Creates the table if it is missing. This needs CREATE on the schema: from PostgreSQL 15 on,
     /// not every role has that on `public`. An existing table needs only SELECT, INSERT and UPDATE.
@@ -96,9 +196,13 @@ struct postgres_slot_options {
     std::string listen_conninfo{};
 };
 
-/// A slot in a row of a PostgreSQL table.
+/// A slot that is one row of a PostgreSQL table.
+/// Blocks: each operation for one round trip, and for connecting and looking for the table if
+/// needed. If all connections are in use, also for the earlier calls of other slots of this
+/// process.
+/// Throws: std::bad_alloc.
 /// Thread safety: one object is used by one thread at a time.
-class postgres_slot final : public slot {
+class postgres_slot final : public detail::server_slot_handle {
 public:
     /// Acknowledged values are kept, several machines may share the slot, leases are timed by the
     /// server's clock.
@@ -109,54 +213,12 @@ public:
     /// operation answers durable_errc::invalid_argument.
     postgres_slot(std::string conninfo, std::string key, postgres_slot_options options = {});
 
-    /// Reads the value and its version.
-    /// Blocks: for one round trip, and for connecting if needed. If all connections are in use,
-    /// also for the earlier calls of other slots of this process.
-    result<slot_snapshot, std::error_code> load() override;
-    /// Stores the value if `version` is the current version of the row. Version 0 means that there
-    /// is no value.
-    /// Blocks: like load().
-    cas_result compare_exchange(slot_version version, std::string_view value) override;
-
-    /// Locks the row, calls `update` and stores its result in one transaction. If the server rolls
-    /// the transaction back, the slot may run another one, which calls `update` once more. If the
-    /// process stops inside the update, all other users wait until the server ends the transaction,
-    /// after a quarter of `retry_time`.
-    /// Blocks: for two round trips, and for the transactions that locked the row before.
-    /// Requires: `update` uses no other slot of the same connection string, which may wait for the
-    /// connection that this update holds.
-    cas_result update_locked(const slot_update& update) override;
-
     /// Returns the server's clock, in milliseconds since 1970.
-    /// Blocks: like load().
-    result<std::int64_t, std::error_code> server_now() override;
+    result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
 
     /// Makes a watch of the value's changes, with a connection of its own. A process has at most 8
     /// of them; further ones fail with too_many_files_open. Requires: options.notify.
-    /// Blocks: like load().
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
-
-    /// Creates the table if it is missing.
-    /// Blocks: like load().
-    std::error_code create_table();
-
-    /// Returns the name of the server and the user.
-    std::string store() const override;
-
-    /// Returns a slot for the same row, on the connection that this process's renewals share.
-    std::unique_ptr<slot> for_renewals() const override;
-
-    /// Returns where the slot is and, if the last operation failed, why: "postgres at
-    /// db.example:5432, database app: FATAL: ...".
-    std::string explain() const override;
-
-    /// Returns the second half of explain(): why the last operation failed, or nothing.
-    const std::string& last_message() const noexcept;
-
-private:
-    explicit postgres_slot(std::shared_ptr<detail::postgres_core> core) noexcept;
-
-    std::shared_ptr<detail::postgres_core> core_; // of this slot alone
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
 };
 
 }} // namespace bide::BIDE_ABI

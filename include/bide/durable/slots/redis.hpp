@@ -35,12 +35,13 @@
 /// them, a slot that uses TLS fails with function_not_supported. The slot always verifies the
 /// server's certificate and name.
 ///
-/// The user needs these commands: eval, evalsha, script, time, type, hmget, hset, persist, and with
+/// The user needs these commands: eval, evalsha, time, type, hmget, hset, persist, and with
 /// `notify` publish and subscribe.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
+#include <bide/durable/slots/detail/server/handle.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -51,26 +52,12 @@
 #include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
-namespace detail {
-struct redis_core;
-} // namespace detail
 
 /// Options of a redis_slot.
 struct redis_slot_options {
-    /// The path of a Unix socket. If it is not empty, host and port are not used, and there is no
-    /// TLS.
-    std::string unix_socket{};
-
-    /// The user, of Redis 6 and later. Empty: the default user.
-    std::string user{};
-    /// The password. Empty: no login.
+    /// The password, if the URL has none. Empty: no login.
     std::string password{};
 
-    /// The number of the database.
-    int database = 0;
-
-    /// Connects with TLS.
-    bool uses_tls = false;
     /// The PEM file of the authorities that sign the server's certificate. Empty: the system's.
     std::string ca_file{};
     /// The PEM file of the client's certificate. Empty: none.
@@ -91,76 +78,48 @@ struct redis_slot_options {
 };
 
 /// A slot in a key of a Redis server.
+///
+/// If the server cannot be reached, the error is one of the system, or timed_out. If the server is
+/// busy or loads its data, the error is resource_unavailable_try_again. If the key holds what no
+/// slot has written, the error is durable_errc::corrupt_record. These errors last until an operator
+/// acts:
+///   - permission_denied: the server denies access, or one side rejects the other's certificate
+///   - protocol_error: the answer is not Redis's, or TLS's. (A server that sends nothing, or
+///     closes the connection, is not recognised: timed_out or connection_reset.)
+///   - invalid_argument: there is no such database
+///   - operation_not_supported: the server lacks a command, or redirects to another node
+///
+/// If a request to store a value was sent completely and not answered, the status is
+/// `indeterminate`. A conflict returns the current value.
+///
+/// The slots of a process share at most 8 connections to a server, opened when they are needed, and
+/// one for renewals.
+/// Blocks: each operation for one round trip, at most `retry_time`.
+/// Throws: std::bad_alloc.
 /// Thread safety: one object is used by one thread at a time.
-class redis_slot final : public slot {
+class redis_slot final : public detail::server_slot_handle {
 public:
     /// Acknowledged values may be lost, several machines may share the slot, leases are timed by
     /// the server's clock.
     static constexpr slot_guarantees guarantees{
         .keeps_acknowledged = false, .multi_host = true, .clock = lock_clock::server};
 
-    /// Names the key. The first operation connects; a later one connects again if the connection
-    /// was lost, also in a child process after fork().
-    /// Throws: std::system_error (invalid_argument) if the key is empty, or if there is neither a
-    /// port from 1 to 65535 nor a socket; std::bad_alloc.
-    /// Requires: only slots write to the key. If the key is deleted, the value is lost.
-    redis_slot(std::string host, int port, std::string key, redis_slot_options options = {});
-
     /// Names the key on the server at redis://[user][:password@]host[:port][/database], or
     /// rediss:// for TLS. User and password are percent-encoded. An IPv6 address is in brackets.
-    /// The default port is 6379. The URL overrides the options.
-    /// Throws: std::system_error (invalid_argument), whose text says what is wrong with the URL and
-    /// quotes no part of it; std::bad_alloc.
+    /// The default port is 6379. The first operation connects.
+    /// Throws: std::system_error (invalid_argument) if the key is empty or the URL is wrong. Its
+    /// text says what is wrong, and quotes no part of the URL. std::bad_alloc.
+    /// Requires: only slots write to the key. If the key is deleted, the value is lost.
     redis_slot(std::string_view url, std::string key, redis_slot_options options = {});
 
-    /// Moves the slot.
-    redis_slot(redis_slot&&) noexcept = default;
-    /// \overload
-    redis_slot& operator=(redis_slot&&) noexcept = default;
-
-    /// Reads the value and its version. If the server cannot be reached, the error is one of the
-    /// system, or timed_out. If the server is busy or loads its data, the error is
-    /// resource_unavailable_try_again. If the key holds what no slot has written, the error is
-    /// durable_errc::corrupt_record. These errors last until an operator acts:
-    ///   - permission_denied: the server denies access, or one side rejects the other's certificate
-    ///   - protocol_error: the answer is not Redis's, or TLS's. (A server that sends nothing, or
-    ///     closes the connection, is not recognised: timed_out or connection_reset.)
-    ///   - invalid_argument: there is no such database
-    ///   - operation_not_supported: the server lacks a command, or redirects to another node
-    /// Blocks: for one round trip, at most `retry_time`.
-    /// Throws: std::bad_alloc.
-    result<slot_snapshot, std::error_code> load() override;
-
-    /// Stores the value if `version` is the current version of the key. A conflict returns the
-    /// current value. If the request was sent completely and not answered, the status is
-    /// `indeterminate`.
-    /// Blocks, Throws: like load().
-    cas_result compare_exchange(slot_version version, std::string_view value) override;
-
     /// Returns the server's clock, in milliseconds since 1970.
-    /// Blocks, Throws: like load().
-    result<std::int64_t, std::error_code> server_now() override;
+    result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
 
     /// Makes a watch of the value's changes, with a connection of its own. A process has at most 8
     /// of them; further ones fail with too_many_files_open. Fails with operation_not_supported
     /// without options.notify. A watch belongs to the process that made it: after fork(), drain()
-    /// fails in the child. Blocks, Throws: like load().
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override;
-
-    /// Returns the name of the server and the database. The slots of a process share at most 8
-    /// connections to it, opened when they are needed, and one for renewals.
-    std::string store() const override;
-
-    /// Returns a slot for the same key, on the connection that this process's renewals share.
-    std::unique_ptr<slot> for_renewals() const override;
-
-    /// Returns where the slot is and, if an operation failed, why the last such operation failed.
-    std::string explain() const override;
-
-private:
-    explicit redis_slot(std::shared_ptr<detail::redis_core> core) noexcept;
-
-    std::shared_ptr<detail::redis_core> core_; // of this slot alone
+    /// fails in the child.
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
 };
 
 }} // namespace bide::BIDE_ABI

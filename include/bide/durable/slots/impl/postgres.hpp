@@ -2,378 +2,779 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_POSTGRES_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_POSTGRES_HPP
 
+// libpq reads the connection string and connects. Every call ends at a deadline. The deadline does
+// not bound what libpq does synchronously: looking up the name of a host or a service, Kerberos and
+// LDAP.
+//
+// The outcome of a statement is known when the server is ready for the next one. Before that, the
+// rows may have come, but the commit may still fail. If the server reports severity ERROR, nothing
+// was done. If the connection ends, with any error code, the server may have committed before.
+
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/postgres/connection.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/postgres.hpp>
+#include <bide/sync/mutex.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <initializer_list>
 #include <limits>
+#include <map>
 #include <memory>
-#include <optional>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <libpq-fe.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// Runs the statements of a slot. If another transaction has locked the row, the server waits for at
-// most 100 ms at a time. Between two such waits the slot returns the connection, so that locked rows
-// do not stall other slots of the process. A renewal waits only once, because the next renewal comes
-// soon.
-struct postgres_core {
+struct postgres_free {
+    void operator()(PGresult* result) const noexcept { ::PQclear(result); }
+    void operator()(char* text) const noexcept { ::PQfreemem(text); }
+    void operator()(PQconninfoOption* options) const noexcept { ::PQconninfoFree(options); }
+};
+
+// What identifies a connection: the connection string, and the environment that it depends on.
+struct postgres_target {
+    std::string conninfo{};
+    std::string environment{};     // "keyword=value" of the variables that it depends on
+    std::string where{"postgres"}; // "postgres at db.example:5432, database app, user me"
+    std::string why{};             // if it is not empty: what is wrong with an argument of the slot
+    std::size_t hosts = 1;
+
+    const std::string& name() const noexcept { return where; }
+    friend auto operator<=>(const postgres_target&, const postgres_target&) = default;
+};
+
+// Reads a connection string by libpq. No text here quotes a part that may be a password: if a
+// password has a character that is not encoded, a part of it is taken for a host, a port or a
+// database.
+inline postgres_target postgres_target_of(const std::string& conninfo) {
+    postgres_target target{.conninfo = conninfo};
+    const bool is_uri =
+        conninfo.starts_with("postgres://") || conninfo.starts_with("postgresql://");
+    const std::unique_ptr<PQconninfoOption, postgres_free> options(
+        ::PQconninfoParse(conninfo.c_str(), nullptr));
+    if (!options) {
+        target.why = is_uri ? "not a URI that libpq reads (in a user or password, each of "
+                              ":/?#[]@% has to be written as %XX)"
+                            : "not a connection string that libpq reads (write key=value pairs, "
+                              "and quote a value that has blanks)";
+        return target;
+    }
+    std::map<std::string_view, std::string> values;
+    for (const PQconninfoOption* o = options.get(); o->keyword != nullptr; ++o) { // service first
+        const char* const variable = o->envvar == nullptr ? nullptr : std::getenv(o->envvar);
+        if (o->val != nullptr) {
+            values[o->keyword] = o->val;
+        } else if (variable != nullptr) {
+            target.environment.append(o->keyword).append("=").append(variable) += '\0';
+            values[o->keyword] =
+                values["service"].empty() ? variable : ""; // the service's go first
+        }
+    }
+    const std::string& user = values["user"];
+    const std::string& database = values["dbname"].empty() ? user : values["dbname"];
+    const std::string& ports = values["port"];
+    const std::string& names = values["host"].empty() ? values["hostaddr"] : values["host"];
+    if (ports.find_first_not_of("0123456789,") != ports.npos ||
+        (is_uri && (names + values["dbname"]).find('@') != names.npos)) {
+        target.why = "not a port, a host or a database: if the password has one of :/?#[]@%, write "
+                     "it as %XX";
+        return target;
+    }
+    const bool is_address = names.find(':') != names.npos && names.find(',') == names.npos;
+    target.hosts += static_cast<std::size_t>(std::count(names.begin(), names.end(), ','));
+    target.where += " at " + (names.empty() ? "the local socket"
+                              : is_address  ? "[" + names + "]"
+                                            : names);
+    target.where += ":" + (ports.empty() ? "5432" : ports);
+    target.where += database.empty() ? "" : ", database " + database;
+    target.where += user.empty() ? "" : ", user " + user;
+    return target;
+}
+
+// ---- Errors
+
+// Returns the position of the SQLSTATE in libpq's text, as in "FATAL:  28P01: password ...", or
+// npos. libpq offers it nowhere else.
+inline std::size_t postgres_state_in(std::string_view text) noexcept {
+    constexpr std::string_view mark = ":  ";
+    for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
+        const std::string_view rest = text.substr(at + mark.size());
+        if (rest.size() > 5 && rest[5] == ':' && packed_sqlstate(rest.substr(0, 5)) != 0) {
+            return at + mark.size();
+        }
+    }
+    return text.npos;
+}
+
+// Returns the code of a failed connection, and stores its text in one line, without codes and
+// positions in the server's source. libpq writes one or more lines for each try. It may translate
+// its own part of the text; then some permanent errors are reported as 08001.
+inline std::error_code postgres_refusal(std::string_view text, bool has_several_hosts,
+                                        std::string& error_text) {
+    const auto says = [text](auto... parts) { return ((text.find(parts) != text.npos) || ...); };
+    constexpr std::string_view failed = " failed: ";
+    std::string state;
+    bool has_silent_host = false;
+    error_text.clear();
+    for (std::string_view rest = text; !rest.empty();) {
+        std::string line(rest.substr(0, rest.find('\n')));
+        rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+        const std::size_t try_end = line.find(failed);
+        if (const std::size_t at = postgres_state_in(line); at != line.npos) {
+            state = line.substr(at, 5);
+            line.erase(at, 6);
+        } else if (try_end != line.npos) {
+            has_silent_host = has_several_hosts;
+        }
+        line.erase(0, try_end == line.npos || has_several_hosts ? 0 : try_end + failed.size());
+        line = one_line(line, 1'000);
+        if (!line.starts_with("LOCATION:") && error_text.find(line) == error_text.npos) {
+            error_text += (error_text.empty() ? "" : "; ") + line;
+        }
+    }
+    if (text.starts_with("invalid ") || text.starts_with("could not match ")) {
+        error_text.resize(std::min(error_text.find(" \""), error_text.size())); // quotes no value
+        return durable_errc::invalid_argument;
+    }
+    if (has_silent_host) { // it may answer later
+        return postgres_error("08001");
+    }
+    if (state == "08P01") { // a pooler reports every refusal with this code
+        return postgres_error(says("no such database")                        ? "3D000"
+                              : says("no such user", "authentication failed") ? "28P01"
+                                                                              : state);
+    }
+    return postgres_error(
+        !state.empty()                 ? state
+        : says("no password supplied") ? "28P01"
+        : says("received invalid response to SSL negotiation", "expected authentication request")
+            ? "ZB003"
+        : says(::gai_strerror(EAI_NONAME)) ? "ZB004"
+                                           : "08001");
+}
+
+// ---- Connections
+
+// The rows of a statement; every column is binary.
+struct postgres_rows {
+    std::unique_ptr<PGresult, postgres_free> of{};
+
+    int count() const noexcept { return ::PQntuples(of.get()); }
+    bool is_null(int column) const noexcept { return ::PQgetisnull(of.get(), 0, column) != 0; }
+    std::string_view bytes(int column, int row = 0) const noexcept {
+        return {::PQgetvalue(of.get(), row, column),
+                static_cast<std::size_t>(::PQgetlength(of.get(), row, column))};
+    }
+    std::int64_t int8(int column, int row = 0) const noexcept { // 0 if it has another type
+        constexpr Oid int8_type = 20;
+        std::uint64_t number = 0;
+        if (::PQftype(of.get(), column) == int8_type) {
+            for (const char byte : bytes(column, row)) {
+                number = number << 8 | static_cast<unsigned char>(byte);
+            }
+        }
+        return static_cast<std::int64_t>(number);
+    }
+};
+using postgres_answer = server_answer<postgres_rows>;
+
+// A schema and a table, each of letters, digits and underscores.
+struct postgres_name {
+    std::string schema{}; // empty: not named
+    std::string table{};  // empty: the name is invalid
+
+    std::string quoted() const { return '"' + schema + "\".\"" + table + '"'; }
+    std::string plain() const { return schema + "." + table; }
+    // The name under which the table is created.
+    postgres_name wanted() const { return {schema.empty() ? "public" : schema, table}; }
+};
+
+// Reads `name` or `schema.name`.
+inline postgres_name postgres_name_of(const std::string& text) {
+    constexpr std::string_view known =
+        "_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    const auto is_good = [known](std::string_view part) {
+        return !part.empty() && part.size() <= 63 && (part[0] < '0' || part[0] > '9') &&
+               part.find_first_not_of(known) == part.npos;
+    };
+    const std::size_t dot = text.find('.');
+    const postgres_name name{dot == text.npos ? "" : text.substr(0, dot), text.substr(dot + 1)};
+    return is_good(name.table) && (dot == text.npos || is_good(name.schema)) ? name
+                                                                             : postgres_name();
+}
+
+struct postgres_table {
+    std::int64_t oid = 0; // 0: none
+    postgres_name name{};
+};
+
+// Used by one thread at a time.
+class postgres_connection {
+public:
+    using target = postgres_target;
+    using answer = postgres_answer;
+    // The tables that the slots of this process use, by the names in their options.
+    struct known {
+        mutex lock;
+        std::map<std::string, postgres_table> tables; // under lock
+    };
+
+    explicit postgres_connection(const target& to) : to_(to) {}
+    postgres_connection(const postgres_connection&) = delete;
+    postgres_connection& operator=(const postgres_connection&) = delete;
+    ~postgres_connection() { drop(); }
+
+    // Closes the connection. A child of fork() only closes the socket and leaks the memory, because
+    // PQfinish() would end the parent's session.
+    void drop() noexcept {
+        PGconn* const ended = std::exchange(pq_, nullptr);
+        if (ended != nullptr && pid_ == ::getpid()) {
+            ::PQfinish(ended);
+        } else if (ended != nullptr) {
+            ::close(::PQsocket(ended));
+        }
+    }
+
+    bool is_open() const noexcept { return pq_ != nullptr; }
+    int fd() const noexcept { return ::PQsocket(pq_); }
+
+    // If the server has ended the connection, it has sent a message or closed the socket.
+    bool is_usable() const noexcept {
+        return pq_ != nullptr && ::PQstatus(pq_) == CONNECTION_OK &&
+               ::PQtransactionStatus(pq_) == PQTRANS_IDLE &&
+               wait_for(::PQsocket(pq_), POLLIN, deadline::poll()) == std::errc::timed_out;
+    }
+
+    // The text of the last connect that failed, in one line.
+    const std::string& message() const noexcept { return message_; }
+
+    // The tables that were looked for since the connection was made.
+    std::set<std::string> searched{};
+
+    // Begins a call, which ends at the deadline. Connects if the connection cannot be used.
+    std::error_code make_ready(deadline end) {
+        end_ = end;
+        message_ = to_.why;
+        if (!message_.empty()) {
+            return durable_errc::invalid_argument;
+        }
+        if (is_usable()) {
+            return {};
+        }
+        drop();
+        const std::error_code error = connect();
+        if (error) {
+            drop();
+        }
+        return error;
+    }
+
+    // Closes the connection. Returns the error as an answer.
+    answer lost(std::error_code error, bool may_have_stored) {
+        drop();
+        return {{}, error, may_have_stored, message_};
+    }
+
+    // Runs a statement. `values` are its parameters: texts, or bytes.
+    // Requires: make_ready().
+    answer run(const std::string& sql, std::initializer_list<std::string_view> values = {}) {
+        std::vector<const char*> starts;
+        std::vector<int> sizes;
+        for (const std::string_view each : values) {
+            starts.push_back(each.empty() ? "" : each.data());
+            sizes.push_back(static_cast<int>(each.size()));
+        }
+        const std::vector<int> formats(values.size(), 1); // binary
+        is_unconfirmed_ = false;
+        answer got;
+        std::error_code error;
+        if (::PQsendQueryParams(pq_, sql.c_str(), static_cast<int>(values.size()), nullptr,
+                                starts.data(), sizes.data(), formats.data(), 1) != 1) {
+            error = was_lost();
+        }
+        while (!error && !(error = await())) {
+            postgres_rows next{std::unique_ptr<PGresult, postgres_free>(::PQgetResult(pq_))};
+            if (next.of == nullptr) {
+                break;
+            }
+            note(std::move(next), got);
+        }
+        if (!error && ::PQstatus(pq_) != CONNECTION_OK) {
+            error = was_lost();
+        }
+        if (error) {
+            message_ = got.error                       ? std::move(got.error_text)
+                       : error == std::errc::timed_out ? "no answer in time"
+                                                       : one_line(::PQerrorMessage(pq_), 1'000);
+            return lost(got.error ? got.error : error, true);
+        }
+        if (!got.error && is_unconfirmed_) {
+            return {{}, postgres_error("01000"), true, "committed, but no standby confirmed it"};
+        }
+        return got;
+    }
+
+    // Connects and listens to the channel, for a channel_watch.
+    std::error_code subscribe(const std::string& channel, deadline end) {
+        const std::error_code error = make_ready(end);
+        return error ? error : run("LISTEN " + channel).error;
+    }
+    // Reads and discards the notifications that have come.
+    std::error_code drain() {
+        if (!is_open() || ::PQconsumeInput(pq_) == 0 || ::PQstatus(pq_) != CONNECTION_OK) {
+            return was_lost();
+        }
+        while (PGnotify* const each = ::PQnotifies(pq_)) {
+            ::PQfreemem(each);
+        }
+        return {};
+    }
+
+private:
+    static std::error_code was_lost() noexcept { return postgres_error("08006"); }
+
+    static void on_notice(void* to, const PGresult* notice) {
+        const char* const source = ::PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+        if (source != nullptr && std::string_view(source) == "SyncRepWaitForLSN") {
+            static_cast<postgres_connection*>(to)->is_unconfirmed_ = true;
+        }
+    }
+
+    std::error_code connect() {
+        // The system gives up a host whose machine does not answer, and libpq tries the next one.
+        const std::string share =
+            to_.hosts == 1 ? "" : std::to_string(ms_until(end_) / static_cast<long>(to_.hosts) + 1);
+        // Later keywords override earlier ones, and empty values are ignored. Keys are UTF-8.
+        const char* const keywords[] = {"tcp_user_timeout", "dbname", "client_encoding",
+                                        "fallback_application_name", nullptr};
+        const char* const values[] = {share.c_str(), to_.conninfo.c_str(), "UTF8", "bide", nullptr};
+        pq_ = ::PQconnectStartParams(keywords, values, 1);
+        pid_ = ::getpid();
+        searched.clear();
+        if (pq_ == nullptr) {
+            return std::make_error_code(std::errc::not_enough_memory);
+        }
+        ::PQsetErrorVerbosity(pq_, PQERRORS_VERBOSE); // puts the SQLSTATE into the text
+        ::PQsetNoticeReceiver(pq_, &on_notice, this);
+        PostgresPollingStatusType step =
+            ::PQstatus(pq_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+        while (step != PGRES_POLLING_OK && step != PGRES_POLLING_FAILED) {
+            const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+            if (wait_for(::PQsocket(pq_), events, end_) == std::errc::timed_out) {
+                message_ = "could not connect in time";
+                return std::make_error_code(std::errc::timed_out);
+            }
+            step = ::PQconnectPoll(pq_);
+        }
+        if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
+            return postgres_refusal(::PQerrorMessage(pq_), to_.hosts > 1, message_);
+        }
+        return {};
+    }
+
+    // Waits until everything is sent and PQgetResult() does not block. If the connection breaks,
+    // PQgetResult() then returns an error or nothing.
+    std::error_code await() {
+        for (int unsent = 0; (unsent = ::PQflush(pq_)) != 0 || ::PQisBusy(pq_) != 0;) {
+            // A server that reports an error may not read the rest, so its answer is read
+            // meanwhile.
+            const short events = unsent == 0 ? POLLIN : POLLIN | POLLOUT;
+            if (unsent < 0) {
+                return was_lost();
+            }
+            if (wait_for(::PQsocket(pq_), events, end_) == std::errc::timed_out) {
+                return std::make_error_code(std::errc::timed_out);
+            }
+            if (::PQconsumeInput(pq_) == 0) {
+                return ::PQstatus(pq_) == CONNECTION_BAD ? std::error_code() : was_lost();
+            }
+        }
+        return {};
+    }
+
+    // Adds a result of the statement to the answer.
+    static void note(postgres_rows next, answer& to) {
+        const ExecStatusType status = ::PQresultStatus(next.of.get());
+        if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
+            to.of = std::move(next);
+        } else if (!to.error) {
+            const char* const state = ::PQresultErrorField(next.of.get(), PG_DIAG_SQLSTATE);
+            const char* const severity =
+                ::PQresultErrorField(next.of.get(), PG_DIAG_SEVERITY_NONLOCALIZED);
+            to.error = state == nullptr ? was_lost() : postgres_error(state);
+            const std::unique_ptr<char, postgres_free> text(::PQresultVerboseErrorMessage(
+                next.of.get(), PQERRORS_DEFAULT, PQSHOW_CONTEXT_NEVER));
+            to.error_text = one_line(text == nullptr ? "" : text.get(), 1'000);
+            // If a pooler loses its server, it reports an ERROR of class 08; the statement may have
+            // taken effect.
+            to.may_have_stored = severity == nullptr || std::string_view(severity) != "ERROR" ||
+                                 sqlstate(to.error).starts_with("08");
+        }
+    }
+
+    const target to_;
+    std::string message_{};
+    deadline end_ = deadline::poll(); // of the present call
+    pid_t pid_ = 0;                   // the process that connected
+    bool is_unconfirmed_ = false;     // committed on the primary, but no standby confirmed it
+    PGconn* pq_ = nullptr;
+};
+
+// ---- Slots
+
+// Two tables would be two locks. Therefore the table depends on the database alone, and never on
+// the role, its rights or its search_path:
+//
+//   a schema is named    the table of that schema
+//   none is named        the only table of that name with a slot's columns, in any schema;
+//                        if there is none, `public`; if there are several, an error
+//
+// The search reads the system catalog. Every role may read it, and it also lists the tables that
+// the role may not use. All slots of a process use the table that the first slot found, by its oid.
+// Each new connection looks for the table again, and each statement compares the oid: it refuses a
+// table that was dropped and created again.
+//
+// A pooler may run each transaction in another session. Therefore no statement sets anything for a
+// session. A statement sets what it needs for its own transaction, by functions that it calls:
+//
+//   lock_timeout         The server reads it when it finds the row locked. Before that, the
+//                        condition has evaluated the subquery that sets lock_timeout. The server
+//                        gives up before the client does, and reports that.
+//   synchronous_commit   The server reads it when the transaction commits, after the statement. It
+//                        is on if the row was changed, for every setting of the server, role or
+//                        database. It is off if there is nothing to keep.
+//   client_min_messages  The server reads it at the commit. If no standby confirms the commit, the
+//                        server reports that in a warning.
+//
+// If another transaction has locked the row, the server waits for at most 100 ms at a time. Between
+// two such waits the slot returns the connection, so that locked rows do not stall other slots of
+// the process. A renewal waits only once, because the next renewal comes soon.
+class postgres_core final : public server_slot<postgres_connection> {
     using link = postgres_connection;
-    using reply = postgres_reply;
 
-    postgres_core(const std::string& conninfo, std::string of, postgres_slot_options chosen,
-                  bool is_for_renewals)
-        : options(std::move(chosen)), key(std::move(of)),
-          name(postgres_name_of(options.table, options.schema)),
-          client({postgres_target_of(conninfo), is_for_renewals}),
-          table({client.of().target, name.schema, name.table}) {
-        using namespace std::chrono_literals;
-        options.retry_time = std::clamp<std::chrono::milliseconds>(options.retry_time, 1ms, 24h);
-        options.max_value = std::min(options.max_value, std::size_t(256) << 20);
-        if (name.table.empty() || key.empty() || key.size() > 1'024 || key.find('\0') != key.npos) {
-            invalid = durable_errc::invalid_argument;
-            error_text = name.table.empty()
-                             ? "a table is name or schema.name, of letters, digits and _"
-                             : "a key has 1 to 1,024 bytes, none of them zero";
-        }
-    }
+public:
+    postgres_core(terms_type of, const postgres_slot_options& chosen)
+        : server_slot(std::move(of)), options_(chosen), name_(postgres_name_of(chosen.table)) {}
 
-    const postgres_target& target() const noexcept { return client.of().target; }
-    std::string channel() const { return postgres_channel(found.name.plain(), key); }
-
-    static cas_result failed(std::error_code error) {
-        return {.status = cas_status::failed, .error = error};
-    }
-
-    // Connects, finds the table if `on_table`, and calls once(connection). Calls it again if the
-    // server rolled the transaction back because of a conflict with another transaction, or if the
-    // row stayed locked. Keeps an error's text for explain().
-    template <class Once> reply run(bool on_table, Once once) {
-        constexpr int max_tries = 10; // of a transaction that the server rolls back
-        const deadline until = deadline::after(options.retry_time);
-        const deadline row_until = deadline::after(options.retry_time / 2);
-        for (int tries = 1;;) {
-            const auto got = client.get().take(until);
-            if (!got.of) {
-                error_text = "no free connection in time: other calls of this process had them all";
-                return {nullptr, {}, got.error, true, true};
+    result<slot_snapshot, std::error_code> load() override {
+        const postgres_answer got = run(true, [this](link& to) {
+            const std::string quoted = table_.name.quoted();
+            postgres_answer row = to.run("SELECT l.version, l.value, " + std::string(microseconds) +
+                                             ", pg_is_in_recovery()::int::bigint, '" + quoted +
+                                             "'::regclass::oid::bigint FROM (SELECT 1) AS one "
+                                             "LEFT JOIN " +
+                                             quoted + " AS l ON l.key = $1::text",
+                                         {terms.key});
+            if (!row.error && row.of.int8(3) != 0) { // its values may be old
+                return postgres_answer{{}, postgres_error("25006"), false, "it is a standby"};
             }
-            reply answer = try_once(*got.of, got.error, on_table, once);
-            if (answer.is("25006")) { // a standby: the next connection may reach the primary
-                got.of->drop();
-            }
-            const bool is_locked =
-                answer.is("55P03") && !row_until.has_passed() && !client.of().is_for_renewals;
-            const bool is_undone = (answer.is("40001") || answer.is("40P01")) &&
-                                   ++tries <= max_tries && !until.has_passed();
-            if (!answer.is_certain || !(is_locked || is_undone)) {
-                return answer;
-            }
+            return !row.error && row.of.int8(4) != table_.oid ? another() : std::move(row);
+        });
+        if (got.error) {
+            return unexpected{got.error};
         }
-    }
-
-    // Like run(), for a statement that changes nothing. Asks once more if the connection was lost:
-    // the server may have closed it while it was idle.
-    template <class Once> reply ask(bool on_table, Once once) {
-        reply answer = run(on_table, once);
-        if (answer.is_lost && !answer.is_certain && answer.error != std::errc::timed_out) {
-            answer = run(on_table, once);
+        slot_snapshot seen{.server_ms = got.of.int8(2) / 1'000};
+        const std::int64_t version = got.of.int8(0);
+        if (!got.of.is_null(0) && version <= 0) {
+            return unexpected{failed(durable_errc::corrupt_record)};
         }
-        return answer;
-    }
-
-    // Finds the table, and creates it if it is missing and `creates`. Several roles may create the
-    // table at the same time. The server reports this to all but one of them, with one of three
-    // codes; a second try then finds the table.
-    reply search(link& to, bool creates) {
-        const postgres_found known = table.get().keep();
-        const std::string create = postgres_sql::create(name.wanted());
-        reply answer = to.run(postgres_tables(name));
-        for (bool may_create = creates; !answer.error; may_create = false) {
-            // After fork(), `found` is the parent's.
-            postgres_search one = postgres_judge(answer, name, known.oid != 0 ? known : found);
-            if (one.state == nullptr) {
-                use(table.get().keep(one.found));
-                if (found.oid == one.found.oid) {
-                    return answer;
-                }
-                one = {{}, "ZB001", postgres_another(one.found.name)};
-            }
-            if (!one.is_missing || !may_create) {
-                error_text = std::move(one.error_text);
-                answer.error = postgres_error(one.state);
-                return answer;
-            }
-            answer = to.run(create);
-            if (answer.is("23505") || answer.is("42P07") || answer.is("XX000")) {
-                answer = to.run(create);
-            }
-            answer = answer.error ? std::move(answer) : to.run(postgres_tables(name));
+        if (version > 0) {
+            seen.version = static_cast<slot_version>(version);
+            seen.value = got.of.bytes(1);
         }
-        answer.is_certain = true; // the caller's statement was not sent
-        error_text = to.message() + postgres_advice(answer.error, name.wanted());
-        return answer;
-    }
-
-    result<slot_snapshot, std::error_code> snapshot_of(const reply& row, bool may_be_new) const {
-        slot_snapshot seen;
-        seen.server_ms = row.int8(2) / 1'000;
-        const std::int64_t version = row.int8(0);
-        if (row.is_null(0) || (may_be_new && version == 0)) {
-            return seen;
-        }
-        if (version <= 0) {
-            return unexpected{make_error_code(durable_errc::corrupt_record)};
-        }
-        seen.version = static_cast<slot_version>(version);
-        seen.value = row.bytes(1);
         return seen;
     }
 
-    postgres_slot_options options;
-    std::string key;
-    postgres_name name; // without a table: it is invalid
-    shared_connection<link> client;
-    shared_in_process<postgres_table> table;
-    postgres_found found{};            // the table of sql
-    std::optional<postgres_sql> sql{}; // the statements of this slot's table
-    std::error_code invalid{};
-    std::string error_text{}; // why the last operation failed; empty if it succeeded
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        if (value.size() > terms.max_value) {
+            return not_stored(false, durable_errc::too_large);
+        }
+        if (version > std::numeric_limits<std::int64_t>::max()) {
+            return {.status = cas_status::conflict};
+        }
+        const postgres_answer got =
+            run(false, [&](link& to) { return to.run(exchange(version), {terms.key, value}); });
+        if (got.error) {
+            return not_stored(got.may_have_stored, got.error, got.error_text);
+        }
+        if (got.of.count() == 0) {
+            return {.status = cas_status::conflict};
+        }
+        return {.status = cas_status::stored, .version = static_cast<slot_version>(got.of.int8(0))};
+    }
+
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
+        if (!terms.notifies) {
+            return unexpected{watches_not()};
+        }
+        const deadline end = until();
+        const postgres_answer found = run(true, [](link&) { return postgres_answer(); });
+        if (found.error) {
+            return unexpected{found.error};
+        }
+        const std::string& at = options_.listen_conninfo;
+        return watch_channel(at.empty() ? terms.target : postgres_target_of(at), channel(), end);
+    }
+
+    std::unique_ptr<slot> for_renewals() const override {
+        return std::make_unique<postgres_core>(terms_for_renewals(), options_);
+    }
 
 private:
-    template <class Once>
-    reply try_once(link& to, std::error_code unconnected, bool on_table, Once& once) {
-        error_text.clear();
-        reply answer;
-        answer.error = unconnected;
-        answer.is_lost = bool(unconnected);
-        const std::string quoted = name.quoted();
-        if (!answer.error && on_table) {
-            use(table.get().keep());
-            if (found.oid == 0 ||
-                std::find(to.searched.begin(), to.searched.end(), quoted) == to.searched.end()) {
-                answer = search(to, options.create_table);
+    static constexpr const char* microseconds =
+        "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+    // Finds the table, and calls once(connection). Calls it again if the server rolled the
+    // transaction back because of a conflict with another one, or if the row stayed locked; if
+    // `may_repeat`, also if the connection was lost: the server may have closed it while it was
+    // idle. Keeps an error's text for explain().
+    template <class Once> postgres_answer run(bool may_repeat, Once once) {
+        const deadline row_end = deadline::after(terms.retry_time / 2);
+        const deadline end = until();
+        postgres_answer got;
+        for (bool again = true; again;) {
+            got = ask(end, [&](link& to) {
+                postgres_answer answer = find(to);
                 if (!answer.error) {
-                    to.searched.push_back(quoted);
+                    answer = once(to);
+                    if (answer.error == postgres_error("42P01")) {
+                        answer.error_text = dropped(table_.name);
+                    }
                 }
-            }
+                if (answer.error == postgres_error("25006")) {
+                    to.drop(); // a standby: the next connection may reach the primary
+                }
+                return answer;
+            });
+            const auto is = [&](const char* state) { return got.error == postgres_error(state); };
+            const bool is_passing =
+                (is("55P03") && !terms.is_for_renewals) || is("40001") || is("40P01");
+            const bool was_cut = got.error == std::errc::connection_reset;
+            again = (is_passing && !got.may_have_stored && !row_end.has_passed()) ||
+                    (was_cut && std::exchange(may_repeat, false));
         }
-        if (!answer.error) {
-            answer = once(to);
-            if (answer.is("42P01") && error_text.empty()) {
-                error_text = postgres_dropped(found.name);
-            }
+        if (got.error == postgres_error("42501") || got.error == postgres_error("3F000")) {
+            got.error_text += advice(got.error);
         }
-        if (answer.error && error_text.empty()) {
-            error_text = to.message().empty() ? answer.error.message() : to.message();
-            error_text += on_table ? postgres_advice(answer.error, found.name) : std::string();
-        }
-        return answer;
+        failed(got.error, got.error_text);
+        return got;
     }
 
-    void use(const postgres_found& one) {
-        constexpr std::chrono::milliseconds one_ms(1);
-        constexpr std::chrono::milliseconds row_wait(100);
-        if (one.oid == 0 || (sql && found.oid == one.oid)) {
-            return;
-        }
-        found = one;
-        sql.emplace(found, options.notify ? channel() : std::string(),
-                    std::min(options.retry_time / 2 + one_ms, row_wait),
-                    options.retry_time / 4 + one_ms);
+    // The statement that stores a value. Version 0: inserts the row.
+    std::string exchange(slot_version version) const {
+        constexpr std::chrono::milliseconds most_wait(100);
+        const std::string quoted = table_.name.quoted();
+        const auto wait = std::min(terms.retry_time / 2 + std::chrono::milliseconds(1), most_wait);
+        const std::string condition =
+            "'" + quoted + "'::regclass::oid = " + std::to_string(table_.oid) +
+            " AND (SELECT set_config('synchronous_commit', 'off', true) || "
+            "set_config('lock_timeout', '" +
+            std::to_string(wait.count()) + "', true)) IS NOT NULL";
+        return (version == 0
+                    ? "INSERT INTO " + quoted + " (key, version, value) SELECT $1::text, " +
+                          microseconds + ", $2::bytea WHERE " + condition +
+                          " ON CONFLICT (key) DO NOTHING"
+                    : "UPDATE " + quoted +
+                          " SET version = version + 1, value = $2::bytea WHERE key = "
+                          "$1::text AND version = " +
+                          std::to_string(version) + " AND " + condition) +
+               " RETURNING version, set_config('synchronous_commit', 'on', true), "
+               "set_config('client_min_messages', 'warning', true)" +
+               (terms.notifies ? ", pg_notify('" + channel() + "', '')" : "");
     }
+
+    // Finds the table for the statements of this slot.
+    postgres_answer find(link& to) {
+        const postgres_table known = keep({});
+        table_ = known.oid != 0 ? known : table_;
+        if (known.oid != 0 && to.searched.count(options_.table) != 0) {
+            return {};
+        }
+        postgres_answer got = search(to);
+        if (!got.error) {
+            to.searched.insert(options_.table);
+        }
+        return got;
+    }
+
+    // Looks for the table, and creates it if it is missing. Several roles may create the table at
+    // the same time. The server reports this to all but one of them, with one of three codes; a
+    // second try then finds the table.
+    postgres_answer search(link& to) {
+        // One row for each table of that name: its oid, its schema, how many of a slot's columns it
+        // has. The tables with the most of these columns come first.
+        static const std::string tables =
+            "SELECT c.oid::bigint, n.nspname::text, (SELECT count(*) FROM pg_catalog.pg_attribute "
+            "AS a WHERE a.attrelid = c.oid AND NOT a.attisdropped AND a.attname IN ('key', "
+            "'version', 'value')) AS columns FROM pg_catalog.pg_class AS c JOIN "
+            "pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relname = $1::text AND "
+            "$2::text IN ('', n.nspname) AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' "
+            "ORDER BY columns DESC, n.nspname";
+        postgres_answer got;
+        for (bool creates = options_.create_table;; creates = false) {
+            got = to.run(tables, {name_.table, name_.schema});
+            if (got.error || !judge(got) || !creates) {
+                break;
+            }
+            const auto is = [&](const char* state) { return got.error == postgres_error(state); };
+            got = to.run(create_statement());
+            if (is("23505") || is("42P07") || is("XX000")) {
+                got = to.run(create_statement());
+            }
+            if (got.error) {
+                break;
+            }
+        }
+        got.may_have_stored = false; // the caller's statement was not sent
+        return got;
+    }
+
+    std::string create_statement() const {
+        return "CREATE TABLE IF NOT EXISTS " + name_.wanted().quoted() +
+               " (key text PRIMARY KEY, version bigint NOT NULL, value bytea NOT NULL)"
+               " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
+    }
+
+    // Sets the table of this process, if none is set. Returns the table that is set.
+    postgres_table keep(const postgres_table& one) {
+        auto& all = here().known;
+        const std::lock_guard held(all.lock);
+        postgres_table& kept = all.tables[options_.table];
+        if (kept.oid == 0) {
+            kept = one;
+        }
+        return kept;
+    }
+
+    // Judges the rows of a search, and sets the error if they are not one table, the one that this
+    // process began with. Returns true if there is no table and none was there before.
+    bool judge(postgres_answer& got) {
+        const postgres_table known = keep({});
+        const postgres_table before = known.oid != 0 ? known : table_; // after fork(): the parent's
+        postgres_table found;
+        int count = 0;
+        std::string schemas;
+        bool is_in_the_way = false; // a table without a slot's columns has the wanted name
+        for (int row = 0; row < got.of.count(); ++row) {
+            const std::string schema(got.of.bytes(1, row));
+            if (got.of.int8(2, row) == 3) {
+                found = {got.of.int8(0, row), {schema, name_.table}};
+                schemas += (count++ == 0 ? "" : ", ") + schema;
+            } else {
+                is_in_the_way = is_in_the_way || schema == name_.wanted().schema;
+            }
+        }
+        const std::string wanted = name_.wanted().plain();
+        if (count > 1) {
+            got.error = postgres_error("ZB002");
+            got.error_text = "the schemas " + schemas + " have a table " + name_.table +
+                             " each, and each would be another lock: name the schema in the slot's "
+                             "options, the same one for all";
+        } else if (count == 0 && before.oid != 0) {
+            got.error = postgres_error("42P01");
+            got.error_text = dropped(before.name);
+        } else if (count == 0) {
+            got.error = postgres_error(is_in_the_way ? "ZB005" : "42P01");
+            got.error_text = is_in_the_way
+                                 ? "the table " + wanted + " lacks columns of a lock's table"
+                                 : "there is no table " + wanted;
+            return !is_in_the_way;
+        } else {
+            table_ = before.oid == 0 ? keep(found) : before;
+            const bool is_same = found.oid == table_.oid && found.name.schema == table_.name.schema;
+            got = is_same ? std::move(got) : another();
+            keep(is_same ? found : postgres_table());
+        }
+        return false;
+    }
+
+    postgres_answer another() const {
+        return {{},
+                postgres_error("ZB001"),
+                false,
+                "the table " + table_.name.plain() +
+                    " is not the one that this process began with: it was dropped and made again, "
+                    "or moved; end all processes that use it, then start them anew"};
+    }
+    static std::string dropped(const postgres_name& name) {
+        return "the table " + name.plain() +
+               " was dropped while this process used it; end all processes that use it, then "
+               "start them anew";
+    }
+
+    // Returns what to do about a missing right or schema.
+    std::string advice(const std::error_code& error) const {
+        const postgres_name at = table_.oid != 0 ? table_.name : name_.wanted();
+        return error == postgres_error("3F000")
+                   ? ". Make the schema, or name another one in the slot's options, the same for "
+                     "all"
+                   : ". As a role that may, run: " + create_statement() +
+                         "; GRANT USAGE ON SCHEMA " + at.schema +
+                         " and GRANT SELECT, INSERT, UPDATE ON " + at.quoted() +
+                         " to each role that locks. Or name another schema in the slot's options, "
+                         "the same for all";
+    }
+
+    // The channel on which changes of the key are notified. If several keys share a channel, a
+    // watch also signals changes of the other keys.
+    std::string channel() const {
+        std::uint64_t hash = 14695981039346656037U; // FNV-1a
+        for (const char c : table_.name.plain() + '\0' + terms.key) {
+            hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+        }
+        std::string text = "bide_";
+        for (int shift = 60; shift >= 0; shift -= 4) {
+            text += "0123456789abcdef"[hash >> shift & 15];
+        }
+        return text;
+    }
+
+    const postgres_slot_options options_;
+    const postgres_name name_; // without a table: it is invalid
+    postgres_table table_{};   // as the search has found it
 };
 
-// Rolls an open transaction back at the end of the scope, so that the row does not stay locked.
-struct postgres_rollback {
-    explicit postgres_rollback(postgres_connection& to) noexcept : of(to) {}
-    postgres_rollback(const postgres_rollback&) = delete;
-    postgres_rollback& operator=(const postgres_rollback&) = delete;
-    ~postgres_rollback() {
-        if (of.is_in_transaction() && !try_to([this] { of.run("ROLLBACK"); })) {
-            of.drop();
-        }
+inline std::unique_ptr<slot> make_postgres(const std::string& conninfo, std::string key,
+                                           const postgres_slot_options& options) {
+    postgres_target target = postgres_target_of(conninfo);
+    if (postgres_name_of(options.table).table.empty()) {
+        target.why = "a table is name or schema.name, of letters, digits and _";
+    } else if (key.empty() || key.size() > 1'024 || key.find('\0') != key.npos) {
+        target.why = "a key has 1 to 1,024 bytes, none of them zero";
     }
-    postgres_connection& of;
-};
+    return std::make_unique<postgres_core>(
+        postgres_core::terms_type{std::move(target), std::move(key), options.retry_time,
+                                  std::min(options.max_value, std::size_t(256) << 20),
+                                  options.notify},
+        options);
+}
 
 } // namespace detail
 
-BIDE_DURABLE_INLINE
-postgres_slot::postgres_slot(std::shared_ptr<detail::postgres_core> core) noexcept
-    : core_(std::move(core)) {}
-
 BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::string key,
                                                  postgres_slot_options options)
-    : core_(std::make_shared<detail::postgres_core>(conninfo, std::move(key), std::move(options),
-                                                    false)) {}
-
-BIDE_DURABLE_INLINE std::unique_ptr<slot> postgres_slot::for_renewals() const {
-    return std::make_unique<postgres_slot>(postgres_slot(std::make_shared<detail::postgres_core>(
-        core_->target().conninfo, core_->key, core_->options, true)));
-}
-
-BIDE_DURABLE_INLINE std::string postgres_slot::store() const {
-    const detail::postgres_target& at = core_->target();
-    return at.where + (at.user.empty() ? "" : ", user " + at.user);
-}
-BIDE_DURABLE_INLINE std::string postgres_slot::explain() const {
-    const std::string& text = core_->error_text;
-    return detail::one_line(core_->target().where + (text.empty() ? "" : ": " + text),
-                            detail::longest_text);
-}
-BIDE_DURABLE_INLINE const std::string& postgres_slot::last_message() const noexcept {
-    return core_->error_text;
-}
-
-BIDE_DURABLE_INLINE std::error_code postgres_slot::create_table() {
-    return core_->invalid
-               ? core_->invalid
-               : core_
-                     ->run(false,
-                           [&](detail::postgres_connection& to) { return core_->search(to, true); })
-                     .error;
-}
-
-BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> postgres_slot::load() {
-    if (core_->invalid) {
-        return unexpected{core_->invalid};
-    }
-    const auto row = core_->ask(true, [this](detail::postgres_connection& to) {
-        auto answer = to.run(core_->sql->load(to.quoted(core_->key)));
-        if (!answer.error && answer.text(3) != "f") {
-            answer.error = postgres_error("25006"); // its values may be old
-            core_->error_text = "it is a standby";
-        } else if (!answer.error && answer.int8(4) != core_->found.oid) {
-            answer.error = postgres_error("ZB001");
-            core_->error_text = detail::postgres_another(core_->found.name);
-        }
-        return answer;
-    });
-    if (row.error) {
-        return unexpected{row.error};
-    }
-    return core_->snapshot_of(row, false);
-}
-
-BIDE_DURABLE_INLINE cas_result postgres_slot::compare_exchange(slot_version version,
-                                                               std::string_view value) {
-    if (core_->invalid || value.size() > core_->options.max_value) {
-        return core_->failed(core_->invalid ? core_->invalid
-                                            : make_error_code(durable_errc::too_large));
-    }
-    if (version > std::numeric_limits<std::int64_t>::max()) {
-        return {.status = cas_status::conflict};
-    }
-    const auto answer = core_->run(true, [&](detail::postgres_connection& to) {
-        return to.run(core_->sql->exchange(to.quoted(core_->key), version, to.quoted_bytes(value)));
-    });
-    if (answer.error) {
-        return {.status = answer.is_certain ? cas_status::failed : cas_status::indeterminate,
-                .error = answer.error};
-    }
-    if (answer.count() == 0) {
-        return {.status = cas_status::conflict};
-    }
-    return {.status = cas_status::stored, .version = static_cast<slot_version>(answer.int8(0))};
-}
-
-// Two round trips: one locks the row and reads it, one changes it and commits. If there is no row,
-// one more round trip inserts one of version 0.
-BIDE_DURABLE_INLINE cas_result postgres_slot::update_locked(const slot_update& update) {
-    if (core_->invalid) {
-        return core_->failed(core_->invalid);
-    }
-    cas_result outcome;
-    const auto last = core_->run(true, [&](detail::postgres_connection& to) {
-        const detail::postgres_sql& sql = *core_->sql;
-        const std::string key = to.quoted(core_->key);
-        const detail::postgres_rollback guard(to);
-        auto row = to.run(sql.lock(key));
-        const bool is_new = !row.error && row.count() == 0;
-        if (is_new) {
-            row = to.run(sql.insert_and_lock(key));
-        }
-        row.is_certain = true;                // until the commit
-        if (!row.error && row.count() == 0) { // the condition on the oid was false
-            row.error = postgres_error("ZB001");
-        }
-        if (row.error) {
-            return row;
-        }
-        const auto before = core_->snapshot_of(row, is_new);
-        if (!before) {
-            row.error = before.error();
-            return row;
-        }
-        const std::optional<std::string> value = update(*before);
-        outcome = {.status = cas_status::stored, .version = before->version};
-        if (value && value->size() > core_->options.max_value) {
-            outcome = core_->failed(durable_errc::too_large);
-        } else if (value) {
-            const std::int64_t next = is_new ? row.int8(2) : row.int8(0) + 1;
-            row = to.run(sql.commit(key, next, to.quoted_bytes(*value)));
-            outcome.version = static_cast<slot_version>(next);
-            if (!row.error && (row.count() != 1 || row.command != "COMMIT")) {
-                outcome = core_->failed(durable_errc::storage_error);
-            }
-        }
-        return row;
-    });
-    if (last.error) {
-        return {.status = last.is_certain ? cas_status::failed : cas_status::indeterminate,
-                .error = last.error};
-    }
-    return outcome;
-}
-
-BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> postgres_slot::server_now() {
-    if (core_->invalid) {
-        return unexpected{core_->invalid};
-    }
-    const auto row = core_->ask(false, [](detail::postgres_connection& to) {
-        return to.run(std::string("SELECT ") + detail::postgres_sql::microseconds);
-    });
-    if (row.error) {
-        return unexpected{row.error};
-    }
-    return row.int8(0) / 1'000;
-}
-
-BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code> postgres_slot::watch() {
-    using detail::postgres_connection;
-    if (core_->invalid || !core_->options.notify) {
-        return unexpected{core_->invalid
-                              ? core_->invalid
-                              : std::make_error_code(std::errc::operation_not_supported)};
-    }
-    const deadline end = deadline::after(core_->options.retry_time);
-    const auto found =
-        core_->run(true, [](postgres_connection&) { return detail::postgres_reply(); });
-    if (found.error) {
-        return unexpected{found.error};
-    }
-    const std::string& at = core_->options.listen_conninfo;
-    return detail::channel_watch<postgres_connection>::make(
-        {at.empty() ? core_->target() : detail::postgres_target_of(at), false}, core_->channel(),
-        end, core_->error_text);
-}
+    : server_slot_handle(detail::make_postgres(conninfo, std::move(key), options)) {}
 
 }} // namespace bide::BIDE_ABI
 

@@ -2,56 +2,660 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 
+// hiredis connects, formats requests and parses replies. The socket does not block, so that one
+// time limit holds for a whole call: hiredis's own time limit begins again with each part of a
+// reply.
+
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slots/detail/redis/connection.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
 #include <bide/durable/slots/redis.hpp>
 
+#include <algorithm>
+#include <cerrno>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#if defined(BIDE_DURABLE_OPENSSL)
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/sslerr.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+#endif
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-struct redis_core : server_slot<redis_connection> {
-    bool notifies = false;
+// ---- TLS
 
-    std::string channel() const { return notifies ? key + ".changed" : std::string(); }
-    redis_answer run(std::initializer_list<std::string_view> arguments) {
-        return ask([&](redis_connection& to) { return to.run(key, arguments); });
-    }
+// TLS uses OpenSSL 1.1.1 or later, if the build has it. The component bide::durable_redis then
+// defines the macro BIDE_DURABLE_OPENSSL. (hiredis has TLS from 1.0 on.) The socket does not block:
+// if a step cannot go on, the caller waits for the socket and repeats the step.
 
-    static std::shared_ptr<redis_core> make(redis_target target, std::string of,
-                                            const redis_slot_options& o) {
-        if (of.empty()) {
-            refuse_argument("bide::redis_slot: the key is empty");
-        }
-        if (target.unix_socket.empty() && (target.port < 1 || target.port > 65'535)) {
-            refuse_argument("bide::redis_slot: the port is not from 1 to 65535");
-        }
-        return std::make_shared<redis_core>(
-            redis_core{{std::move(of), o.retry_time, o.max_value,
-                        shared_connection<redis_connection>({std::move(target), false})},
-                       o.notify});
-    }
+// The result of a step: done, or the event to wait for, or the error.
+struct tls_step {
+    std::size_t count = 0; // bytes
+    short wanted = 0;
+    std::error_code error{};
 };
 
-inline redis_target redis_target_of(std::string host, int port, const redis_slot_options& o) {
-    return {std::move(host), port,       o.unix_socket, o.user,
-            o.password,      o.database, o.uses_tls,    {o.ca_file, o.cert_file, o.key_file}};
+#if defined(BIDE_DURABLE_OPENSSL)
+
+// One session. The destructor sends nothing, so that a child of fork() may run it.
+class redis_tls {
+public:
+    // Makes a session, or sets error(). A missing file is found here, before a socket is opened.
+    redis_tls(const std::string& host, const tls_files& trust) {
+        ::ERR_clear_error();
+        const std::unique_ptr<SSL_CTX, freer> with(::SSL_CTX_new(::TLS_client_method()));
+        SSL_CTX* const to = with.get();
+        if (to == nullptr) {
+            error_ = std::make_error_code(std::errc::not_enough_memory);
+            return;
+        }
+        ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
+        ::SSL_CTX_set_options(to, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+        ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
+        ::SSL_CTX_set_default_passwd_cb(to, &no_password);
+        if (trust.ca_file.empty()) {
+            ::SSL_CTX_set_default_verify_paths(to); // if that fails, no certificate is trusted
+        } else {
+            expect(::SSL_CTX_load_verify_locations(to, trust.ca_file.c_str(), nullptr),
+                   "the authorities in ", trust.ca_file);
+        }
+        if (!trust.cert_file.empty()) {
+            const std::string& key = trust.key_file.empty() ? trust.cert_file : trust.key_file;
+            expect(::SSL_CTX_use_certificate_chain_file(to, trust.cert_file.c_str()),
+                   "the certificate in ", trust.cert_file);
+            expect(::SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM), "the key in ",
+                   key);
+        }
+        ssl_.reset(::SSL_new(to));
+        if (!error_ && (ssl_ == nullptr || !set_host(host))) {
+            error_ = std::make_error_code(std::errc::not_enough_memory);
+        }
+    }
+
+    std::error_code error() const noexcept { return error_; }
+    // The text of the last error, or empty.
+    const std::string& error_text() const noexcept { return error_text_; }
+
+    // Shakes hands over the socket, and verifies the server's certificate and name.
+    tls_step shake_hands(int fd) {
+        if (::SSL_get_fd(ssl_.get()) < 0) {
+            ::SSL_set_fd(ssl_.get(), fd);
+        }
+        return step([&](std::size_t&) { return ::SSL_connect(ssl_.get()); });
+    }
+    tls_step write(const char* from, std::size_t size) {
+        return step([&](std::size_t& n) { return ::SSL_write_ex(ssl_.get(), from, size, &n); });
+    }
+    tls_step read(char* to, std::size_t room) {
+        return step([&](std::size_t& n) { return ::SSL_read_ex(ssl_.get(), to, room, &n); });
+    }
+    // Whether there is nothing to read. Reads the session tickets, which the server sends unasked.
+    bool is_quiet() {
+        char one;
+        const tls_step looked =
+            step([&](std::size_t& n) { return ::SSL_peek_ex(ssl_.get(), &one, 1, &n); });
+        return looked.wanted == POLLIN;
+    }
+
+private:
+    struct freer {
+        void operator()(SSL* ssl) const noexcept { ::SSL_free(ssl); }
+        void operator()(SSL_CTX* context) const noexcept { ::SSL_CTX_free(context); }
+    };
+
+    // A key with a password is refused; OpenSSL would ask for the password on the terminal.
+    static int no_password(char*, int, int, void*) noexcept { return -1; }
+
+    // Sets the error about a file, if there is no earlier one.
+    void expect(int is_read, const char* what, const std::string& file) {
+        if (is_read != 1 && !error_) {
+            const int number = ::access(file.c_str(), R_OK) == 0 ? 0 : errno;
+            error_ = {number != 0 ? number : EINVAL, std::generic_category()};
+            error_text_ = what + file + ": " + (number != 0 ? error_.message() : queued());
+        }
+    }
+
+    // Returns the text of OpenSSL's last error.
+    static std::string queued() {
+        char text[256];
+        const char* const reason = ::ERR_reason_error_string(::ERR_peek_error());
+        ::ERR_error_string_n(::ERR_peek_error(), text, sizeof text);
+        return reason != nullptr ? reason : text;
+    }
+
+    // Accepts only a certificate for this name or address.
+    bool set_host(const std::string& host) {
+        std::string name = host.substr(0, host.find('%')); // without the zone of an address
+        if (name.size() > 1 && name.back() == '.') {
+            name.pop_back();
+        }
+        X509_VERIFY_PARAM* const checked = ::SSL_get0_param(ssl_.get());
+        if (::X509_VERIFY_PARAM_set1_ip_asc(checked, name.c_str()) == 1) {
+            return true; // an address is not sent as a name
+        }
+        ::ERR_clear_error();
+        ::X509_VERIFY_PARAM_set_hostflags(checked, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+        return ::X509_VERIFY_PARAM_set1_host(checked, name.c_str(), name.size()) == 1 &&
+               ::SSL_set_tlsext_host_name(ssl_.get(), name.c_str()) == 1;
+    }
+
+    template <class Call> tls_step step(Call call) {
+        const no_sigpipe guard;
+        std::size_t count = 0;
+        errno = 0;
+        ::ERR_clear_error();
+        const int done = call(count);
+        if (done > 0) {
+            return {count};
+        }
+        const int number = errno;
+        switch (const int kind = ::SSL_get_error(ssl_.get(), done)) {
+        case SSL_ERROR_WANT_READ: return {0, POLLIN};
+        case SSL_ERROR_WANT_WRITE: return {0, POLLOUT};
+        case SSL_ERROR_SYSCALL:
+        case SSL_ERROR_ZERO_RETURN: // the server closed the session
+            return {0,
+                    0,
+                    {number != 0 && kind == SSL_ERROR_SYSCALL ? number : ECONNRESET,
+                     std::generic_category()}};
+        default: return {0, 0, refusal()};
+        }
+    }
+
+    // Returns the code of a refusal, and sets its text. Errors that last until an operator acts are
+    // permission_denied and protocol_error.
+    std::error_code refusal() {
+        const long verdict = ::SSL_get_verify_result(ssl_.get());
+        const int reason = ERR_GET_REASON(::ERR_peek_error());
+        error_text_ = "TLS: " + queued();
+        if (verdict != X509_V_OK) {
+            error_text_ = "TLS: the server's certificate is not trusted: ";
+            error_text_ += ::X509_verify_cert_error_string(verdict);
+            return std::make_error_code(std::errc::permission_denied);
+        }
+        if (refuses_certificate(error_text_)) {
+            error_text_ += " (the server requires a client certificate that it trusts)";
+            return std::make_error_code(std::errc::permission_denied);
+        }
+#if defined(SSL_R_UNEXPECTED_EOF_WHILE_READING)
+        if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) { // OpenSSL 3: the connection ended
+            error_text_.clear();
+            return std::make_error_code(std::errc::connection_reset);
+        }
+#endif
+        if (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
+            return std::make_error_code(std::errc::resource_unavailable_try_again);
+        }
+        if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST) {
+            error_text_ += " (the server does not speak TLS at this port)";
+        }
+        return std::make_error_code(std::errc::protocol_error);
+    }
+
+    std::unique_ptr<SSL, freer> ssl_;
+    std::error_code error_{};
+    std::string error_text_;
+};
+
+#else
+
+// Without OpenSSL there is no session.
+class redis_tls {
+public:
+    redis_tls(const std::string&, const tls_files&) {}
+    std::error_code error() const {
+        return std::make_error_code(std::errc::function_not_supported);
+    }
+    std::string error_text() const { return "TLS: this program was built without OpenSSL"; }
+    tls_step shake_hands(int) { return {}; }
+    tls_step write(const char*, std::size_t) { return {}; }
+    tls_step read(char*, std::size_t) { return {}; }
+    bool is_quiet() { return false; }
+};
+
+#endif
+
+// ---- Protocol
+
+// What identifies a connection: the server's address, the login, the database and TLS.
+struct redis_target {
+    std::string host{};
+    int port = 6379;
+    std::string user{};
+    std::string password{};
+    int database = 0;
+    bool uses_tls = false;
+    tls_files trust{};
+
+    // Returns a text for messages, without the password.
+    std::string name() const {
+        const bool is_address = host.find(':') != host.npos;
+        return (uses_tls ? "redis (TLS) at " : "redis at ") +
+               (is_address ? '[' + host + ']' : host) + ':' + std::to_string(port) +
+               (database != 0 ? ", database " + std::to_string(database) : "") +
+               (user.empty() ? "" : ", user " + user);
+    }
+
+    friend auto operator<=>(const redis_target&, const redis_target&) = default;
+};
+
+struct redis_reply_freer {
+    void operator()(redisReply* reply) const noexcept { ::freeReplyObject(reply); }
+};
+using redis_reply = std::unique_ptr<redisReply, redis_reply_freer>;
+using redis_answer = server_answer<redis_reply>; // never an error reply
+
+inline std::string_view redis_text(const redisReply& reply) noexcept {
+    return reply.str == nullptr ? std::string_view() : std::string_view(reply.str, reply.len);
 }
 
-// Reads a URL, which overrides the members of `target`. Returns what is wrong with it, or nullptr.
+// Returns the code of an error reply. Errors that last until an operator acts are
+// permission_denied, invalid_argument and operation_not_supported.
+inline std::error_code redis_error(std::string_view text) noexcept {
+    const auto is = [text](auto... prefixes) { return (text.starts_with(prefixes) || ...); };
+    if (is("NOAUTH ", "WRONGPASS ", "NOPERM ", "DENIED ", "ERR invalid password", "ERR AUTH ",
+           "ERR Client sent AUTH") ||
+        text.find("ACL failure in script") != text.npos ||
+        text.find("user executing the script can't run") != text.npos) {
+        return std::make_error_code(std::errc::permission_denied);
+    }
+    if (is("ERR DB index is out of range", "ERR invalid DB index", "ERR wrong number of arg")) {
+        return std::make_error_code(std::errc::invalid_argument);
+    }
+    if (is("ERR unknown command", "ERR SELECT is not allowed", "MOVED ", "CROSSSLOT ")) {
+        return std::make_error_code(std::errc::operation_not_supported);
+    }
+    if (is("LOADING ", "BUSY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "ASK ",
+           "ERR max number of clients")) {
+        return std::make_error_code(std::errc::resource_unavailable_try_again);
+    }
+    return make_error_code(durable_errc::storage_error);
+}
+
+// Returns true if the server itself reports the error; then the script has stored nothing. A proxy
+// reports its own errors as "ERR", and the server behind it may have run the script.
+inline bool is_certain_redis_error(std::string_view text) {
+    constexpr std::string_view known = " NOAUTH WRONGPASS NOPERM LOADING BUSY MASTERDOWN "
+                                       "CLUSTERDOWN TRYAGAIN NOSCRIPT OOM MISCONF "
+                                       "NOREPLICAS READONLY MOVED ASK CROSSSLOT ";
+    const std::string word = " " + std::string(text.substr(0, text.find(' '))) + " ";
+    return known.find(word) != known.npos || text.find("@user_script") != text.npos ||
+           text.find("unknown command") != text.npos;
+}
+
+// The script for a load and for a compare-and-swap. Its reply has four elements: what the key has,
+// the server's time in milliseconds, and two texts:
+//
+//   0  nothing; "0" and ""
+//   1  a record; its version and value
+//   2  garbage, which no slot has written, or the last possible version; the key's type and ""
+//   3  what was stored now; its version and ""
+//
+// KEYS: the key. ARGV to load: none. ARGV to store: the expected version, the value, and the
+// channel to publish on or "". A new version is the server's time in microseconds. If that is not
+// greater than the previous version, the new version is the previous one plus one. A number of Lua
+// is exact up to 2^53. After HSET the script cannot fail.
+//
+// PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST must
+// not precede HSET: if the server lacks memory, it refuses HSET only if the script has written
+// nothing before.
+inline constexpr std::string_view redis_script =
+    "local t = redis.call('TIME')\n"
+    "local ms = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+    "local kind = redis.call('TYPE', KEYS[1]).ok\n"
+    "local found, version, value = 0, '0', ''\n"
+    "local is_ours = kind == 'none'\n"
+    "if kind == 'hash' then\n"
+    "  local both = redis.call('HMGET', KEYS[1], 'v', 'p')\n"
+    "  found, version, value = 1, both[1], both[2]\n"
+    "  is_ours = version and value and string.find(version, '^[1-9]%d*$')\n"
+    "end\n"
+    "if not is_ours then return {2, ms, kind, ''} end\n"
+    "if version ~= ARGV[1] then\n"
+    "  redis.call('PERSIST', KEYS[1])\n"
+    "  return {found, ms, version, value}\n"
+    "end\n"
+    "local number = math.max(t[1] * 1000000 + t[2], tonumber(version) + 1)\n"
+    "if number > 9007199254740991 then return {2, ms, kind, ''} end\n"
+    "local text = string.format('%.0f', number)\n"
+    "redis.call('HSET', KEYS[1], 'v', text, 'p', ARGV[2])\n"
+    "if ARGV[3] ~= '' then redis.pcall('PUBLISH', ARGV[3], text) end\n"
+    "return {3, ms, text, ''}\n";
+// The SHA-1 of the script, by which a server knows it once it has run.
+inline constexpr std::string_view redis_script_name = "8e20587036cce5c18c293b38db19463c5b871494";
+
+// ---- Connections
+
+// Used by one thread at a time.
+class redis_connection {
+public:
+    using target = redis_target;
+    using answer = redis_answer;
+    struct known {};
+
+    explicit redis_connection(const target& to) : to_(to) {}
+
+    // Begins a call, which ends at the deadline. Connects if the connection is not usable.
+    std::error_code make_ready(deadline end) {
+        end_ = end;
+        return is_usable() ? std::error_code() : open();
+    }
+
+    // Whether the connection is not closed, and no byte waits to be read.
+    bool is_usable() {
+        char one;
+        return is_open_ && link_->reader->pos == link_->reader->len &&
+               (tls_ != nullptr ? tls_->is_quiet()
+                                : ::recv(link_->fd, &one, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+                                      (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+    }
+    bool is_open() const noexcept { return is_open_; }
+    int fd() const noexcept { return is_open_ ? link_->fd : -1; }
+
+    // The text of the last error, without the password; empty if the code says it all.
+    const std::string& message() const noexcept { return error_text_; }
+
+    // Closes the connection without a message to the server. Returns the error as an answer.
+    redis_answer lost(std::error_code error, bool may_have_stored) {
+        drop();
+        return {{}, error, may_have_stored, error_text_};
+    }
+
+    // Runs the script for the key `at`.
+    // Requires: make_ready() has succeeded.
+    redis_answer run(std::string_view at, std::initializer_list<std::string_view> arguments) {
+        std::vector<std::string_view> command{"EVALSHA", redis_script_name, "1", at};
+        command.insert(command.end(), arguments);
+        redis_answer got = ask(command);
+        if (got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
+            command[0] = "EVAL";
+            command[1] = redis_script;
+            got = ask(command);
+        }
+        return got;
+    }
+
+    // Connects and subscribes to the channel, for a channel_watch.
+    std::error_code subscribe(const std::string& channel, deadline end) {
+        const std::error_code error = make_ready(end);
+        return error ? error : ask({"SUBSCRIBE", channel}).error;
+    }
+    // Reads and discards the messages that have come.
+    std::error_code drain() {
+        end_ = deadline::poll();
+        while (is_open_) {
+            const auto message = receive();
+            if (!message && message.error() == std::errc::timed_out) {
+                return {};
+            }
+            if (!message) {
+                drop();
+            }
+        }
+        return std::make_error_code(std::errc::connection_reset);
+    }
+
+private:
+    struct freer {
+        void operator()(redisContext* link) const noexcept { ::redisFree(link); }
+    };
+
+    void drop() noexcept {
+        is_open_ = false;
+        tls_.reset();
+        link_.reset();
+    }
+
+    // Runs a command.
+    redis_answer ask(const std::vector<std::string_view>& command) {
+        const std::error_code unsent = send(command);
+        if (unsent) { // the server may have sent the reason before it closed the connection
+            end_ = deadline::poll();
+        }
+        auto reply = receive();
+        const bool is_error = reply && (*reply)->type == REDIS_REPLY_ERROR;
+        if (!reply || (unsent && !is_error)) {
+            return lost(unsent && error_text_.empty() ? unsent : reply.error(), !unsent);
+        }
+        if (!is_error) {
+            return {*std::move(reply), {}, true, {}};
+        }
+        const std::string_view text = redis_text(**reply);
+        set_text(text);
+        if (text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
+            drop(); // a replica: the next connection may reach the master
+        }
+        return {{}, redis_error(text), !unsent && !is_certain_redis_error(text), error_text_};
+    }
+
+    // Connects, logs in and selects the database.
+    std::error_code open() {
+        drop();
+        error_text_.clear();
+        std::error_code error = connect();
+        error = error ? error : greet();
+        if (error) {
+            set_text(std::string(error_text_));
+            drop();
+        }
+        is_open_ = !error;
+        return error;
+    }
+
+    std::error_code connect() {
+        if (to_.uses_tls) { // first: a missing file is not an error of the network
+            tls_ = std::make_unique<redis_tls>(to_.host, to_.trust);
+            if (tls_->error()) {
+                error_text_ = tls_->error_text();
+                return tls_->error();
+            }
+        }
+        const long ms = std::max(ms_until(end_), 1L);
+        timeval limit{};
+        limit.tv_sec = static_cast<decltype(limit.tv_sec)>(ms / 1'000);
+        limit.tv_usec = static_cast<decltype(limit.tv_usec)>(ms % 1'000 * 1'000);
+        errno = 0;
+        link_.reset(::redisConnectWithTimeout(to_.host.c_str(), to_.port, limit));
+        if (link_ == nullptr || link_->err == REDIS_ERR_OOM) {
+            return std::make_error_code(std::errc::not_enough_memory);
+        }
+        if (link_->err == REDIS_ERR_IO && errno != 0) {
+            return {errno == EINPROGRESS ? ETIMEDOUT : errno, std::generic_category()};
+        }
+        if (link_->err != 0) { // the look-up of the host's name
+            error_text_ = link_->errstr;
+            return std::make_error_code(std::errc::host_unreachable);
+        }
+        const int on = 1;
+        ::fcntl(link_->fd, F_SETFD, FD_CLOEXEC);
+        ::fcntl(link_->fd, F_SETFL, O_NONBLOCK);
+        ::setsockopt(link_->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+#if defined(SO_NOSIGPIPE)
+        ::setsockopt(link_->fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+        limits_ = *link_->reader->fn;
+        limits_.createArray = &make_array;
+        link_->reader->privdata = link_->reader->fn;
+        link_->reader->fn = &limits_;
+        if (tls_ == nullptr) {
+            return {};
+        }
+        const auto done = repeat([this] { return tls_->shake_hands(link_->fd); });
+        return done ? std::error_code() : done.error();
+    }
+
+    // Makes an array of a reply. hiredis allocates memory for as many elements as the server
+    // announces: a reply of 13 bytes would cost 13 GB. No reply to a slot has more than 4 elements.
+    // hiredis reports a refused array as a lack of memory.
+    template <class Count> static void* make_array(const redisReadTask* task, Count n) {
+        const auto* const own = static_cast<const redisReplyObjectFunctions*>(task->privdata);
+        return n > 16 ? nullptr : own->createArray(task, n);
+    }
+
+    std::error_code greet() {
+        std::vector<std::vector<std::string_view>> requests;
+        const std::string database = std::to_string(to_.database);
+        if (!to_.password.empty() && to_.user.empty()) {
+            requests.push_back({"AUTH", to_.password});
+        } else if (!to_.password.empty()) {
+            requests.push_back({"AUTH", to_.user, to_.password});
+        }
+        if (to_.database != 0) {
+            requests.push_back({"SELECT", database});
+        }
+        requests.push_back({"PING"}); // a user may lack the right to it
+        for (const auto& each : requests) {
+            const redis_answer got = ask(each);
+            const bool may_fail = &each == &requests.back() && link_ != nullptr &&
+                                  !error_text_.starts_with("DENIED ") &&
+                                  !error_text_.starts_with("ERR max number of clients");
+            if (got.error && !may_fail) {
+                return got.error;
+            }
+        }
+        return {};
+    }
+
+    // Sends a request. After an error, at most a part of the request was sent. The server ignores
+    // an incomplete request.
+    std::error_code send(const std::vector<std::string_view>& words) {
+        error_text_.clear();
+        std::vector<const char*> starts;
+        std::vector<std::size_t> sizes;
+        for (const std::string_view each : words) {
+            starts.push_back(each.data() == nullptr ? "" : each.data());
+            sizes.push_back(each.size());
+        }
+        char* bytes = nullptr;
+        const auto size = ::redisFormatCommandArgv(&bytes, static_cast<int>(starts.size()),
+                                                   starts.data(), sizes.data());
+        if (size < 0) {
+            return std::make_error_code(std::errc::not_enough_memory);
+        }
+        const std::unique_ptr<char, void (*)(void*)> held(bytes, &std::free);
+        std::string_view rest(bytes, static_cast<std::size_t>(size));
+        while (!rest.empty()) {
+            const auto sent = repeat([&] { return write(rest); });
+            if (!sent) {
+                return sent.error();
+            }
+            rest.remove_prefix(*sent);
+        }
+        return {};
+    }
+
+    // Receives the next reply, which may be an error reply.
+    result<redis_reply, std::error_code> receive() {
+        char some[16 * 1024];
+        std::size_t heard = 0;
+        for (;;) {
+            void* found = nullptr;
+            if (::redisReaderGetReply(link_->reader, &found) != REDIS_OK) {
+                const std::string_view text(some, heard);
+                set_text("not a reply of Redis: " + std::string(text.substr(0, text.find('\n'))));
+                return unexpected{std::make_error_code(std::errc::protocol_error)};
+            }
+            if (found != nullptr) {
+                return redis_reply(static_cast<redisReply*>(found));
+            }
+            const auto n = repeat([&] { return read(some, sizeof some); });
+            if (!n) {
+                return unexpected{n.error()};
+            }
+            heard = *n;
+            if (::redisReaderFeed(link_->reader, some, heard) != REDIS_OK) {
+                return unexpected{std::make_error_code(std::errc::not_enough_memory)};
+            }
+        }
+    }
+
+    // Repeats a step until it is done, and waits for the socket in between.
+    // Returns: how many bytes it read or wrote.
+    template <class Step> result<std::size_t, std::error_code> repeat(Step step) {
+        for (;;) {
+            const tls_step done = step();
+            std::error_code error = done.error;
+            if (!error && done.wanted == 0) {
+                return done.count;
+            }
+            if (error && tls_ != nullptr) {
+                error_text_ = tls_->error_text();
+            }
+            if (!error) {
+                error = wait_for(link_->fd, done.wanted, end_);
+            }
+            if (error) {
+                return unexpected{error};
+            }
+        }
+    }
+    tls_step write(std::string_view bytes) {
+#if defined(MSG_NOSIGNAL)
+        constexpr int no_signal = MSG_NOSIGNAL;
+#else
+        constexpr int no_signal = 0;
+#endif
+        return tls_ != nullptr
+                   ? tls_->write(bytes.data(), bytes.size())
+                   : outcome(::send(link_->fd, bytes.data(), bytes.size(), no_signal), POLLOUT);
+    }
+    tls_step read(char* to, std::size_t room) {
+        return tls_ != nullptr ? tls_->read(to, room)
+                               : outcome(::recv(link_->fd, to, room, 0), POLLIN);
+    }
+    static tls_step outcome(ssize_t n, short event) noexcept {
+        if (n > 0) {
+            return {static_cast<std::size_t>(n)};
+        }
+        const int number = n == 0 ? ECONNRESET : errno;
+        return number == EAGAIN || number == EWOULDBLOCK || number == EINTR
+                   ? tls_step{0, event}
+                   : tls_step{0, 0, {number, std::generic_category()}};
+    }
+
+    void set_text(std::string_view text) {
+        error_text_ = without_secret(one_line(text), to_.password);
+    }
+
+    const target to_;
+    redisReplyObjectFunctions limits_{}; // hiredis's own, but for arrays
+    std::unique_ptr<redisContext, freer> link_;
+    std::unique_ptr<redis_tls> tls_;
+    deadline end_ = deadline::poll(); // of the present call
+    bool is_open_ = false;            // connected and logged in
+    std::string error_text_;
+};
+
+// ---- Slots
+
+// Reads a URL. Returns what is wrong with it, or nullptr.
 inline const char* read_redis_url(std::string_view text, redis_target& target) {
     auto url = read_server_url(text);
     if (!url) {
@@ -61,10 +665,9 @@ inline const char* read_redis_url(std::string_view text, redis_target& target) {
         return "the URL begins with neither redis:// nor rediss://";
     }
     target.host = std::move(url->host);
-    target.port = url->port == 0 ? 6379 : url->port;
-    target.unix_socket.clear();
-    target.uses_tls = target.uses_tls || url->scheme == "rediss";
-    target.user = url->user.empty() ? target.user : std::move(url->user);
+    target.port = url->port == 0 ? target.port : url->port;
+    target.uses_tls = url->scheme == "rediss";
+    target.user = std::move(url->user);
     target.password = url->password.empty() ? target.password : std::move(url->password);
     if (!target.user.empty() && target.password.empty()) {
         return "the URL has a user and no password; a password alone is written with a ':' before "
@@ -84,139 +687,110 @@ struct redis_record {
 // Reads the script's reply. protocol_error: it is not a reply of this script. corrupt_record: the
 // key holds what no slot stores.
 inline server_answer<redis_record> read_redis_record(const redisReply& reply) {
-    const auto number = [&reply](std::size_t i) {
-        return i < reply.elements && reply.element[i]->type == REDIS_REPLY_INTEGER
-                   ? reply.element[i]->integer
-                   : -1;
-    };
-    const auto is_text = [&reply](std::size_t i) {
-        return i < reply.elements && (reply.element[i]->type == REDIS_REPLY_STRING ||
-                                      reply.element[i]->type == REDIS_REPLY_STATUS);
-    };
-    const std::string_view third = is_text(2) ? redis_text(*reply.element[2]) : std::string_view();
-    const std::int64_t version = read_number(third, (std::int64_t{1} << 53) - 1);
-    const long long found = number(0);
+    constexpr int types[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,
+                             REDIS_REPLY_STRING};
     server_answer<redis_record> read;
-    if (number(1) < 0 || found < 0 || found > 3 || (found == 1 && reply.elements < 4) ||
-        (found == 3 && reply.elements < 3) || (found == 1 && version > 0 && !is_text(3))) {
+    bool is_whole = reply.elements == std::size(types);
+    for (std::size_t i = 0; is_whole && i < std::size(types); ++i) {
+        is_whole = reply.element[i]->type == types[i];
+    }
+    const long long found = is_whole ? reply.element[0]->integer : -1;
+    if (found < 0 || found > 3 || reply.element[1]->integer < 0) {
         read.error = std::make_error_code(std::errc::protocol_error);
         read.error_text = "not a reply of the slot's script";
-    } else if (found == 2) {
-        read.error = durable_errc::corrupt_record;
-        read.error_text = "the key holds what no slot has written";
-        read.error_text += third.empty() ? "" : ": a " + std::string(third);
-    } else if (found != 0 && version < 1) {
-        read.error = durable_errc::corrupt_record;
-        read.error_text = "the key's version is not a number that a slot stores";
-    } else {
-        read.of = {found == 3, {.server_ms = number(1)}};
-        if (found != 0) {
-            read.of.seen.version = static_cast<slot_version>(version);
-            read.of.seen.value = found == 1 ? redis_text(*reply.element[3]) : std::string_view();
-        }
+        return read;
     }
+    const std::string_view third = redis_text(*reply.element[2]);
+    const std::int64_t version = read_number(third, (std::int64_t{1} << 53) - 1);
+    if (found == 2 || (found != 0 && version < 1)) {
+        read.error = durable_errc::corrupt_record;
+        read.error_text = found == 2
+                              ? "the key holds what no slot has written: a " + std::string(third)
+                              : "the key's version is not a number that a slot stores";
+        return read;
+    }
+    read.of.is_stored = found == 3;
+    read.of.seen = {.version = static_cast<slot_version>(version),
+                    .value = std::string(redis_text(*reply.element[3])),
+                    .server_ms = reply.element[1]->integer};
     return read;
+}
+
+class redis_core final : public server_slot<redis_connection> {
+public:
+    using server_slot::server_slot;
+
+    result<slot_snapshot, std::error_code> load() override {
+        redis_answer got = run({});
+        if (got.error) {
+            return unexpected{failed(got.error, std::move(got.error_text))};
+        }
+        auto read = read_redis_record(*got.of);
+        if (read.error) {
+            return unexpected{failed(read.error, std::move(read.error_text))};
+        }
+        return std::move(read.of.seen);
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        if (value.size() > terms.max_value) {
+            return not_stored(false, durable_errc::too_large);
+        }
+        redis_answer got = run({std::to_string(version), value, channel()});
+        if (got.error) {
+            // storage_error says that nothing was stored.
+            const bool is_open = got.may_have_stored && got.error == durable_errc::storage_error;
+            cas_result none = not_stored(got.may_have_stored, got.error, std::move(got.error_text));
+            none.error = is_open ? durable_errc::indeterminate : none.error;
+            return none;
+        }
+        auto read = read_redis_record(*got.of);
+        if (read.error) {
+            return not_stored(read.error == std::errc::protocol_error, read.error,
+                              std::move(read.error_text));
+        }
+        if (read.of.is_stored) {
+            return {.status = cas_status::stored, .version = read.of.seen.version};
+        }
+        return {.status = cas_status::conflict, .current = std::move(read.of.seen)};
+    }
+
+    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
+        if (!terms.notifies) {
+            return unexpected{watches_not()};
+        }
+        return watch_channel(terms.target, channel(), until());
+    }
+
+    std::unique_ptr<slot> for_renewals() const override {
+        return std::make_unique<redis_core>(terms_for_renewals());
+    }
+
+private:
+    std::string channel() const { return terms.notifies ? terms.key + ".changed" : std::string(); }
+    redis_answer run(std::initializer_list<std::string_view> arguments) {
+        return ask(until(), [&](redis_connection& to) { return to.run(terms.key, arguments); });
+    }
+};
+
+inline std::unique_ptr<slot> make_redis(std::string_view url, std::string key,
+                                        redis_slot_options options) {
+    redis_target target{.password = std::move(options.password),
+                        .trust = {std::move(options.ca_file), std::move(options.cert_file),
+                                  std::move(options.key_file)}};
+    const char* const wrong = key.empty() ? "the key is empty" : read_redis_url(url, target);
+    if (wrong != nullptr) {
+        refuse_argument(std::string("bide::redis_slot: ") + wrong);
+    }
+    return std::make_unique<redis_core>(redis_core::terms_type{
+        std::move(target), std::move(key), options.retry_time, options.max_value, options.notify});
 }
 
 } // namespace detail
 
-BIDE_DURABLE_INLINE redis_slot::redis_slot(std::shared_ptr<detail::redis_core> core) noexcept
-    : core_(std::move(core)) {}
-
-BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string host, int port, std::string key,
-                                           redis_slot_options options)
-    : core_(detail::redis_core::make(detail::redis_target_of(std::move(host), port, options),
-                                     std::move(key), options)) {}
-
 BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key,
-                                           redis_slot_options options) {
-    detail::redis_target target = detail::redis_target_of({}, 0, options);
-    if (const char* const error_text = detail::read_redis_url(url, target)) {
-        detail::refuse_argument(std::string("bide::redis_slot: ") + error_text);
-    }
-    core_ = detail::redis_core::make(std::move(target), std::move(key), options);
-}
-
-BIDE_DURABLE_INLINE std::string redis_slot::store() const { return core_->target().name(); }
-
-BIDE_DURABLE_INLINE std::unique_ptr<slot> redis_slot::for_renewals() const {
-    detail::redis_core other = *core_;
-    other.client = detail::shared_connection<detail::redis_connection>({core_->target(), true});
-    return std::make_unique<redis_slot>(
-        redis_slot(std::make_shared<detail::redis_core>(std::move(other))));
-}
-
-BIDE_DURABLE_INLINE std::string redis_slot::explain() const { return core_->explain(); }
-
-BIDE_DURABLE_INLINE result<slot_snapshot, std::error_code> redis_slot::load() {
-    detail::redis_answer got = core_->run({});
-    if (got.error) {
-        return unexpected{core_->failed(got.error, std::move(got.error_text))};
-    }
-    auto read = detail::read_redis_record(*got.of);
-    if (read.error) {
-        return unexpected{core_->failed(read.error, std::move(read.error_text))};
-    }
-    return std::move(read.of.seen);
-}
-
-BIDE_DURABLE_INLINE cas_result redis_slot::compare_exchange(slot_version version,
-                                                            std::string_view value) {
-    if (value.size() > core_->max_value) {
-        return core_->not_stored(cas_status::failed, durable_errc::too_large);
-    }
-    detail::redis_answer got = core_->run({std::to_string(version), value, core_->channel()});
-    if (got.error) {
-        cas_result none =
-            core_->not_stored(got.may_have_stored ? cas_status::indeterminate : cas_status::failed,
-                              got.error, std::move(got.error_text));
-        if (got.may_have_stored && none.error == durable_errc::storage_error) {
-            none.error = durable_errc::indeterminate; // the error says that nothing was stored
-        }
-        return none;
-    }
-    auto read = detail::read_redis_record(*got.of);
-    if (read.error) {
-        const bool is_unread = read.error == std::errc::protocol_error;
-        return core_->not_stored(is_unread ? cas_status::indeterminate : cas_status::failed,
-                                 read.error, std::move(read.error_text));
-    }
-    if (read.of.is_stored) {
-        return {.status = cas_status::stored, .version = read.of.seen.version};
-    }
-    return {.status = cas_status::conflict, .current = std::move(read.of.seen)};
-}
-
-BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> redis_slot::server_now() {
-    detail::redis_answer got =
-        core_->ask([](detail::redis_connection& to) { return to.ask({"TIME"}); });
-    if (got.error) {
-        return unexpected{core_->failed(got.error, std::move(got.error_text))};
-    }
-    std::int64_t part[2] = {-1, -1}; // seconds, microseconds
-    for (std::size_t i = 0; i < 2 && got.of->elements == 2; ++i) {
-        part[i] = detail::read_number(detail::redis_text(*got.of->element[i]), 1LL << 40);
-    }
-    if (part[0] < 1 || part[1] < 0) {
-        return unexpected{core_->failed(std::make_error_code(std::errc::protocol_error),
-                                        "not an answer to TIME")};
-    }
-    return part[0] * 1'000 + part[1] / 1'000;
-}
-
-BIDE_DURABLE_INLINE result<std::unique_ptr<slot_watch>, std::error_code> redis_slot::watch() {
-    if (!core_->notifies) {
-        return unexpected{core_->failed(std::make_error_code(std::errc::operation_not_supported),
-                                        "its options do not say notify")};
-    }
-    std::string error_text;
-    auto made = detail::channel_watch<detail::redis_connection>::make(
-        {core_->target(), false}, core_->channel(), deadline::after(core_->retry_time), error_text);
-    if (!made) {
-        return unexpected{core_->failed(made.error(), std::move(error_text))};
-    }
-    return made;
-}
+                                           redis_slot_options options)
+    : server_slot_handle(detail::make_redis(url, std::move(key), std::move(options))) {}
 
 }} // namespace bide::BIDE_ABI
 

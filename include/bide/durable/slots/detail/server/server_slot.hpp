@@ -10,6 +10,7 @@
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/process.hpp>
 #include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
@@ -48,343 +49,248 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 // ---- Connections
 
-// The connections to one server that all slots of a process share.
+// The most connections to one server that a process opens for calls. A server commits calls of
+// several connections with one write to its disk, so the throughput grows with their number. But a
+// server has few connections: 100 for all clients is PostgreSQL's default.
+inline constexpr std::size_t most_call_connections = 8;
+
+// Connections to one server.
 //
 // A call takes an idle connection. If none is idle and fewer than the bound are open, the call
 // opens another one. Otherwise it waits for a connection, in order of arrival, until its deadline.
 //
 //   a broken connection  The call that finds it closes all idle connections, too: they probably
 //                        broke at the same time. The next calls open new ones.
-//   a refusal            If the server refuses a further connection while another one is open, the
+//   a refusal            If a further connection cannot be opened while another one is open, the
 //                        call waits for an open one. When the time `ask_again_after` has passed,
 //                        calls try again to open a further one.
-//   no answer            A call waits for a further connection for `longest_share` at most while
-//                        another one is open. Then it does as after a refusal.
 //   no more need         When a call ends, connections that were idle for `keep_idle` are closed.
-//   fork()               A child opens its own connections. It closes the descriptors of inherited
-//                        connections that were idle at the fork. It destroys no inherited
-//                        connection: another thread of the parent may have been using it.
-
-// The most connections to one server that a process opens for calls. A server commits calls of
-// several connections with one write to its disk, so the throughput grows with their number. But a
-// server has few connections: 100 for all clients is PostgreSQL's default.
-inline constexpr std::size_t most_call_connections = 8;
-
-// The key of a connection_pool. Calls and renewals have connections of their own.
-template <class Target> struct BIDE_SHARED connection_key {
-    Target target;
-    bool is_for_renewals = false;
-
-    std::size_t most_connections() const noexcept {
-        return is_for_renewals ? 1 : most_call_connections;
-    }
-    friend auto operator<=>(const connection_key&, const connection_key&) = default;
-};
-
-// A reference to this process's T for a key: all slots of a process share one. Its last user
-// destroys it. A T has
 //
-//   using key = ...;            ordered; objects with equal keys are interchangeable
-//   explicit T(const key&);     runs with the table locked: it must not block or connect
-//   void leave() noexcept;      in a child of fork(): called instead of the destructor
-template <class T> class BIDE_SHARED shared_in_process {
-public:
-    using key = typename T::key;
-
-    explicit shared_in_process(key of) : key_(std::move(of)) {}
-
-    const key& of() const noexcept { return key_; }
-
-    // Returns the object. Makes it if this process has none.
-    // Throws: std::bad_alloc.
-    T& get() {
-        if (held_ == nullptr || held_->process != ::getpid()) {
-            held_ = find(key_);
-        }
-        return held_->object;
-    }
-
-private:
-    struct entry {
-        explicit entry(const key& of) : object(of) {}
-        T object;
-        const pid_t process = ::getpid();
-        entry* inherited_before = nullptr; // in a child of fork()
-    };
-    struct table {
-        mutex lock;
-        std::map<key, std::weak_ptr<entry>> entries; // under lock
-        entry* inherited = nullptr;                  // under lock: objects that are never destroyed
-    };
-
-    static table& here() {
-        table* const found = process_wide<table, native_platform>::get([] { return new table; });
-        if (found == nullptr) {
-            BIDE_THROW(std::bad_alloc());
-        }
-        return *found;
-    }
-
-    static std::shared_ptr<entry> find(const key& of) {
-        table& all = here();
-        const std::lock_guard held(all.lock);
-        std::erase_if(all.entries, [](const auto& each) { return each.second.expired(); });
-        std::weak_ptr<entry>& known = all.entries[of];
-        std::shared_ptr<entry> found = known.lock();
-        if (found == nullptr) {
-            found = std::shared_ptr<entry>(new entry(of), &let_go);
-            known = found;
-        }
-        return found;
-    }
-
-    static void let_go(entry* last) noexcept {
-        if (last->process == ::getpid()) {
-            delete last; // the next find() erases its expired entry in the table
-            return;
-        }
-        last->object.leave();
-        table& all = here();
-        const std::lock_guard held(all.lock);
-        last->inherited_before = std::exchange(all.inherited, last);
-    }
-
-    key key_;
-    std::shared_ptr<entry> held_{};
-};
-
 // A Connection is used by one caller at a time and has
 //
-//   using key = ...;                       ordered; key.most_connections() is the pool's bound
-//   explicit Connection(const key&);
+//   using target = ...;                    ordered; names the server
+//   explicit Connection(const target&);
+//   ~Connection();                         in a child of fork(): only closes the descriptor
 //   std::error_code make_ready(deadline);  begins a call, which ends at the deadline; connects if
 //                                          the connection is not usable
 //   bool is_open() const noexcept;         whether it was opened, and no call has lost it
 //   bool is_usable() noexcept;             whether it is open, and its socket is quiet
-//   void drop() noexcept;                  closes it without waiting for the server
-//   void disown() noexcept;                in a child of fork(): only closes its descriptors
 //
 // `Clock` is the clock for idle times and pauses.
 template <class Connection, class Clock = std::chrono::steady_clock> class connection_pool {
-    struct entry;
-
 public:
-    using key = typename Connection::key;
+    using target = typename Connection::target;
 
     static constexpr std::chrono::seconds keep_idle{10};
     static constexpr std::chrono::seconds ask_again_after{5};
-    static constexpr std::chrono::seconds longest_share{1};
 
-    explicit connection_pool(const key& of)
-        : key_(of), entries_(of.most_connections()),
-          turns_(static_cast<std::ptrdiff_t>(entries_.size())) {}
+    connection_pool(const target& to, std::size_t most)
+        : to_(to), most_(most), permits_(static_cast<std::ptrdiff_t>(most)) {
+        idle_.reserve(most);
+    }
 
-    // In a child of fork(), instead of the destructor.
+    // In a child of fork(), instead of the destructor: closes the connections that were idle.
+    // Closes none if a thread of the parent was changing the list at the time of the fork.
     void leave() noexcept {
-        for (entry& each : entries_) {
-            // Order: acquire [pool.rest]; if the connection was idle at the fork, the changes of
-            // its last user are complete.
-            if (each.is_at_rest.load(std::memory_order_acquire)) {
-                each.connection->disown();
-            }
+        if (lock_.try_lock()) {
+            idle_.clear();
+            lock_.unlock();
         }
     }
 
     // Exclusive use of a connection, until the destructor.
-    class turn {
+    class borrowed {
     public:
-        turn() = default;
-        turn(turn&& other) noexcept
-            : pool_(std::exchange(other.pool_, nullptr)), entry_(other.entry_) {}
-        turn& operator=(turn&&) = delete;
-        ~turn() {
+        borrowed() = default;
+        borrowed(borrowed&& other) noexcept
+            : pool_(std::exchange(other.pool_, nullptr)), of_(std::move(other.of_)),
+              is_counted_(other.is_counted_) {}
+        borrowed& operator=(borrowed&&) = delete;
+        ~borrowed() {
             if (pool_ != nullptr) {
-                pool_->give_back(*entry_);
+                pool_->give_back(*this);
             }
         }
         explicit operator bool() const noexcept { return pool_ != nullptr; }
-        Connection& operator*() const noexcept { return *entry_->connection; }
-        Connection* operator->() const noexcept { return &*entry_->connection; }
+        Connection& operator*() const noexcept { return *of_; }
+        Connection* operator->() const noexcept { return of_.get(); }
 
     private:
         friend class connection_pool;
-        turn(connection_pool* its_pool, entry* of) noexcept : pool_(its_pool), entry_(of) {}
+        explicit borrowed(connection_pool& from) noexcept : pool_(&from) {}
         connection_pool* pool_ = nullptr;
-        entry* entry_ = nullptr;
+        std::unique_ptr<Connection> of_{};
+        bool is_counted_ = false; // in in_use_
     };
 
-    // The result of take(). A turn is the exclusive use of a connection. Without an error, the
-    // connection is open. With an error and a turn, the connection cannot be opened, and no other
-    // is open. With timed_out and no turn, other callers had all connections until the deadline.
+    // The result of take(). Without an error, the connection is open. With an error and a
+    // connection, it cannot be opened, and no other is open. With timed_out and no connection,
+    // other callers had all connections until the deadline.
     struct taken {
-        turn of{};
+        borrowed of{};
         std::error_code error{};
     };
 
     // Takes a connection and opens it if needed.
-    // Blocks: until the caller has a turn and the connection is open, or until the deadline.
+    // Blocks: until the caller has a connection and it is open, or until the deadline.
     auto take(deadline end) -> taken {
-        for (;;) {
-            if (!turns_.try_acquire()) {
+        do {
+            if (!permits_.try_acquire()) {
                 allow_refused();
                 const std::chrono::nanoseconds until(end.steady_ns());
-                if (!turns_.try_acquire_until(std::chrono::steady_clock::time_point(until))) {
-                    return {{}, std::make_error_code(std::errc::timed_out)};
+                if (!permits_.try_acquire_until(std::chrono::steady_clock::time_point(until))) {
+                    break;
                 }
             }
-            bool is_another_open = false;
-            turn mine(this, &pick(is_another_open));
-            entry& own = *mine.entry_;
-            if (!own.connection) {
-                own.connection.emplace(key_);
+            borrowed mine(*this);
+            pick(mine);
+            if (mine.of_ == nullptr) {
+                mine.of_ = std::make_unique<Connection>(to_);
             }
-            const deadline share = deadline::after(longest_share);
-            const bool has_share = is_another_open && share.steady_ns() < end.steady_ns();
-            std::error_code error = mine->make_ready(has_share ? share : end);
-            if (!error && has_share) {
-                error = mine->make_ready(end); // the call has all of the time
-            }
-            if (!error && !own.is_open) {
+            const std::error_code error = mine->make_ready(end);
+            if (!error && !std::exchange(mine.is_counted_, true)) {
                 const std::lock_guard held(lock_);
-                own.is_open = true;
+                ++in_use_;
             }
             if (!error || !waits_for_another(mine)) {
                 return {std::move(mine), error};
             }
-            if (end.has_passed()) {
-                return {{}, std::make_error_code(std::errc::timed_out)};
-            }
-        }
+        } while (!end.has_passed());
+        return {{}, std::make_error_code(std::errc::timed_out)};
     }
 
     // Snapshots: how many connections are open as far as the pool knows, and how many callers wait.
     std::size_t open() const {
         const std::lock_guard held(lock_);
-        return count_open();
+        return in_use_ + idle_.size();
     }
-    std::size_t waiting() const noexcept { return turns_.waiters(); }
+    std::size_t waiting() const noexcept { return permits_.waiters(); }
 
 private:
-    using time = typename Clock::time_point;
-
-    struct entry {
-        // The connection exists and is not in use: a child of fork() may close it.
-        native_platform::atomic<bool> is_at_rest{false};
-        std::optional<Connection> connection{}; // for its user; without a user, under lock_
-        bool is_used = false;                   // under lock_, like the members below
-        bool is_open = false; // in use: its user has an open connection; only the user sets this
-        time idle_since{};
+    struct idle_connection {
+        std::unique_ptr<Connection> of;
+        typename Clock::time_point since;
     };
 
-    // These require the lock.
-    std::size_t count_open() const noexcept {
-        return static_cast<std::size_t>(
-            std::count_if(entries_.begin(), entries_.end(),
-                          [](auto& one) { return one.is_used ? one.is_open : is_idle(one); }));
-    }
-    static bool is_idle(const entry& e) noexcept {
-        return !e.is_used && e.connection && e.connection->is_open();
-    }
-    void use(entry& e) noexcept {
-        e.is_used = true;
-        // Order: seq_cst; if a fork finds a change of the connection, it finds this change, too.
-        e.is_at_rest.exchange(false, std::memory_order_seq_cst);
-    }
-    void rest(entry& e) noexcept {
-        e.is_used = false;
-        // Order: release [pool.rest]; publishes the user's changes of the connection.
-        e.is_at_rest.store(e.connection.has_value(), std::memory_order_release);
-    }
-
-    void close(entry& idle) noexcept {
-        use(idle);
-        idle.connection->drop();
-        rest(idle);
-    }
-
-    // Returns an entry that is not in use: the first with an open connection, so that later ones
-    // stay idle; otherwise the first one. The caller's permit guarantees that there is one.
-    auto pick(bool& is_another_open) -> entry& {
+    // Takes the first idle connection, so that later ones stay idle.
+    void pick(borrowed& to) noexcept {
         const std::lock_guard held(lock_);
-        auto found = std::find_if(entries_.begin(), entries_.end(), &is_idle);
-        if (found == entries_.end()) {
-            found = std::find_if(entries_.begin(), entries_.end(),
-                                 [](const entry& each) { return !each.is_used; });
+        if (!idle_.empty()) {
+            to.of_ = std::move(idle_.front().of);
+            idle_.erase(idle_.begin());
+            to.is_counted_ = true;
+            ++in_use_;
         }
-        use(*found);
-        found->is_open = found->connection && found->connection->is_open();
-        is_another_open = count_open() > (found->is_open ? 1U : 0U);
-        return *found;
     }
 
-    // Handles a connection that cannot be opened. If another connection is open, ends the turn and
-    // returns true. Each open connection keeps a permit. All other permits are withheld until
-    // allow_refused(), so one refusal is enough.
-    bool waits_for_another(turn& refused) noexcept {
+    // Handles a connection that cannot be opened. If another connection is open, returns true: the
+    // caller has to wait for one. Until allow_refused(), there are only as many permits as open
+    // connections, so that one refusal is enough.
+    bool waits_for_another(borrowed& refused) noexcept {
         std::unique_lock held(lock_);
-        refused.entry_->is_open = false;
-        for (entry& each : entries_) {
-            if (is_idle(each) && !each.connection->is_usable()) {
-                close(each); // not open after all: the server was restarted
-            }
-        }
-        const std::size_t others = count_open();
+        in_use_ -= std::exchange(refused.is_counted_, false) ? 1 : 0;
+        std::erase_if(idle_, [](auto& each) { return !each.of->is_usable(); });
+        const std::size_t others = in_use_ + idle_.size();
         if (others == 0) {
             return false;
         }
-        const std::ptrdiff_t most_refused = static_cast<std::ptrdiff_t>(entries_.size() - others);
-        const bool takes_permit = refused_ < most_refused;
-        refused_ += takes_permit ? 1 : 0;
-        while (refused_ < most_refused && turns_.try_acquire()) {
+        refused.pool_ = nullptr;
+        const bool is_withheld = refused_ + others < most_;
+        refused_ += is_withheld ? 1 : 0;
+        while (refused_ + others < most_ && permits_.try_acquire()) {
             ++refused_;
         }
         allowed_at_ = Clock::now() + ask_again_after;
-        rest(*refused.entry_);
-        refused.pool_ = nullptr;
         held.unlock();
-        if (!takes_permit) { // other callers were refused before
-            turns_.release(1);
+        if (!is_withheld) { // other callers were refused before
+            permits_.release(1);
         }
         return true;
     }
 
-    // Returns the permits of refused connections, if the last refusal was `ask_again_after` ago.
-    void allow_refused() noexcept {
+    // Requires: the lock. Returns how many permits to release, because calls may try again to open
+    // further connections.
+    std::size_t allowed() noexcept {
+        const bool is_allowed = in_use_ + idle_.size() == 0 || Clock::now() >= allowed_at_;
+        return is_allowed ? std::exchange(refused_, 0) : 0;
+    }
+    void allow_refused() {
         std::unique_lock held(lock_);
-        if (refused_ != 0 && Clock::now() >= allowed_at_) {
-            const std::ptrdiff_t count = std::exchange(refused_, 0);
-            held.unlock();
-            turns_.release(count);
+        const std::size_t count = allowed();
+        held.unlock();
+        if (count != 0) {
+            permits_.release(static_cast<std::ptrdiff_t>(count));
         }
     }
 
-    void give_back(entry& e) noexcept {
-        {
-            const std::lock_guard held(lock_);
-            const bool is_broken = !e.connection || !e.connection->is_open(); // none: no memory
-            const time now = Clock::now();
-            for (entry& each : entries_) {
-                if (is_idle(each) && (is_broken || each.idle_since + keep_idle <= now)) {
-                    close(each);
-                }
-            }
-            e.is_open = false;
-            e.idle_since = now;
-            rest(e);
+    void give_back(borrowed& ended) noexcept {
+        std::unique_lock held(lock_);
+        const bool is_open = ended.of_ != nullptr && ended.of_->is_open();
+        const auto now = Clock::now();
+        in_use_ -= ended.is_counted_ ? 1 : 0;
+        std::erase_if(idle_, [&](auto& each) { return !is_open || each.since + keep_idle <= now; });
+        if (is_open) {
+            idle_.insert(idle_.begin(), {std::move(ended.of_), now});
         }
-        turns_.release(1);
+        const std::size_t count = 1 + allowed();
+        held.unlock();
+        permits_.release(static_cast<std::ptrdiff_t>(count));
     }
 
-    const key key_;
+    const target to_;
+    const std::size_t most_;
     mutable mutex lock_;
-    std::vector<entry> entries_; // never resized
-    semaphore turns_;            // a permit for each entry, minus refused_
-    std::ptrdiff_t refused_ = 0; // under lock_, like allowed_at_; less than the entries
-    time allowed_at_{};
+    std::vector<idle_connection> idle_{}; // under lock_, like the members below
+    std::size_t in_use_ = 0;              // open connections that have a user
+    std::size_t refused_ = 0;             // withheld permits
+    typename Clock::time_point allowed_at_{};
+    semaphore permits_; // a permit for each connection, minus refused_
 };
 
-// A slot's reference to a pool of this process.
-template <class T> using shared_connection = shared_in_process<connection_pool<T>>;
+// What the slots of a process that name the same server share. `Client::known` is what they have
+// learned about it.
+template <class Client> struct BIDE_SHARED shared_server {
+    using target = typename Client::target;
+
+    explicit shared_server(const target& to) : calls(to, most_call_connections), renewals(to, 1) {}
+    shared_server(const shared_server&) = delete;
+    shared_server& operator=(const shared_server&) = delete;
+
+    connection_pool<Client> calls;
+    connection_pool<Client> renewals;
+    typename Client::known known{};
+
+    // A slot's reference. The last one closes the connections.
+    struct reference {
+        std::shared_ptr<shared_server> of;
+        void leave() noexcept {
+            of->calls.leave();
+            of->renewals.leave();
+        }
+    };
+
+    // Returns the object of this process. Makes it if there is none.
+    static reference find(const target& to) {
+        table* const here = process_wide<table, native_platform>::get([] { return new table; });
+        if (here == nullptr) {
+            BIDE_THROW(std::bad_alloc());
+        }
+        const std::lock_guard held(here->lock);
+        std::erase_if(here->all, [](const auto& each) { return each.second.expired(); });
+        std::weak_ptr<shared_server>& known_one = here->all[to];
+        reference found{known_one.lock()};
+        if (found.of == nullptr) {
+            known_one = found.of = std::make_shared<shared_server>(to);
+        }
+        return found;
+    }
+
+private:
+    struct table {
+        mutex lock;
+        std::map<target, std::weak_ptr<shared_server>> all; // under lock
+    };
+};
 
 // ---- URLs
 
@@ -572,72 +478,14 @@ template <class T> struct server_answer {
     BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument), error_text));
 }
 
-// A Client is a Connection of a pool, with `answer` and lost(), which drops it and returns an
-// answer.
-template <class Client> struct server_slot {
-    std::string key;
-    std::chrono::milliseconds retry_time;
-    std::size_t max_value;
-    shared_connection<Client> client;
-    std::string last_error_text{}; // of the last operation that failed
-
-    const auto& target() const noexcept { return client.of().target; }
-
-    std::string explain() const {
-        return one_line(target().name() + ", key " + key +
-                            (last_error_text.empty() ? "" : ": " + last_error_text),
-                        1'000);
-    }
-
-    // Sets the text that explain() returns. Returns the error.
-    std::error_code failed(std::error_code error, std::string error_text = {}) {
-        last_error_text = !error_text.empty() ? std::move(error_text) : error.message();
-        return error;
-    }
-    cas_result not_stored(cas_status status, std::error_code error, std::string error_text = {}) {
-        return {.status = status, .error = failed(error, std::move(error_text))};
-    }
-
-    // Calls question(client) on a connection. The call ends within `retry_time`.
-    template <class Question> typename Client::answer ask(Question question) {
-        const auto got = client.get().take(deadline::after(retry_time));
-        if (!got.of) {
-            return {{}, got.error, false, "the connections are in use"};
-        }
-        return got.error ? got.of->lost(got.error, false) : question(*got.of);
-    }
-};
-
 // Reports the messages on one channel of a server, on a connection of its own. A process has at
 // most `most` such watches; further ones fail, and the waiters read their slots at intervals.
 template <class Connection> class channel_watch final : public slot_watch {
 public:
     static constexpr int most = 8;
 
-    // Makes a watch. If it fails, `error_text` has the reason.
-    // Blocks: until the server has confirmed the subscription, or until the deadline.
-    static result<std::unique_ptr<slot_watch>, std::error_code>
-    make(const typename Connection::key& at, const std::string& channel, deadline end,
-         std::string& error_text) {
-        auto made = std::make_unique<channel_watch>(at);
-        std::error_code error = std::make_error_code(std::errc::too_many_files_open);
-        // Order: relaxed; only the number counts.
-        if (made->count_->open.load(std::memory_order_relaxed) <= most) {
-            error = made->of_.subscribe(channel, end);
-            error_text = made->of_.message();
-        }
-        if (!error) {
-            made->fd_ = ::fcntl(made->of_.fd(), F_DUPFD_CLOEXEC, 0);
-            error = {made->fd_ < 0 ? errno : 0, std::generic_category()};
-        }
-        if (error) {
-            return unexpected{error};
-        }
-        return std::unique_ptr<slot_watch>(std::move(made));
-    }
-
     // Throws: std::bad_alloc.
-    explicit channel_watch(const typename Connection::key& at)
+    explicit channel_watch(const typename Connection::target& at)
         : of_(at),
           count_(process_wide<watch_count, native_platform>::get(+[] { return new watch_count; })) {
         if (count_ == nullptr) {
@@ -653,6 +501,21 @@ public:
             ::close(fd_);
         }
     }
+
+    // Subscribes to the channel. If that fails, message() may have the reason.
+    // Blocks: until the server has confirmed the subscription, or until the deadline.
+    std::error_code open(const std::string& channel, deadline end) {
+        // Order: relaxed; only the number counts.
+        if (count_->open.load(std::memory_order_relaxed) > most) {
+            return std::make_error_code(std::errc::too_many_files_open);
+        }
+        if (const std::error_code error = of_.subscribe(channel, end)) {
+            return error;
+        }
+        fd_ = ::fcntl(of_.fd(), F_DUPFD_CLOEXEC, 0);
+        return {fd_ < 0 ? errno : 0, std::generic_category()};
+    }
+    const std::string& message() const noexcept { return of_.message(); }
 
     int fd() const noexcept override { return fd_; }
     std::error_code drain() noexcept override {
@@ -673,6 +536,95 @@ private:
     watch_count* const count_;
     int fd_ = -1; // of the same socket: stays open when drain() finds that the connection ended
     const pid_t owner_ = ::getpid();
+};
+
+// What a slot is made of.
+template <class Target> struct server_terms {
+    Target target;
+    std::string key;
+    std::chrono::milliseconds retry_time; // of one operation
+    std::size_t max_value;
+    bool notifies = false;
+    bool is_for_renewals = false;
+};
+
+// The common part of the slots. A Client is a Connection of a pool, with `answer` and lost(), which
+// closes it and returns an answer.
+template <class Client> class server_slot : public slot {
+public:
+    using terms_type = server_terms<typename Client::target>;
+
+    explicit server_slot(terms_type of) : terms(std::move(of)) {}
+
+    std::string store() const override { return terms.target.name(); }
+    std::string explain() const override {
+        return one_line(terms.target.name() + ", key " + terms.key +
+                            (last_error_text_.empty() ? "" : ": " + last_error_text_),
+                        1'000);
+    }
+    result<std::int64_t, std::error_code> server_now() override {
+        const auto seen = load();
+        if (!seen) {
+            return unexpected{seen.error()};
+        }
+        return seen->server_ms.value_or(0);
+    }
+
+protected:
+    terms_type terms_for_renewals() const {
+        terms_type other = terms;
+        other.is_for_renewals = true;
+        return other;
+    }
+
+    // Sets the text that explain() returns. Returns the error.
+    std::error_code failed(std::error_code error, std::string error_text = {}) {
+        last_error_text_ = error_text.empty() && error ? error.message() : std::move(error_text);
+        return error;
+    }
+    cas_result not_stored(bool may_have_stored, std::error_code error, std::string text = {}) {
+        return {.status = may_have_stored ? cas_status::indeterminate : cas_status::failed,
+                .error = failed(error, std::move(text))};
+    }
+
+    // What the slots of this process share for this server.
+    shared_server<Client>& here() {
+        return *in_process_.get([this] { return shared_server<Client>::find(terms.target); }).of;
+    }
+
+    // The end of an operation that begins now.
+    deadline until() const { return deadline::after(terms.retry_time); }
+
+    // Calls question(client) on a connection. The call ends at the deadline.
+    template <class Question> typename Client::answer ask(deadline end, Question question) {
+        const auto got = (terms.is_for_renewals ? here().renewals : here().calls).take(end);
+        if (!got.of) {
+            return {{},
+                    got.error,
+                    false,
+                    "no free connection in time: other calls of this process had them all"};
+        }
+        return got.error ? got.of->lost(got.error, false) : question(*got.of);
+    }
+
+    result<std::unique_ptr<slot_watch>, std::error_code>
+    watch_channel(const typename Client::target& at, const std::string& channel, deadline end) {
+        auto made = std::make_unique<channel_watch<Client>>(at);
+        if (const std::error_code error = made->open(channel, end)) {
+            return unexpected{failed(error, made->message())};
+        }
+        return std::unique_ptr<slot_watch>(std::move(made));
+    }
+    std::error_code watches_not() {
+        return failed(std::make_error_code(std::errc::operation_not_supported),
+                      "its options do not say notify");
+    }
+
+    const terms_type terms;
+
+private:
+    std::string last_error_text_{}; // of the last operation that failed
+    per_process<typename shared_server<Client>::reference> in_process_{};
 };
 
 }}} // namespace bide::BIDE_ABI::detail

@@ -6,6 +6,7 @@
 // numbers.
 
 #include <bide/core/config.hpp>
+#include <bide/sched/detail/quoted.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -17,40 +18,23 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// Returns the length of the printable UTF-8 character that the text begins with, or 0.
-inline std::size_t printable_length(std::string_view text) noexcept {
-    const auto byte = [text](std::size_t i) {
-        return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-    };
-    const unsigned first = byte(0);
-    if (first < 0x80) {
-        return first > ' ' && first != 0x7f ? 1 : 0;
-    }
-    const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    for (std::size_t i = 1; i < length; ++i) {
-        if ((byte(i) & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    // The last condition refuses control characters, U+0080 to U+009F.
-    return first >= 0xc2 && first <= 0xf4 && (first != 0xc2 || byte(1) >= 0xa0) ? length : 0;
-}
-
-// Replaces each run of other than printable characters by one blank, and cuts the text to `most`
-// bytes.
+// Replaces each run of other than printable UTF-8 characters by one blank, and cuts the text to
+// `most` bytes.
 inline std::string one_line(std::string_view text, std::size_t most = 300) {
     std::string line;
     while (!text.empty()) {
-        const std::size_t length = printable_length(text);
-        if (line.size() + std::max<std::size_t>(length, 1) > most) {
+        const std::size_t length = std::max<std::size_t>(utf8_length(text), 1);
+        const std::string_view one = text.substr(0, length);
+        const bool is_control = length == 1 ? one[0] <= ' ' || one[0] > '~' : one < "\xc2\xa0";
+        if (line.size() + length > most) {
             break;
         }
-        if (length != 0) {
-            line += text.substr(0, length);
+        if (!is_control) {
+            line += one;
         } else if (!line.empty() && line.back() != ' ') {
             line += ' ';
         }
-        text.remove_prefix(std::max<std::size_t>(length, 1));
+        text.remove_prefix(length);
     }
     line.resize(line.find_last_not_of(' ') + 1);
     return line;
@@ -68,13 +52,12 @@ inline std::int64_t read_number(std::string_view digits, std::int64_t most) noex
 
 // If the text quotes the secret, keeps only its first word, or nothing if that quotes it, too.
 inline std::string without_secret(std::string error_text, std::string_view secret) {
-    if (!secret.empty() && error_text.find(secret) != error_text.npos) {
-        const std::string first = error_text.substr(0, error_text.find(' '));
-        const bool is_safe = first.find(secret) == first.npos;
-        error_text =
-            (is_safe ? first + " " : std::string()) + "(the error text quotes the password)";
+    if (secret.empty() || error_text.find(secret) == error_text.npos) {
+        return error_text;
     }
-    return error_text;
+    const std::string first = error_text.substr(0, error_text.find(' '));
+    const bool is_safe = first.find(secret) == first.npos;
+    return (is_safe ? first + " " : "") + "(the error text quotes the password)";
 }
 
 }}} // namespace bide::BIDE_ABI::detail
