@@ -572,8 +572,8 @@ private:
         const bool is_access =
             t.wants.what == request::kind::read || t.wants.what == request::kind::write;
         if (is_access && !memory_.at(t.wants.object).queue) {
-            if (std::string wrong = memory_.touch(t.wants.object, t.knows); !wrong.empty()) {
-                fail(failure::lifetime, std::move(wrong), t.wants.where);
+            if (const std::string* const wrong = memory_.touch(t.wants.object, t.knows)) {
+                fail(failure::lifetime, *wrong, t.wants.where);
                 return;
             }
         }

@@ -34,6 +34,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace model::detail {
@@ -508,75 +509,75 @@ public:
     int plains() const noexcept { return static_cast<int>(plains_.size()); }
     int objects() const noexcept { return static_cast<int>(object_count_); }
 
-    // Each returns the error of the access or destruction; "" if there is none.
-    std::string touch(int o, const view& v) {
+    // Each returns the error of the access or destruction; nullptr if there is none.
+    const std::string* touch(int o, const view& v) {
         object& x = at(o);
         if (!x.alive) {
             clash_ = {false, o, clash::access::destroy, clash::access::use, x.dropped, v.next()};
-            return "access to a destroyed atomic";
+            return wrong("access to a destroyed atomic");
         }
         if (!known(x.made, v)) {
             clash_ = {false, o, clash::access::make, clash::access::use, x.made, v.next()};
-            return "access to an atomic whose construction by " + thread_text(x.made.thread) +
-                   " does not happen before";
+            return wrong("access to an atomic whose construction by " + thread_text(x.made.thread) +
+                         " does not happen before");
         }
         x.touched[index(v.thread)] = v.next().index;
-        return {};
+        return nullptr;
     }
-    std::string drop(int o, const view& v) {
+    const std::string* drop(int o, const view& v) {
         object& x = at(o);
         if (const int t = unknown(x.touched, v); t >= 0) {
             const event_id use{static_cast<std::uint8_t>(t), x.touched[index(t)]};
             clash_ = {false, o, clash::access::use, clash::access::destroy, use, v.next()};
-            return "an atomic is destroyed, but an access by " + thread_text(t) +
-                   " does not happen before";
+            return wrong("an atomic is destroyed, but an access by " + thread_text(t) +
+                         " does not happen before");
         }
         x.alive = false;
         x.dropped = v.next();
-        return {};
+        return nullptr;
     }
-    std::string access_plain(clash::access how, int p, const view& v) {
+    const std::string* access_plain(clash::access how, int p, const view& v) {
         const bool writes = how == clash::access::write;
         if (p == outside) {
-            return "a var that was not made by the body";
+            return wrong("a var that was not made by the body");
         }
         if (!is_plain(p)) {
             if (p >= 0 && p < plains()) {
                 clash_ = {true,    p, clash::access::destroy, how, plains_[index(p)].written,
                           v.next()};
             }
-            return writes ? "write to a destroyed var" : "read of a destroyed var";
+            return wrong(writes ? "write to a destroyed var" : "read of a destroyed var");
         }
         plain& x = plains_[index(p)];
         if (!known(x.written, v)) {
             clash_ = {true, p, clash::access::write, how, x.written, v.next()};
-            return race(writes ? "writes by " : "a read by ", v.thread,
-                        writes ? " and " : " and a write by ", x.written.thread);
+            return wrong(race(writes ? "writes by " : "a read by ", v.thread,
+                              writes ? " and " : " and a write by ", x.written.thread));
         }
         if (!writes) {
             x.read[index(v.thread)] = v.next().index;
-            return {};
+            return nullptr;
         }
         if (const int t = unknown(x.read, v); t >= 0) {
             const event_id read{static_cast<std::uint8_t>(t), x.read[index(t)]};
             clash_ = {true, p, clash::access::read, how, read, v.next()};
-            return race("a write by ", v.thread, " and a read by ", t);
+            return wrong(race("a write by ", v.thread, " and a read by ", t));
         }
         x.written = v.next();
-        return {};
+        return nullptr;
     }
-    std::string drop_plain(int p, const view& v) {
+    const std::string* drop_plain(int p, const view& v) {
         if (p == outside) {
-            return {};
+            return nullptr;
         }
-        std::string wrong = access_plain(clash::access::write, p, v);
-        if (!wrong.empty()) {
+        const std::string* const error = access_plain(clash::access::write, p, v);
+        if (error != nullptr) {
             clash_.later = clash::access::destroy;
         }
         if (is_plain(p)) {
             plains_[index(p)].alive = false;
         }
-        return wrong.empty() ? wrong : "at its destruction: " + wrong;
+        return error == nullptr ? error : wrong("at its destruction: " + *error);
     }
 
     // ---- The possible next steps
@@ -876,7 +877,14 @@ private:
         }
     }
 
+    const std::string* wrong(std::string text) {
+        const heap::leave guard;
+        wrong_ = std::move(text);
+        return &wrong_;
+    }
+
     clash clash_;
+    std::string wrong_; // the last error
     std::vector<object> objects_;
     std::size_t object_count_ = 0;
     std::vector<message> messages_;

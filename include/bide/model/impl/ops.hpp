@@ -35,9 +35,9 @@ void write_half(execution& x, int object, bits value, order o, bool quiet, site 
             .text = text});
 }
 
-void fail_if(execution& x, failure what, const std::string& message, site s = {}) {
-    if (!message.empty()) {
-        x.fail_now(what, message, s);
+void fail_if(execution& x, failure what, const std::string* message) {
+    if (message != nullptr) {
+        x.fail_now(what, *message);
     }
 }
 
@@ -59,9 +59,10 @@ int make_atomic(bits initial) {
 
 void drop_atomic(int object) noexcept {
     if (execution* const x = execution::current(); x != nullptr && object != outside) {
-        fail_if(*x, failure::lifetime,
-                x->mem().is_object(object) ? x->mem().drop(object, x->self().knows)
-                                           : "an atomic is destroyed again");
+        if (!x->mem().is_object(object)) {
+            x->fail_now(failure::lifetime, "an atomic is destroyed again");
+        }
+        fail_if(*x, failure::lifetime, x->mem().drop(object, x->self().knows));
     }
 }
 
@@ -192,7 +193,7 @@ public:
         }
         const bool exists = x.mem().is_plain(at->second);
         const auto how = writes ? clash::access::write : clash::access::read;
-        const std::string wrong = x.mem().access_plain(how, at->second, x.self().knows);
+        const std::string* const wrong = x.mem().access_plain(how, at->second, x.self().knows);
         if (!exists) {
             x.fail_now(failure::lifetime, std::string(writes ? "write to" : "read of") +
                                               " memory that was freed by T" +
@@ -207,9 +208,11 @@ public:
         x.mem().drop_plain(rest, x.self().knows);
         for (std::size_t i = 0; i < size; ++i) {
             const auto [at, fresh] = objects_.try_emplace(from + i, rest);
-            const std::string wrong =
-                fresh ? std::string() : x.mem().drop_plain(at->second, x.self().knows);
-            fail_if(x, failure::lifetime, wrong.empty() ? wrong : "memory is freed; " + wrong);
+            const std::string* const wrong =
+                fresh ? nullptr : x.mem().drop_plain(at->second, x.self().knows);
+            if (wrong != nullptr) {
+                x.fail_now(failure::lifetime, "memory is freed; " + *wrong);
+            }
         }
     }
 
