@@ -379,10 +379,10 @@ void sweep(record& r, const Judge& judge, std::string_view self = {}, Removed on
         }
         return gone;
     };
-    std::erase_if(r.holders, [&](const holder& h) { return removed_if(judge.expired(h), h); });
+    std::erase_if(r.holders, [&](const holder& one) { return removed_if(judge.expired(one), one); });
     bool at_head = true;
-    std::erase_if(r.waiters, [&](const waiter& w) {
-        const bool gone = w.nonce != self && removed_if(judge.expired(w, at_head), w);
+    std::erase_if(r.waiters, [&](const waiter& one) {
+        const bool gone = one.nonce != self && removed_if(judge.expired(one, at_head), one);
         at_head = at_head && gone;
         return gone;
     });

@@ -262,8 +262,8 @@ public:
     void run() {
         range rest = all_; // a brief loop has run the iterations before it
         const auto run_rest = [this, &rest] { run_part(rest, first_chunk()); };
-        const auto run_some = [this, &rest](std::uint64_t n) {
-            return run_leaf(rest, n) ? rest.size() : 0;
+        const auto run_some = [this, &rest](std::uint64_t count) {
+            return run_leaf(rest, count) ? rest.size() : 0;
         };
         if (grain_ == 0) {
             detail::enter_loop<longest_brief_ns>(forks_, all_.size(), run_some, run_rest);

@@ -148,8 +148,8 @@ division<It> divide_by_chunks(const Forker& forks, It first, It last, std::uint6
     if (count == 0) {
         return all;
     }
-    detail::fork_each<true>(forks, 0, count, [&](std::size_t n) {
-        const pair_of_pieces& one = swaps[n];
+    detail::fork_each<true>(forks, 0, count, [&](std::size_t index) {
+        const pair_of_pieces& one = swaps[index];
         std::ranges::swap_ranges(one.left, one.left + one.size, one.right, one.right + one.size);
     });
     all.was_divided = false;

@@ -102,10 +102,10 @@ using change_signal = basic_change_signal<native_platform>;
 
 // A watch that owns its descriptor. drain() does nothing: the descriptor of a process stays
 // readable once the process has ended.
-class owned_fd : public slot_watch {
+class fd_watch : public slot_watch {
 public:
-    explicit owned_fd(int of) noexcept : fd_(of) {}
-    ~owned_fd() override {
+    explicit fd_watch(int of) noexcept : fd_(of) {}
+    ~fd_watch() override {
         if (fd_ >= 0) {
             ::close(fd_);
         }
@@ -129,7 +129,7 @@ private:
 
 #if defined(__linux__)
 
-class wake_socket final : public owned_fd {
+class wake_socket final : public fd_watch {
 public:
     // Opens the socket whose name is the mark. Returns nullptr if another socket has the name, or
     // if the system has no abstract sockets.
@@ -151,7 +151,7 @@ public:
     }
 
     wake_socket() noexcept
-        : owned_fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {}
+        : fd_watch(::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {}
 
     std::error_code drain() noexcept override {
         char none;
@@ -407,7 +407,7 @@ private:
             return true;
         }
         const int fd = processes_.size() < most_processes ? durable::watch_process(it, here) : -1;
-        descriptor end = fd >= 0 ? listen(std::make_unique<owned_fd>(fd)) : nullptr;
+        descriptor end = fd >= 0 ? listen(std::make_unique<fd_watch>(fd)) : nullptr;
         if (end == nullptr) {
             return false;
         }

@@ -73,7 +73,7 @@ struct held_locks {
         return std::any_of(held.begin(), held.end(), [&r](const auto& mine) {
             const std::string& nonce = mine->guard.ticket().nonce;
             return std::any_of(r.holders.begin(), r.holders.end(),
-                               [&nonce](const auto& h) { return h.nonce == nonce; });
+                               [&nonce](const auto& one) { return one.nonce == nonce; });
         });
     }
 
