@@ -379,7 +379,8 @@ void sweep(record& r, const Judge& judge, std::string_view self = {}, Removed on
         }
         return gone;
     };
-    std::erase_if(r.holders, [&](const holder& one) { return removed_if(judge.expired(one), one); });
+    std::erase_if(r.holders,
+                  [&](const holder& one) { return removed_if(judge.expired(one), one); });
     bool at_head = true;
     std::erase_if(r.waiters, [&](const waiter& one) {
         const bool gone = one.nonce != self && removed_if(judge.expired(one, at_head), one);

@@ -1,6 +1,5 @@
 #include <bide/durable/slots/sqlite.hpp>
 
-
 #include <support/slot_conformance.hpp>
 #include <support/sqlite_databases.hpp>
 
