@@ -113,9 +113,10 @@ public:
 
     /// Receives a copy of the oldest value that this subscriber has not received.
     /// Blocks: while there is no such value.
-    /// Returns: the value. errc::closed: it has received all values, and no more will come.
-    /// errc::lagged: the broadcast dropped values before this subscriber received them. `missed` is
-    /// the number of these values, and the next receive gets the oldest value that is still kept.
+    /// Returns: the value. errc::closed: this subscriber has received all values, and no more will
+    /// come. errc::lagged: the broadcast dropped values before this subscriber received them.
+    /// `missed` is the number of these values, and the next receive gets the oldest value that is
+    /// still kept.
     /// Throws: what the copy constructor of T throws; the value then counts as not received.
     /// Memory order: what happens before the send happens before the return.
     result_type recv() { return wait(deadline::never()); }

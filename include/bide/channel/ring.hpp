@@ -150,8 +150,8 @@ public:
     }
 
     /// Returns true if a push would probably find a busy slot; only an attempt is certain. Reads
-    /// the tail twice. If the tail has moved in between, the stamp that was read is ahead of the
-    /// old tail, not behind it, and does not mean busy.
+    /// the tail twice. If the tail has moved between the two reads, the stamp is not behind the old
+    /// tail but ahead of it, and does not mean busy.
     bool push_is_busy() const noexcept {
         // Order: relaxed, here and below; the result is a hint for how long the caller pauses.
         const Stamp tail = tail_.load(std::memory_order_relaxed);
@@ -213,8 +213,9 @@ private:
     template <bool Push, class Count> BIDE_INLINE attempt begin(claim& c, Count most) noexcept {
         index& mine = Push ? tail_ : head_;
         const index& others = Push ? head_ : tail_;
-        // Order: seq_cst [ring.position]; read before the position of the other side and again
-        // after it. If this position is then unchanged, both values belong to one instant.
+        // Order: seq_cst [ring.position]; this position is read before the position of the other
+        // side, and again afterwards. If the two reads of this position return the same value, that
+        // value and the position of the other side belong to one instant.
         Stamp at = mine.load(std::memory_order_seq_cst);
         for (int failed = 0;;) {
             if (Push && (at & closed_bit_) != 0) {

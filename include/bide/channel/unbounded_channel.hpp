@@ -387,9 +387,10 @@ public:
     }
 
     // Passes on the item of a receiver that was destroyed. The item goes to the next waiting
-    // receiver, or if none waits, to the front. If there is no memory at the front, the item goes
-    // to the back, which may have room. If there is no room, or if the channel is closed, returns
-    // false and leaves the item unchanged.
+    // receiver. If no receiver waits, the item goes to the front of the receivers' queue. If there
+    // is no memory for that, the item goes to the back of the senders' queue, which may have room.
+    // If there is no room, or if the channel is closed, returns false and leaves the item
+    // unchanged.
     bool pass_on(T& item) noexcept {
         segments loose;
         wake_list granted;
@@ -520,8 +521,8 @@ private:
         c.store(c.load(std::memory_order_relaxed) + more, std::memory_order_release);
     }
 
-    // If the receivers have no item, takes those of the senders. Returns granted if there is an
-    // item; otherwise waiting or closed.
+    // If the queue of the receivers is empty, moves all items of the senders into it. Then returns
+    // granted if that queue has an item; otherwise waiting or closed.
     // Requires: the lock of the receivers.
     wait_status look() noexcept {
         if (!receiving_.items.empty()) {
@@ -530,8 +531,8 @@ private:
         // Order: acquire [brief_lock.release]; a thread that sees the channel closed sees what was
         // sent before, and what was done before the close.
         const lock_word seen = sending_.word.load(std::memory_order_acquire);
-        // Order: relaxed; a send that comes before this receive has counted. The count of receives
-        // changes only under the lock of the caller.
+        // Order: relaxed; if a send happens before this receive, this load sees the count of that
+        // send. The count of receives changes only under the lock that the caller holds.
         if (sending_.count.load(std::memory_order_relaxed) ==
             receiving_.count.load(std::memory_order_relaxed)) {
             return (seen & closed) != 0 ? wait_status::closed : wait_status::waiting;
@@ -543,7 +544,7 @@ private:
     }
 
     // Takes the first item out by put(T&).
-    // Requires: the lock of the receivers; look() has returned granted.
+    // Requires: the caller holds the lock of the receivers, and look() has returned granted.
     template <class Put> void take(Put& put, segments& emptied) noexcept {
         receiving_.items.pop_front(put, emptied);
         count(receiving_.count, 1);

@@ -454,7 +454,8 @@ public:
     /// Returns closed, stopped and timeout as an errc instead of throwing them.
     same<R> as_result() && noexcept { return std::move(*this).widen(); }
 
-    /// Ends the wait with errc::stopped when a stop is requested. It takes up to two tokens.
+    /// Ends the wait with errc::stopped when a stop is requested. An operation takes up to two
+    /// tokens.
     /// Throws: std::system_error if the service threads of bide cannot be started. Waits of threads
     /// that belong to no scheduler need these threads.
     same<R, 1> with_stop(typename Platform::stop_token token) && {

@@ -46,8 +46,8 @@ namespace bide { inline namespace BIDE_ABI {
 ///
 /// It does not accept waits of a condition_variable, because their predicate needs a thread or a
 /// coroutine. The executor of resume_on() has no effect.
-/// Thread safety: one thread at a time, called the owner, calls the functions. The waker may be the
-/// owner.
+/// Thread safety: one thread at a time, called the owner, calls the functions. The thread that runs
+/// the waker may be the owner.
 /// Destroys: cancels the wait, as cancel() does, and gives back a grant that was not taken.
 template <class T, class Platform> class basic_callback_wait {
     using R = as_result_t<T>;

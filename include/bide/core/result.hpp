@@ -55,9 +55,10 @@ struct nothing {
 };
 template <class T> using stored = std::conditional_t<std::is_void_v<T>, nothing, T>;
 
-// True if Other, another result type, converts to a result<T, E>: a T is made of the value of
-// Other, which is passed as a U, and an E is made of its error, which is passed as a G. False if a
-// T other than bool can be made of the Other object itself: then that T becomes the value.
+// True if Other, another result type, converts to a result<T, E>. U is the type of the value of an
+// Other as the conversion passes it, and G is that of the error. The conversion makes a T from the
+// U, or an E from the G. If a T other than bool can be made from the Other object itself, this
+// concept is false: the constructor from a value then makes that T.
 template <class T, class E, class Other, class U, class G>
 concept converts_to =
     !std::is_same_v<std::remove_cvref_t<Other>, result<T, E>> && std::is_constructible_v<E, G> &&

@@ -81,12 +81,13 @@ namespace detail {
 // compare its tick with `reached_`: the level is that of the highest digit in which the two differ.
 // The slot is the value of that digit. So all nodes at a level come before all nodes at higher
 // levels, and the first occupied slot of the lowest occupied level holds the next node. When the
-// time of a slot above level 0 has come, its nodes move down: a few nodes move to their final level
-// at once, many nodes move by one level at a time.
+// time of a slot above level 0 has come, the nodes of the slot move down. If the slot has at most
+// 16 nodes, `reached_` first advances to the tick of the earliest node, but not beyond the present.
+// So if this node is due, it moves to level 0 in one step.
 //
-// If few nodes of one tick arrive out of order, these nodes stay in the order of their times. If
-// many do, a node may wait for another node of its tick, for less than 1024 ns. No node is returned
-// early.
+// At level 0, the nodes of one tick are in one list. If few of them are pushed out of order, the
+// list is sorted by time. If many are, a node that is due may stand behind a later node of its
+// tick, and waits for that node for less than 1024 ns. No node is returned before its time.
 
 struct wheel_link {
     wheel_link* next = nullptr; // nullptr: in no list

@@ -254,8 +254,8 @@ public:
     /// Waits for the outcome of a wait that a releaser has decided. This thread may be that
     /// releaser, while it runs the wakers of its release. Then the call takes the node out of the
     /// release, and the waker of the node does not run.
-    /// Blocks: if another thread is the releaser, until that thread has published the outcome.
-    /// Before that, it runs the wakers of earlier waits of its release.
+    /// Blocks: if another thread is the releaser, until that thread has published the outcome. The
+    /// releaser may first run the wakers of earlier waits of the same release.
     BIDE_NOINLINE wait_status await_outcome() noexcept {
         for (basic_backoff<Platform> again; !is_decided(); again()) {
         }

@@ -341,10 +341,10 @@ public:
     // another worker has taken it.
     virtual bool take_back(runnable&) noexcept { return false; }
 
-    // The running job awaits `r`. If `r` is the next job of this worker, runs `r` inside of the
-    // running job, which then need not wait if `r` ends at once (core/async_op.hpp). If `r` blocks,
-    // the host may run other jobs until `r` goes on. Before it does so, it calls `begin_wait` of
-    // the inner_job. Returns false if it did not run `r`.
+    // Called by the running job, which awaits `r`. If `r` is the next job of this worker, runs `r`
+    // inside of the running job. If `r` ends in this call, the running job need not wait
+    // (core/async_op.hpp). If `r` blocks, the host may run other jobs until `r` continues. Before
+    // the host runs them, it calls `begin_wait` of the inner_job. Returns false if `r` did not run.
     virtual bool run_inside(runnable&, detail::inner_job&) noexcept { return false; }
 
     // Arms the time-out of a wait that begins here. cancel_timer() cancels it

@@ -61,11 +61,11 @@ private:
     std::int64_t weight_ = 1;
 };
 
-/// Holds the grants of acquire_all(). Releases them on destruction, the one that was acquired last
-/// first.
+/// Holds the grants of acquire_all(). The destructor releases them, in the reverse order of their
+/// acquisition.
 ///
-/// Requires: it was not moved from or released. This applies to every member function except the
-/// destructor and the assignment.
+/// Requires: this object was not moved from or released. This applies to every member function
+/// except the destructor and the assignment.
 ///
 /// Thread safety: one thread at a time. lost() may be watched by any thread.
 class [[nodiscard]] durable_guards {
@@ -94,7 +94,7 @@ public:
     /// Throws: std::system_error (durable_errc::lock_lost) unless is_held().
     void check() const;
 
-    /// Releases all locks, the one that was acquired last first. Afterwards this object holds
+    /// Releases all locks, in the reverse order of their acquisition. Afterwards this object holds
     /// nothing.
     ///
     /// Returns: the first error of durable_guard::async_release(). The other locks are released

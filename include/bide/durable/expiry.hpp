@@ -115,7 +115,7 @@ protected:
     ~process_knowledge() = default;
 };
 
-/// Decides whether an entry has expired: by a clock, by observation, and by the processes that are
+/// Decides whether an entry has expired: by a clock, by observation, or because its process is
 /// known to have ended.
 ///
 /// The judge refers to the arguments of its constructor, which must outlive it.

@@ -103,7 +103,7 @@ class durable_lock {
 public:
     /// Acquires `request.weight` permits, in the order of arrival.
     ///
-    /// Returns: the guard, or an error, and then the contender has left the queue:
+    /// Returns: the guard, or an error after the contender has left the queue. The errors are:
     /// - errc::timeout: the permits were not free in time;
     /// - errc::stopped;
     /// - durable_errc::no_answer: the time was up before the store answered;
@@ -134,10 +134,11 @@ public:
 
     // ---- single steps, without waiting
     //
-    // They are for work that is suspended and later resumed, in this process or in another one.
+    // These functions are for work that is suspended and later resumed, in this process or in
+    // another one.
     //
-    // Each calls the store on this thread and returns an error as std::error_code: a durable_errc,
-    // an errno code, or one of the store.
+    // Each function calls the store on this thread. It returns an error as a std::error_code: a
+    // durable_errc, an errno code, or a code of the store.
     // Blocks: for at most durable_options::retry_time plus one operation of the slot.
 
     /// Acquires the permits of the ticket if the free permits suffice for it and for all waiters

@@ -75,9 +75,9 @@ struct durable_options {
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
     /// their grants and places in the queue end.
     ///
-    /// Contenders in other containers learn of its end through a mark of presence (slot_presence),
-    /// which is an open file of this process. A process that closes files that it did not open
-    /// gives up its grants.
+    /// Contenders in other containers learn of the end of the process through a mark of presence
+    /// (slot_presence), which is an open file of this process. A process that closes files that it
+    /// did not open gives up its grants.
     bool process_bound = true;
 
     /// The name on these tickets; "<host>:<pid>" if it is empty.
@@ -110,8 +110,9 @@ struct durable_options {
     /// The longest interval: see poll_least.
     std::chrono::milliseconds poll_most{1'000};
 
-    /// With lock_clock::caller, this function returns the time for acquire(), async_acquire() and
-    /// guards, since any epoch. The default is the system clock, since 1970.
+    /// With lock_clock::caller, acquire(), async_acquire() and guards get the time from this
+    /// function. The time may count from any epoch. The default is the system clock, which counts
+    /// from 1970.
     std::function<std::chrono::milliseconds()> now{};
 
     /// Receives what happens to the contenders of this lock object. The lock object and its guards
@@ -168,8 +169,8 @@ struct acquire_request {
     std::vector<std::pair<std::string, std::string>> labels{};
 
     /// Called with the number of waiters that are ahead, when the contender begins to wait and when
-    /// the number changes. It runs on the thread that calls the store. If it throws, the acquisition
-    /// ends with that exception.
+    /// the number changes. The function runs on the thread that calls the store. If the function
+    /// throws, the acquisition ends with that exception.
     std::function<void(std::int64_t ahead)> on_position{};
 };
 

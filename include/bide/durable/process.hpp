@@ -114,7 +114,8 @@ inline process_stat stat_of(const std::string& path) {
 /// initial one.
 ///
 /// Processes with the same id can read each other's times. In each time namespace the boottime
-/// clock and the start times of processes differ. Empty if the system does not tell.
+/// clock and the start times of processes differ. If the system does not tell the boot, the id is
+/// empty.
 inline std::string this_boot() {
     std::string id;
 #if defined(__linux__)

@@ -91,8 +91,9 @@ struct rate_wait {
 /// that is set forward fills the bucket early: up to a burst, and the reserved tokens, are granted
 /// twice. If a slot lost a value, the bucket is empty.
 ///
-/// The record is JSON of its own kind. The record of a lock is refused, and a lock refuses this
-/// record: durable_errc::corrupt_record. To begin with a full bucket again, delete the record.
+/// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
+/// refuses the record of a limiter: durable_errc::corrupt_record. To begin with a full bucket
+/// again, delete the record.
 ///
 /// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
 /// the burst, too_heavy. If the store fails, the call returns the error of the store. If it is
@@ -106,7 +107,8 @@ public:
     ///
     /// Throws: std::system_error (durable_errc::invalid_argument) if the rate or the burst is zero
     /// or negative, if the rate is above one token in a nanosecond, if burst times period is above
-    /// 2^61 ns, or if an option is out of range. lock_clock::observed is out of range.
+    /// 2^61 ns, or if an option is out of range. The clock lock_clock::observed counts as out of
+    /// range.
     template <class R, class P>
     durable_rate_limiter(slot_ref slot, std::int64_t count,
                          const std::chrono::duration<R, P>& period, std::int64_t burst = 1,

@@ -61,20 +61,22 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 // the times of an entry if the writer of the entry belongs to another boot, or to an unknown one.
 // If the contender's own boot is known, it then stores in the entry the time since which it has
 // seen the entry unchanged. A later contender of the same boot goes on from that time.
-//   - A stored observation ends no lease early. It is stored by the compare-and-swap of the very
-//     value that was seen, and is read on the clock on which it was written. Each move of the entry
-//     (a renewal or a refresh) removes the observation. A writer that does not know observations
-//     keeps the observation, but changes the entry's count of moves. An observation with another
-//     count is void.
+//   - A stored observation ends no lease early. The compare-and-swap that stores the observation
+//     fails if the value is no longer the one that was seen. An observation is read on the clock on
+//     which it was written. Each move of the entry (a renewal or a refresh) removes the
+//     observation. A program that does not know observations leaves the observation in the entry,
+//     but changes the entry's count of moves. If the count in an observation differs from that of
+//     the entry, the observation is void.
 //   - Contenders of several boots do not replace each other's observations for ever. A valid
 //     observation is replaced only if the entry has eight of them, each of another boot. While at
 //     most eight boots have contenders, each boot stores at most one between two moves of the
 //     entry.
-//     With more boots, each attempt stores at most one. Which of the eight it replaces depends on
-//     the time (to_be_replaced()). It is not always the oldest, because the oldest is the next to
-//     end the lease. So an observation survives those of N further boots with a probability of
-//     (7/8)^N. Contenders that live longer than the lease observe the entry by themselves; they
-//     change the record for no observation.
+//     With more boots, each attempt stores at most one observation. The time decides which of the
+//     eight observations it replaces (to_be_replaced()). The oldest is not always replaced, because
+//     it will be the first to show that the lease has expired. If N further boots store their
+//     observations, an earlier observation survives with a probability of (7/8)^N. Contenders that
+//     live longer than the lease observe the entry by themselves; they do not change the record
+//     only to store an observation.
 
 namespace detail {
 

@@ -9,8 +9,8 @@
 /// Every slot guarantees its locks:
 /// - load() returns the value and the version of one read, never the value of one write with the
 ///   version of another.
-/// - compare_exchange() is atomic with respect to every other one of any process. It returns
-///   `stored` only if the value survives every crash that the guarantees of the slot cover.
+/// - compare_exchange() is atomic with respect to every other compare_exchange() of any process. It
+///   returns `stored` only if the value survives every crash that the guarantees of the slot cover.
 /// - load() returns no value that a later crash could undo.
 /// - A version is never used for two values, whatever is deleted and created in between.
 /// - No operation waits forever. Each slot has a time limit, after which it gives up an operation

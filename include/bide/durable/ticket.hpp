@@ -27,10 +27,11 @@ struct durable_ticket {
     std::string nonce{};     ///< 128 random bits, in hexadecimal
     std::int64_t weight = 1; ///< the permits that it asks for
 
-    /// If true, its grant and its place in the queue end with the process that uses the ticket.
+    /// If true, the ticket's grant and its place in the queue end with the process that uses the
+    /// ticket.
     ///
-    /// Contenders of the same boot and pid namespace see that at once. Do not set it for a ticket
-    /// that another process is to take over, nor for work that goes on in other processes.
+    /// Contenders of the same boot and pid namespace notice that end at once. Do not set it for a
+    /// ticket that another process is to take over, nor for work that goes on in other processes.
     bool process_bound = false;
 
     /// The token of the grant; 0 before the grant. Renewals and releases apply to this grant only.

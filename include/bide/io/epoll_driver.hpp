@@ -120,8 +120,8 @@ public:
     }
 
     // Fetches events. If there are none, sleeps until there is one, wake() is called, or the
-    // deadline has passed; it may also return earlier. Returns true if wake() was called since the
-    // last fetch(). One thread at a time calls fetch(), has_next() and next().
+    // deadline has passed. fetch() may also return earlier. Returns true if wake() was called since
+    // the last fetch(). One thread at a time calls fetch(), has_next() and next().
     // Requires: !has_next().
     bool fetch(deadline until) noexcept {
         if (!until.is_poll()) {

@@ -227,7 +227,7 @@ using failure_handler = void (*)(const verdict& found);
 
 /// Sets the function that is called after an unexpected verdict was printed. By default, or after
 /// on_failure(nullptr), the program ends with the status 1. With a test framework, the function can
-/// fail the test. It may throw.
+/// fail the test. The function may throw.
 /// Returns: the previous handler.
 failure_handler on_failure(failure_handler handler) noexcept;
 

@@ -170,7 +170,7 @@ private:
 ///
 /// The policy that the function gets has a separate stop token. It is stopped if the awaiting task
 /// is cancelled, or if a stop is requested of the token in `on`. The coroutine may belong to any
-/// scheduler, to a run_loop or to another library. It resumes as after any async_op. In the
+/// scheduler, to a run_loop or to another library, and resumes as after any async_op. In the
 /// function, this_task refers to no task. If the function blocks, it blocks a worker.
 ///
 /// The wait allocates nothing. The call of async_fork() allocates the state of a std::stop_source.

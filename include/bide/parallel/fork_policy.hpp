@@ -86,8 +86,8 @@ struct fork_options {
 
 /// The scheduler on which a parallel algorithm runs, and the options of the algorithm. It is the
 /// first argument of each algorithm, as the execution policy is in std. A scheduler converts to a
-/// fork_policy. With options, write it in braces: `parallel_for({workers, {.grain = 64}}, items,
-/// body)`.
+/// fork_policy. To pass options, write the policy in braces:
+/// `parallel_for({workers, {.grain = 64}}, items, body)`.
 class fork_policy {
 public:
     /// Runs on `workers` and the calling thread, with default options.

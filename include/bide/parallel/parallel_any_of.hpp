@@ -42,8 +42,9 @@ bool parallel_none_of(const fork_policy& on, Range&& range, Predicate predicate,
 /// Asks the same of [first, last).
 BIDE_DETAIL_TAKES_ITERATORS(parallel_none_of);
 
-/// Returns true if predicate(projection(element)) is true for all elements of the range. Everything
-/// else is as in parallel_find_any(); an element for which it is false counts as the match.
+/// Returns true if predicate(projection(element)) is true for all elements of the range. The
+/// function searches for an element for which the predicate is false; everything else is as in
+/// parallel_find_any().
 template <parallel_range Range, class Predicate, class Projection = std::identity>
     requires detail::finds_in<Predicate, std::ranges::iterator_t<Range>, Projection>
 bool parallel_all_of(const fork_policy& on, Range&& range, Predicate predicate,

@@ -41,8 +41,8 @@ template <class It, class Out> struct kept_output {
         }
     }
 
-    // Of the `size` elements from `it` on, copies those for which `is_kept` is 1. `count` is their
-    // number.
+    // Of the `size` elements from `it` on, copies those for which `is_kept` is 1. `count` is the
+    // number of these elements.
     void put_all(const It& it, const unsigned char* is_kept, std::uint64_t size,
                  std::uint64_t count, std::uint64_t before) const {
         auto* const to = detail::unwrap(kept.at(before));

@@ -107,8 +107,9 @@ public:
         return true;
     }
 
-    // Runs a leaf of `iterations` iterations that begins at `at`. If the step is not a leaf but
-    // follows the leaves, such as a combination, `iterations` is 0.
+    // Runs a leaf of `iterations` iterations that begins with iteration `at`, and counts the
+    // iterations. `leaf` may also be another step of the algorithm, such as a combination of two
+    // results. Such a step counts no iterations: `iterations` is 0.
     template <class Leaf> void run(std::uint64_t at, std::uint64_t iterations, Leaf&& leaf) {
         attempt mine(*this, at);
         leaf();

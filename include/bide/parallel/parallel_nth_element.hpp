@@ -3,9 +3,9 @@
 #define BIDE_PARALLEL_PARALLEL_NTH_ELEMENT_HPP
 
 /// \file
-/// Sorts a part of a range: parallel_nth_element() finds the element that a sort would put at one
-/// place, parallel_partial_sort() sorts the least elements. Neither takes quadratic time for any
-/// input.
+/// Sorts a part of a range. parallel_nth_element() moves to one given place the element that a sort
+/// would put there. parallel_partial_sort() sorts only the least elements. Neither takes quadratic
+/// time for any input.
 
 #include <bide/core/config.hpp>
 #include <bide/parallel/detail/sort_parts.hpp>

@@ -341,9 +341,9 @@ template <class Platform> bool basic_pipeline_work<Platform>::search(word seen, 
 // of the place p, the same slot is used again at the place p + tokens or later; let Q be the item
 // of the place p + tokens. At most `tokens` items are in flight. So among the items from P to Q,
 // some item A was read after another one, B, had ended. Items pass the stage in the order of
-// places. B had passed it, and so had P. A arrived no later than Q, because places are given in the
-// order of reads, or of arrivals [pipeline_queue.arrival]. So when Q arrives, P has left the slot
-// empty.
+// places. B had passed the stage, and so had P. A arrived no later than Q, because places are given
+// in the order of reads, or of arrivals [pipeline_queue.arrival]. So when Q arrives, P has left the
+// slot empty.
 template <class Platform, class T> class basic_pipeline_queue {
 public:
     struct waiting {
@@ -469,8 +469,8 @@ template <class Forker, class Source, class... Stages> class pipeline {
     template <std::size_t K> using stage_at = std::tuple_element_t<K, std::tuple<Stages...>>;
     template <std::size_t K>
     using input = typename pipeline_input<K, typename Source::item, Stages...>::type;
-    // What stage K makes of an item. That of the last stage only tells that the item has not
-    // thrown.
+    // The type of the result of stage K. For the last stage it is bool: the result is ignored, and
+    // a value only means that no stage has thrown for the item.
     template <std::size_t K>
     using output =
         typename std::conditional_t<K + 1 == count, std::type_identity<bool>,
@@ -549,8 +549,8 @@ public:
     }
 
 private:
-    // Calls f(). If it throws, stores the exception, if it is the first one in order, as that of
-    // item n and returns false.
+    // Calls f(). Returns false if f() throws. Then stores the exception as that of item n, unless
+    // an item with a lower number has thrown.
     template <class F> bool attempt([[maybe_unused]] number n, F&& f) noexcept {
 #if BIDE_EXCEPTIONS
         try {
@@ -631,8 +631,9 @@ private:
         }
     }
 
-    // Calls stage K with the item. If the stage is serial, then puts it back, so that another
-    // thread can take it with its next item. Takes the result through the next stages.
+    // Calls stage K with the item. If the stage is serial and its next item waits, then puts the
+    // stage back, so that another thread can take it. After that, takes the result through the next
+    // stages.
     template <std::size_t K, class T> bool run_stage(number n, pipeline_item<T>& item) noexcept {
         if (item.has_value() && leaves_out(n)) {
             item.reset();

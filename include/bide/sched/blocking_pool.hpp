@@ -112,9 +112,9 @@ public:
         return taken;
     }
 
-    /// Runs `r` at once, on an idle thread or on a new one. If there is neither, returns false, and
-    /// does not queue `r`. A thread that is about to block uses it for work that must not wait for
-    /// a busy thread.
+    /// Runs `r` at once, on an idle thread or on a new one. If no thread is idle and none can be
+    /// started, returns false, and does not queue `r`. Use it for work that must not wait for a
+    /// busy thread.
     bool try_run(runnable& r) noexcept {
         lock();
         if (wake_idle(r)) {

@@ -15,8 +15,8 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-/// Counts since the start of the scheduler. Each number is a snapshot, and they need not be
-/// consistent with each other.
+/// Counts since the start of the scheduler. The numbers are snapshots, which need not be consistent
+/// with each other.
 struct scheduler_stats {
     std::uint64_t spawned = 0;       ///< tasks, and fork-joins of external threads
     std::uint64_t completed = 0;     ///< those of them that have ended

@@ -94,7 +94,7 @@ public:
 
     /// Spawns the task `t`, and runs the loop until `t` has ended. Other tasks run meanwhile. If
     /// stop() is called meanwhile, this call goes on, and the next run() returns.
-    /// Returns: its value.
+    /// Returns: the value of `t`.
     /// Blocks: while all tasks wait.
     /// Throws: what the task throws; std::bad_alloc.
     template <class T> T run_until(task<T> t) {

@@ -124,8 +124,8 @@ public:
         withdraw(w);
         return true;
     }
-    // Waits as waiter::park() does, and tries to take the mutex each time that the waiter is
-    // roused.
+    // Waits as waiter::park() does. Each time that an unlock wakes the waiter without a grant
+    // (rouse()), also tries to take the mutex.
     bool await(node& w, deadline until) noexcept {
         std::int64_t since = 0; // the time at which it was first roused
         w.spin();

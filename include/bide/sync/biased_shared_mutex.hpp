@@ -17,10 +17,10 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 
-// A loan is a number of permits that the mutex takes from the permit queue while it is biased. It
-// holds them for readers that do not access the queue. A loan begins only if there are no waiters.
-// It ends before the first waiter that needs its permits is queued. It begins and ends under the
-// lock of the queue:
+// While the mutex is biased, it holds a number of permits of the queue, for readers that do not
+// access the queue. These permits are the loan. A loan begins only if there are no waiters. The
+// loan ends before the first waiter that needs the lent permits is queued. Its begin and its end
+// are steps under the lock of the queue:
 //
 //   loan, then a waiter    the waiter acquires the lock after the loan began, and ends it
 //   a waiter, then loan    the loan finds `queued`, and does not begin
@@ -46,7 +46,8 @@ void basic_permit_queue<Platform>::lend(word n, Wanted&& wanted, Open&& open) no
     lock::release(word_);
 }
 
-// Ends the loan, and returns the word.
+// Ends the loan, if there is one: the permits that come back become free. Returns the new value of
+// the word.
 // Requires: the lock is held.
 template <class Platform>
 template <class Recall>

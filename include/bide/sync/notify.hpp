@@ -396,13 +396,13 @@ private:
     queue queue_;
 };
 
-/// A wait that is enabled before it begins. It has its place in the queue from the moment when it
-/// was enabled, and each notification after that moment counts for it. If a wait of the listener is
-/// notified, the listener is used up: the next wait begins like a wait of the notify, unless
-/// enable() is called before. If a wait ends in another way, the listener stays enabled and keeps
-/// its place in the queue. Other ways are a time-out, a stop, another case of the same select, and
-/// a try_select() that finds nothing. While the listener is enabled, notify_one() may notify it
-/// like a waiter. A listener is for one thread or coroutine.
+/// Reserves a place in the queue before the wait begins. While the listener is enabled, a
+/// notification treats it as a waiter: notify_all() notifies it, and notify_one() notifies it if it
+/// is the first in the queue. If a wait of the listener is notified, the listener is used up. The
+/// next wait then begins like a wait of the notify, unless enable() is called before. If a wait
+/// ends by a time-out, by a stop, by another case of the same select, or by a try_select() that
+/// finds nothing, the listener stays enabled and keeps its place. A listener is for one thread or
+/// coroutine.
 template <class Platform> class basic_notify<Platform>::listener {
 public:
     /// Constructs a listener and enables it.

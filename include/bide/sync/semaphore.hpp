@@ -261,8 +261,8 @@ public:
     class waiter {
     public:
         /// Constructs a waiter for n permits. If the waiter is queued, `wake` runs once when it
-        /// completes. `wake` runs on the releasing thread, which holds no lock. It may acquire,
-        /// release, and cancel other waiters; before it destroys another waiter, it must cancel
+        /// completes. `wake` runs on the releasing thread, which holds no lock. `wake` may acquire,
+        /// release, and cancel other waiters. Before `wake` destroys another waiter, it must cancel
         /// that waiter. If `wake` releases permits to another waiter, that waiter becomes complete
         /// and is woken after `wake` has returned (core/executor.hpp).
         /// Requires: the context of `wake` outlives the call of `wake`, which may end after

@@ -65,8 +65,8 @@ template <class T, class F> task<T&> async_get_or_init(once_cell<T>& cell, F f) 
 
 /// A value that a function makes when the value is first needed. One of the threads and coroutines
 /// that need the value calls the function; the others wait. The function returns a T or a task<T>.
-/// If it throws, the next caller calls it again. A wait for the value cannot be a case of a select,
-/// because the waiter may have to call the function.
+/// If the function throws, the next caller calls it again. A wait for the value cannot be a case of
+/// a select, because the waiter may have to call the function.
 ///
 /// \code
 /// bide::lazy config([] { return load_config(); });     // get() blocks, async_get() suspends

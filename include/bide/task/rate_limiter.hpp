@@ -30,7 +30,8 @@
 // A reservation is returned by a CAS that restores the previous word. The CAS succeeds if no later
 // reservation was made. If there is a later reservation, its time cannot change any more. A
 // returned token that came before that time would let the next caller overtake the later
-// reservation. One that came at that time would exceed the rate. So the returned tokens are lost.
+// reservation. A returned token that came exactly at that time would exceed the rate. So the
+// returned tokens are lost.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>

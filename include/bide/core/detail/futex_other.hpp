@@ -2,8 +2,8 @@
 #ifndef BIDE_CORE_DETAIL_FUTEX_OTHER_HPP
 #define BIDE_CORE_DETAIL_FUTEX_OTHER_HPP
 
-// The wait on an address of the systems that are not Linux. core/platform.hpp has that of Linux. A
-// struct has two functions:
+// The wait of a thread on an address, on systems other than Linux. (core/platform.hpp has the wait
+// on Linux.) Each struct below has two functions:
 //
 //   wait(word, expected, until)   Sleeps while the word holds `expected`. Returns false if `until`
 //                                 (steady nanoseconds; the largest value: never) has passed.

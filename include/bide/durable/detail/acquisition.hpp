@@ -262,8 +262,8 @@ inline result<bool, std::error_code> grant::give_back(bool in_time, bool hands_o
 
 using grant_ptr = std::shared_ptr<grant>;
 
-// Ends the grant in this process. Returns a function that releases it in the record, and calls the
-// store.
+// Ends the grant in this process. Returns a function that calls the store to release the grant in
+// the record.
 inline auto giving_back(const grant_ptr& held, bool hands_over = false) {
     return [held, hands_over, in_time = held->stop_holding()] {
         return held->give_back(in_time, hands_over);
@@ -464,16 +464,17 @@ public:
     const call_limits& limits() const noexcept { return limits_; }
     // Whether a timeout or a stop can end the acquisition.
     bool is_bounded() const noexcept { return !until_.is_never() || request_.stop.stop_possible(); }
-    // Returns the error for a caller whose time is up during the next step(): errc::timeout if the
-    // last try found the lock held, the store's error if the last try failed,
-    // durable_errc::no_answer if no try has ended so.
+    // Returns the error for a caller whose time is up during the next step(). It is errc::timeout
+    // if the last try found the lock held, and the store's error if the last try failed. If no try
+    // has ended in either way, it is durable_errc::no_answer.
     // Requires: no step() is under way.
     std::error_code if_late() const noexcept { return if_late_; }
 
     // Makes one try, which calls the store. If `is_stopped` is true, gives up instead. Returns
     // false if the acquisition is over.
     // Throws: what acquire_request::on_position and durable_options::now throw, std::bad_alloc,
-    // std::system_error. Then the acquisition is over, and everything is taken back.
+    // std::system_error. In this case the acquisition is over, and its grant or its place in the
+    // queue is given back.
     bool step(bool is_stopped = false) {
         bool goes_on = false;
         const std::exception_ptr thrown = thrown_by(
@@ -606,7 +607,7 @@ inline bool stored_nothing(const std::error_code& error) noexcept {
 
 // The first read opens no watch and no wake socket, because most acquisitions need only one read.
 // If the contender has to wait, a second read opens both. The second read is not needed if the
-// descriptors that are open suffice: those of an earlier waiter of this process.
+// descriptors that an earlier waiter of this process has opened suffice.
 inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     const deadline until = call_limits::later(limits_.until, limits_.grace);
     const auto look_for = [&](intent what) {
@@ -739,8 +740,9 @@ inline void acquisition::plan(const lock_engine::acquired& got) {
     again_ = deadline::at_ns(std::min(at, until_.steady_ns()));
 }
 
-// Acquires for a coroutine. With `it`, acquires for a thread: without a limit, the thread has made
-// the first step.
+// Acquires for a coroutine if `it` is nullptr. Otherwise acquires for a thread, which waits for
+// this task, and `it` is the acquisition. If that acquisition has no limit, the thread has made the
+// first step itself.
 inline task<acquisition::answer> acquire_task(engine_ptr of, acquire_request request,
                                               std::shared_ptr<acquisition> it = nullptr) {
     const bool is_coroutine = it == nullptr;

@@ -361,8 +361,8 @@ public:
 
     virtual ~background_job() = default;
 
-    // Does what is due. Returns when there is something more to do, on boottime_ms(); `never` if
-    // the job is done.
+    // Does the work that is due. Returns the time of the next work, on the clock of boottime_ms();
+    // `never` if the job is done.
     virtual std::int64_t work() noexcept = 0;
 
 private:
@@ -590,8 +590,8 @@ struct own_context {
 };
 
 // Waits for the end of the call. Returns errc::timeout or errc::stopped if the caller has left the
-// call. If the caller's task is cancelled, that counts as a stop, with the same grace. If its
-// coroutine is destroyed, it leaves the call.
+// call. If the caller's task is cancelled, that counts as a stop, with the same grace. If the
+// caller's coroutine is destroyed, the caller leaves the call.
 // Throws: std::system_error if bide's service threads cannot be started.
 inline task<std::error_code> wait_for_call(std::shared_ptr<store_call> call, call_limits limits) {
     const struct leaving {

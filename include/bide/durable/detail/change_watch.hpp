@@ -275,7 +275,7 @@ public:
     bool hears() const noexcept { return watch_ != nullptr || is_told_; }
 
     // Returns true if the process certainly runs; false if that is not known. Polls the process
-    // descriptor, which takes one system call; reading /proc takes five.
+    // descriptor, which takes one system call. To read /proc would take five system calls.
     bool runs(const durable::origin& it) const noexcept {
         const auto found = find(processes_, it);
         return found != processes_.end() && System::is_silent(found->end->fd());
@@ -392,8 +392,9 @@ private:
         return true;
     }
 
-    // Makes the end of the process `it` signal: adds a descriptor for it to processes_, or moves
-    // the one in `before`. Returns false if that is not possible. This process needs no descriptor.
+    // Makes the end of the process `it` signal. If `before` has a descriptor for that process,
+    // moves the descriptor to processes_; otherwise opens one there. Returns false if that is not
+    // possible. If `it` is this process, no descriptor is needed.
     bool follow(const durable::origin& it, const durable::origin& here,
                 std::vector<process>& before) {
         if (find(processes_, it) != processes_.end() ||

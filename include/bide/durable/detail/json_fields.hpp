@@ -188,9 +188,10 @@ private:
     bool good_ = true;
 };
 
-// Reads the fields of one object that fields() lists. One call of fields() reads as many fields as
-// are in the order of the list, in which this version writes them. If another field follows, its
-// name is read, and fields() is called again.
+// Reads those fields of one object that fields() lists. This version writes the fields in the order
+// of the list. A call of fields() goes through the list once. It reads a field of the list if that
+// field is the next one in the text. If another field comes next, its name is read, and fields() is
+// called again.
 class json_reader::field_reader {
 public:
     explicit field_reader(json_reader& from) noexcept : from_(from) {}

@@ -5,10 +5,10 @@
 // The record of one lock, in its slot:
 //
 //   update_value       one update of a slot: load, change, compare-and-swap
-//   slot_part          what each process has of its own for a slot: the turn, the right of one of
-//                      its contenders to update the value
-//   process_part       what each process has of its own for a lock: what it knows of the record,
-//                      which contenders belong to this process, and which of them wait
+//   slot_part          the state of a process for a slot. It contains the turn, which is the right
+//                      to update the value; one contender of the process at a time has the turn
+//   process_part       the state of a process for a lock: what the process knows of the record,
+//                      which contenders belong to the process, and which of them wait
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
 // If it is unknown whether a change was stored, the record is read again and the rule applied
@@ -200,8 +200,8 @@ struct BIDE_SHARED bound_tickets {
     std::map<std::string, std::vector<std::shared_ptr<slot_presence>>> marks;
 };
 
-// What each process has for the slot of a lock. The contenders use `watch`, `last` and `seen` with
-// the turn.
+// The state that each process keeps for the slot of a lock. A contender uses `watch`, `last` and
+// `seen` only while it has the turn.
 struct process_part final : slot_part, durable::process_knowledge {
     using slot_part::slot_part;
 
@@ -262,9 +262,10 @@ struct process_part final : slot_part, durable::process_knowledge {
     native_platform::atomic<unsigned> waiting{0};     // contenders of this process
     native_platform::atomic<unsigned> hearing_all{0}; // of those, that want to know every change
 
-    // The record that this process read or wrote last, and its stored text; no text: none. If a
-    // read finds the same text, the text is not parsed again. Most reads do: the process has
-    // written the text itself, or the queue stands still.
+    // The record that this process read or wrote last, and its stored text. An empty text means
+    // that there is no such record. If a read finds the same text, the text is not parsed again.
+    // Most reads find it, because the process has written the text itself, or because the queue has
+    // not moved.
     durable::record last;
     std::string last_text;
     durable::observations seen;
@@ -346,10 +347,10 @@ public:
                                               const slot_presence* of = nullptr,
                                               const acquire_wishes& wanted = {});
 
-    // Renews. Returns until when the lease is good, on this machine; nothing if it is lost. If
-    // `apart` is true and the slot offers for_renewals(), the renewal uses that slot, which has a
-    // process_part and so a turn of its own. So a call that hangs on the lock's slot does not delay
-    // the renewal.
+    // Renews the lease. Returns the time until which the lease is valid on this machine; nothing if
+    // the grant is lost. If `apart` is true and the slot offers for_renewals(), the renewal uses
+    // that slot, which has a process_part and so a turn of its own. So a call that hangs on the
+    // lock's slot does not delay the renewal.
     result<std::optional<std::int64_t>, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false);
 
@@ -428,7 +429,8 @@ private:
     static void forget_marks(const durable_ticket& t) noexcept;
 
     // Carries out a rule, by update_value(). rule(record_view, maybe_done) changes the record and
-    // returns true if it has to be stored. It is called once for each try; its last call counts.
+    // returns true if the record has to be stored. The rule is called once for each try; its last
+    // call counts.
     template <class Rule>
     std::error_code update(access& by, intent what, deadline until, Rule rule);
 

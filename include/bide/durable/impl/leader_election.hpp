@@ -86,8 +86,8 @@ struct election {
 using election_ptr = std::shared_ptr<election>;
 using election_answer = result<void, std::error_code>;
 
-// Makes the candidate busy with a campaign or a run. The destructor ends that. It also releases the
-// term of a run, if an exception ended the run.
+// Makes the candidate busy with a campaign or a run, until this object is destroyed. If an
+// exception has ended a run, the destructor also releases the term of that run.
 class busy_scope {
 public:
     busy_scope(election_ptr of, bool runs) : of_(std::move(of)), runs_(runs) {
@@ -126,7 +126,7 @@ inline task<election_answer> release_term(election_ptr it, std::unique_ptr<linke
 }
 
 // Campaigns until the candidate leads. Returns the token of the term. A stop of `ends` ends the
-// campaign, and later the term.
+// campaign. Once the candidate leads, a stop of `ends` ends the term.
 inline task<result<std::int64_t, std::error_code>> elect(election_ptr it, acquire_request request,
                                                          std::stop_source ends) {
     {

@@ -126,8 +126,8 @@ BIDE_DURABLE_INLINE durable_guard::~durable_guard() {
     if (grant_ == nullptr) {
         return;
     }
-    // If it is not held, another contender may hold it now; a store that hangs is not called. If
-    // giving back throws, the grant ends with its lease.
+    // If the grant is not held any more, another contender may hold the lock. Then the store is not
+    // called, because it may hang. If give_back() throws, the grant ends with its lease.
     const auto give_back = [this] {
         static_cast<void>(detail::call_for(grant_, detail::giving_back(grant_, true)));
     };

@@ -388,8 +388,9 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
     return is_taken ? some : nullptr;
 }
 
-// Takes tokens. If its caller leaves, they are given back; so are those of a caller that does not
-// keep them.
+// Takes n tokens. If the caller leaves the call, the tokens are given back. If `keeps` is false,
+// the destructor of the returned object gives the tokens back, unless the caller has set
+// `is_unused` to false.
 inline task<taking_result> take_tokens(std::shared_ptr<rate_store> from, std::int64_t n,
                                        rate_wait wait, bool keeps) {
     if (const std::error_code error = from->check(n)) {

@@ -59,8 +59,9 @@ struct etcd_slot_options {
 
 /// A slot in a key of an etcd cluster.
 ///
-/// If no endpoint can be reached, the error is one of the system, timed_out or storage_error;
-/// explain() has libcurl's text. These errors last until an operator acts:
+/// If no endpoint can be reached, the error is timed_out, storage_error or an error code of the
+/// operating system; explain() has libcurl's text. The following errors last until an operator
+/// acts:
 ///   - permission_denied: the cluster denies access, or one side rejects the other's
 ///     certificate
 ///   - protocol_error: the answer is not from etcd's gateway, or is not TLS. (A server that

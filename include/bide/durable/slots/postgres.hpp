@@ -19,12 +19,12 @@
 /// unless the server's clock was set back meanwhile.
 ///
 /// An acknowledged value is on the server's disk, and on its synchronous standbys if it has any,
-/// for every setting of `synchronous_commit`. This does not hold, and a lock may have two holders,
-/// after a failover to a standby that was not synchronous, and on a server with fsync = off. The
-/// slot refuses the answers of a standby. If the connection string names several hosts, add
-/// target_session_attrs=read-write. libpq tries the hosts in turn. A host whose machine does not
-/// answer gets an equal share of the time. A host that accepts the connection and is silent takes
-/// all of it.
+/// for every setting of `synchronous_commit`. There are two exceptions, in which a lock may have
+/// two holders: on a server with fsync = off, and after a failover to a standby that was not
+/// synchronous. The slot refuses the answers of a standby. If the connection string names several
+/// hosts, add target_session_attrs=read-write. libpq tries the hosts in turn. A host whose machine
+/// does not answer gets an equal share of the time. A host that accepts the connection and is
+/// silent takes all of it.
 ///
 /// Every operation ends within `retry_time`: waiting for a connection, connecting, logging in,
 /// sending and waiting for the answer. libpq does not bound these: looking up names of hosts and

@@ -79,10 +79,10 @@ struct redis_slot_options {
 
 /// A slot in a key of a Redis server.
 ///
-/// If the server cannot be reached, the error is one of the system, or timed_out. If the server is
-/// busy or loads its data, the error is resource_unavailable_try_again. If the key holds what no
-/// slot has written, the error is durable_errc::corrupt_record. These errors last until an operator
-/// acts:
+/// If the server cannot be reached, the error is timed_out or an error code of the operating
+/// system. If the server is busy or loads its data, the error is resource_unavailable_try_again. If
+/// the key holds a value that no slot has written, the error is durable_errc::corrupt_record. The
+/// following errors last until an operator acts:
 ///   - permission_denied: the server denies access, or one side rejects the other's certificate
 ///   - protocol_error: the answer is not Redis's, or TLS's. (A server that sends nothing, or
 ///     closes the connection, is not recognised: timed_out or connection_reset.)

@@ -350,9 +350,9 @@ public:
         return *running;
     }
     model_thread& self() { return thread(running_); }
-    // Makes a step of the running thread. Returns the value that the step has read or chosen. Never
-    // inlined, nor is steps_here(): on the stack of a suspended thread there is nothing that a
-    // search has left, so find_loop() can compare it.
+    // Makes a step of the running thread. Returns the value that the step has read or chosen. This
+    // function and steps_here() are not inlined, so that a search leaves nothing on the stack of a
+    // suspended thread. Then find_loop() can compare that stack.
     BIDE_NOINLINE bits step(const request& r) {
         model_thread& t = self();
         do {

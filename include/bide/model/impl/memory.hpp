@@ -397,9 +397,9 @@ inline int unknown(const std::array<step_count, max_threads>& accesses, const vi
 
 inline std::string thread_text(int thread) { return "T" + std::to_string(thread); }
 
-// Describes a data race. If a body is watched (model/watch.hpp), the linker may give the checker a
-// std::string that was compiled for the body, which reports each of its accesses. While a
-// heap::leave exists, such reports are ignored.
+// Describes a data race. If a body is watched (model/watch.hpp), the linker may make the checker
+// use the code of std::string that was compiled for the body. That code reports each access to the
+// checker. While a heap::leave exists, such reports are ignored.
 inline std::string race(const char* first, int a, const char* second, int b) {
     const heap::leave guard;
     return std::string("data race: ") + first + thread_text(a) + second + thread_text(b);
@@ -803,9 +803,10 @@ private:
             }
         }
     }
-    // Returns the edges of an access `id`. If it is seq_cst, adds a node for it, unless it is the
-    // second half of a read-modify-write, and `node` is that of the first half. `old` and `hb` are
-    // the clocks of the thread without and with the synchronisation of this access.
+    // Returns the edges of the access `id`. If the access is seq_cst, adds a node for it.
+    // Exception: if the access is the second half of a read-modify-write, `node` is the node of the
+    // first half, and no node is added. `old` and `hb` are the clocks of the thread without and
+    // with the synchronisation of this access.
     //
     // A read of the message at `position` is coherence-ordered after the stores up to this
     // position, and after the reads of older stores. It is coherence-ordered before the later

@@ -3,8 +3,8 @@
 #define BIDE_PARALLEL_DETAIL_ORDERED_LOOP_HPP
 
 // A loop for algorithms in which the work on an element needs the result of all elements before it.
-// For a scan, that result is their sum. For a filter, it is the number of those that are kept,
-// because this number is the place of the next element.
+// For a scan, that result is their sum. For a filter, it is the number of earlier elements that are
+// kept, because this number is the place of the next element.
 //
 // One thread, the owner, visits the elements from left to right. It updates an object, the front,
 // which has the result of all elements that were visited so far. While no other thread wants work,
@@ -49,8 +49,8 @@ template <class Forker> class ordered_loop {
 public:
     using range = loop_range<std::uint64_t>;
 
-    // Thieves take only parts of at least `least` elements. If `unit` is greater than `size`, it
-    // counts as `size`, so that sums of sizes do not overflow.
+    // Thieves take only parts of at least `least` elements. If `unit` is greater than `size`, the
+    // loop uses `size` as the unit, so that sums of sizes do not overflow.
     ordered_loop(Forker forks, const fork_options& options, std::uint64_t size, std::uint64_t unit,
                  std::uint64_t least = 1) noexcept
         : forks_(forks), unit_(lesser_of(greater_of(unit, 1), greater_of(size, 1))),

@@ -127,9 +127,9 @@ public:
     }
 
     // An external thread calls enter_caller() when it begins a fork-join, and leave_caller() when
-    // it ends it. The fork-join is counted like a task. enter_caller() returns false if the
-    // scheduler is closing; then leave_caller() must not be called. leave_caller() is the caller's
-    // last access to the scheduler.
+    // that fork-join has ended. The fork-join is counted like a task. enter_caller() returns false
+    // if the scheduler is closing; then leave_caller() must not be called. leave_caller() is the
+    // caller's last access to the scheduler.
     [[nodiscard]] bool enter_caller() noexcept {
         const external_call here(*this);
         if (admit()) {

@@ -106,7 +106,7 @@ public:
         wake_any();
     }
 
-    // Snapshots. Any thread.
+    // The following functions return snapshots. Any thread may call them.
     // Order: relaxed; the value may be old when the caller reads it.
     bool is_running() const noexcept { return runner_.load(std::memory_order_relaxed) != none; }
     bool is_asleep() const noexcept { return sleeper_.is_asleep(); }

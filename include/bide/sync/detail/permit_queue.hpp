@@ -122,8 +122,9 @@ public:
         }
     }
 
-    // They do the same as try_take() and give(), by a CAS that expects `free` permits and no
-    // waiters. This saves a load. If the word differs, they do nothing and return false.
+    // take_known() and give_known() do the same as try_take() and give(), by a CAS that expects
+    // `free` permits and no waiters. The CAS saves a load. If the word differs, they do nothing and
+    // return false.
     bool take_known(word free, word n) noexcept {
         word expected = free * one;
         // Order: acquire [permit.release]; as in try_take.
@@ -149,7 +150,7 @@ public:
     wait_status enqueue_first(node& w) noexcept;
 
     // The functions of a loan. A loan is a number of permits that a biased_shared_mutex holds while
-    // there are no waiters, and gives back before its first writer waits. biased_shared_mutex.hpp
+    // there are no waiters, and gives back before the first writer waits. biased_shared_mutex.hpp
     // defines these three functions.
     //
     // Takes n permits and calls open() under the lock of the queue, if the permits are free, there
@@ -161,10 +162,10 @@ public:
     // Does recall() and then enqueue(), without releasing the lock in between.
     template <class Recall> wait_status recall_and_enqueue(node& w, Recall&& recall) noexcept;
 
-    // Cancels the wait of `w`. If `w` was granted a part of its permits, that part goes to the
-    // waiters behind it. Returns false if the wait is decided, or if `w` is not queued yet; in the
-    // second case, a later enqueue() refuses it with `why`.
-    // Cancels a wait for its owner, a stop or a time-out. Returns true if this call decided it.
+    // Cancels the wait of `w`, for the owner, a stop or a time-out. If `w` was granted a part of
+    // its permits, that part goes to the waiters behind `w`. Returns true if this call decided the
+    // wait. Returns false if the wait was decided before, or if `w` is not queued yet. In the
+    // second case, a later enqueue() refuses `w` with `why`.
     bool cancel(node& w, wait_status why) noexcept {
         const word seen = lock::acquire(word_);
         if (!w.is_queued()) {

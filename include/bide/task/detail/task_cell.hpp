@@ -202,8 +202,9 @@ private:
     shared* shared_ = nullptr;
 };
 
-// The home of the tasks of a program: it starts tasks, reports unhandled exceptions and runs
-// blocking functions. basic_task_home (task_control.hpp) explains what a home is.
+// The home of tasks is the executor to which they belong (basic_task_home in task_control.hpp).
+// This class is its interface in a program. It starts tasks, reports unhandled exceptions and runs
+// blocking functions.
 class task_home : public basic_task_home<native_platform> {
 public:
     // Enqueues a new task. Refuses it if the home is closing.

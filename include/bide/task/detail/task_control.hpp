@@ -253,8 +253,9 @@ public:
         if (word_.load(std::memory_order_acquire) / reference == 1) {
             return true; // no other owner can add a reference
         }
-        // Order: acq_rel [task.references]; as above. The accesses of the caller happen before
-        // those of the last owner.
+        // Order: acq_rel [task.references]; acquire: if the caller is the last owner, the accesses
+        // of all other owners happen before those of the caller. Release: otherwise the accesses of
+        // the caller happen before those of the last owner.
         return word_.fetch_sub(reference, std::memory_order_acq_rel) / reference == 1;
     }
 

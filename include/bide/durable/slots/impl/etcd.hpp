@@ -184,8 +184,8 @@ inline std::uint64_t etcd_number(std::string_view text) {
     return value <= 0 ? 0 : static_cast<std::uint64_t>(value);
 }
 
-// Returns the value that a range read, and the cluster's revision when it answered. Nothing: it is
-// not an answer of etcd.
+// Returns the value in the answer to a range request, and the revision of the cluster at the time
+// of the answer. Returns nothing if the answer is not one of etcd.
 inline std::optional<slot_snapshot> etcd_snapshot(const etcd_range_answer& a) {
     slot_snapshot seen;
     if (!a.header || a.kvs.size() > 1) {
@@ -321,9 +321,9 @@ private:
                name(CURLOPT_SSLKEY, to_.tls.key_file);
     }
 
-    // Sends a request to the present endpoint. It may take an equal share of the remaining time, so
-    // that an endpoint that does not answer leaves time for the others. A request that may not be
-    // repeated may use all of the remaining time once it is connected.
+    // Sends a request to the present endpoint. `left` endpoints share the remaining time equally,
+    // so that an endpoint that does not answer leaves time for the others. Exception: a request
+    // that may not be repeated may use all of the remaining time once the connection is made.
     etcd_result post(const etcd_request& r, std::size_t left) {
         const long rest = std::max(ms_until(end_), 1L); // 0 means no limit
         const long share = std::max(rest / static_cast<long>(left), 1L);

@@ -117,8 +117,9 @@ public:
     bool is_made() const noexcept { return watch_ >= 0; }
     int fd() const noexcept override { return events_; }
 
-    // Returns ESTALE if the file was renamed or removed, because other slots use a new file then,
-    // and in a child, whose read would take the parent's events.
+    // Returns ESTALE in two cases. First, the file was renamed or removed: other slots then use a
+    // new file. Second, the caller is a child of fork(): a read by the child would take events from
+    // the parent.
     std::error_code drain() noexcept override {
         if (::getpid() != owner_) {
             return system_error_code(ESTALE);

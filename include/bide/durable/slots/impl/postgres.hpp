@@ -397,8 +397,8 @@ private:
     // PQgetResult() then returns an error or nothing.
     std::error_code await() {
         for (int unsent = 0; (unsent = ::PQflush(pq_)) != 0 || ::PQisBusy(pq_) != 0;) {
-            // A server that reports an error may not read the rest, so its answer is read
-            // meanwhile.
+            // A server that reports an error may stop reading. So its answer is read even while a
+            // part of the request is not sent yet.
             const short events = unsent == 0 ? POLLIN : POLLIN | POLLOUT;
             if (unsent < 0) {
                 return was_lost();
@@ -545,10 +545,11 @@ private:
     static constexpr const char* microseconds =
         "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
-    // Finds the table, and calls once(connection). Calls it again if the server rolled the
-    // transaction back because of a conflict with another one, or if the row stayed locked; if
-    // `may_repeat`, also if the connection was lost: the server may have closed it while it was
-    // idle. Keeps an error's text for explain().
+    // Finds the table, and calls once(connection). Does so again if the server rolled the
+    // transaction back because of a conflict with another one, or if the row stayed locked (but not
+    // for renewals). If `may_repeat` is true, does so once more if the connection was lost, because
+    // the server may have closed the connection while it was idle. Keeps an error's text for
+    // explain().
     template <class Once> postgres_answer run(bool may_repeat, Once once) {
         const deadline row_end = deadline::after(terms.retry_time / 2);
         const deadline end = until();
@@ -667,8 +668,9 @@ private:
         return kept;
     }
 
-    // Judges the rows of a search, and sets the error if they are not one table, the one that this
-    // process began with. Returns true if there is no table and none was there before.
+    // Judges the rows of a search. Sets the error unless exactly one table was found, and it is the
+    // table that this process began with. Returns true if there is no table and none was there
+    // before.
     bool judge(postgres_answer& got) {
         const postgres_table known = keep({});
         const postgres_table before = known.oid != 0 ? known : table_; // after fork(): the parent's

@@ -684,8 +684,8 @@ struct redis_record {
     slot_snapshot seen{}; // if it was stored: the new version
 };
 
-// Reads the script's reply. protocol_error: it is not a reply of this script. corrupt_record: the
-// key holds what no slot stores.
+// Reads the script's reply. The error is protocol_error if the reply is not one of this script, and
+// corrupt_record if the key holds a value that no slot stores.
 inline server_answer<redis_record> read_redis_record(const redisReply& reply) {
     constexpr int types[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,
                              REDIS_REPLY_STRING};

@@ -77,8 +77,8 @@ public:
     }
 };
 
-// The one category of the process. It is always inline: a file of the program that defines
-// BIDE_DURABLE_HEADER_ONLY has it in common with a file that does not.
+// Returns the only category object of the process. The function is always inline. So source files
+// that define BIDE_DURABLE_HEADER_ONLY and source files that do not use the same object.
 BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
     static constinit bide::detail::never_destroyed<sqlite_category_type> category;
     return category.object;
@@ -86,8 +86,8 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
 
 // ---- keys and paths
 
-// Returns true if the text is well-formed UTF-8 without zero bytes: the same in every encoding of
-// SQLite.
+// Returns true if the text is well-formed UTF-8 without zero bytes. SQLite can convert such a text
+// to each of its encodings without a change.
 inline bool is_sqlite_text(std::string_view text) noexcept {
     while (!text.empty() && text[0] != '\0' && utf8_length(text) != 0) {
         text.remove_prefix(utf8_length(text));
@@ -720,9 +720,9 @@ private:
             return failed();
         }
         if (!ok(execute("COMMIT"))) {
-            // SQLite rolls back what fails. But after a system error in the last steps of a commit,
-            // the disk may hold a complete transaction, which the next recovery applies. In WAL
-            // mode a lack of memory can have the same effect.
+            // SQLite rolls back a transaction that fails. But after a system error in the last
+            // steps of a commit, the disk may hold a complete transaction, which the next recovery
+            // applies. In WAL mode a lack of memory can have the same effect.
             const int primary = sqlite_primary(last_);
             const bool is_unsure =
                 primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;

@@ -405,8 +405,8 @@ private:
     //
     // If a process releases the lock and takes it again at once, polling waiters miss the moment.
     // So one process that has waited long takes a second lock, the claim, and polls often. A
-    // process that arrives and sees the claim pauses once, so the claimant goes first. It does not
-    // wait for the claim to end, because the claimant may be stopped.
+    // process that arrives and sees the claim pauses once, so that the claimant goes first. The
+    // process does not wait for the end of the claim, because the claimant may be suspended.
     bool wait(const file_descriptor<Io>& file, const std::string& name, bool exclusive,
               std::int64_t begin) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
@@ -460,8 +460,9 @@ private:
 
     // Reads without the lock, so that readers do not block writers. Returns true if a read under
     // the lock would give the same result: both pages are good, so no page was being written; and
-    // the newer version is known to be synced. Returns false if the file is absent or older than
-    // before: its directory may be gone, or a value lost; the lock file tells which.
+    // the newer version is known to be synced. Also returns false if the file is absent, or older
+    // than a version that this slot has seen. Then the directory may have been removed, or a value
+    // may be lost; the lock file shows which of the two.
     bool can_read_unlocked() {
         forget_stale_files();
         if (is_held_ || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_) ||
@@ -478,9 +479,9 @@ private:
     }
 
     // Opens the file that the path names. Opens it for writing if `to_write` is set or if
-    // permission allows. Fails with EXDEV if the file is on another device than the lock file: then
-    // it was mounted here from a directory with another lock. A missing file is no error: `data_`
-    // is not open then.
+    // permission allows. Fails with EXDEV if the file is on another device than the lock file: such
+    // a file was mounted here from another directory, which has its own lock file. A missing file
+    // is no error, but leaves `data_` closed.
     bool attach(bool to_write) noexcept {
         std::error_code error = data_.follow(path_.c_str(), !to_write);
         pages_.clear();

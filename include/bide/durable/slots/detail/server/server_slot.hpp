@@ -208,8 +208,8 @@ private:
         return true;
     }
 
-    // Requires: the lock. Returns how many permits to release, because calls may try again to open
-    // further connections.
+    // Requires: the caller holds the lock. Returns the number of withheld permits that the caller
+    // must release, because calls may try again to open further connections.
     std::size_t allowed() noexcept {
         const bool is_allowed = in_use_ + idle_.size() == 0 || Clock::now() >= allowed_at_;
         return is_allowed ? std::exchange(refused_, 0) : 0;
@@ -247,8 +247,8 @@ private:
     semaphore permits_; // a permit for each connection, minus refused_
 };
 
-// What the slots of a process that name the same server share. `Client::known` is what they have
-// learned about it.
+// The state that the slots of a process share if they name the same server. Its member `known` has
+// the facts that these slots have learned about the server.
 template <class Client> struct BIDE_SHARED shared_server {
     using target = typename Client::target;
 
@@ -456,8 +456,8 @@ private:
     bool was_pending_;
 };
 
-// Whether the text of a TLS library says that the server refuses the client's certificate, or the
-// lack of one.
+// Returns true if the text of a TLS library says that the server refuses the client's certificate,
+// or refuses a client without a certificate.
 inline bool refuses_certificate(std::string_view text) noexcept {
     const auto says = [text](auto... parts) { return ((text.find(parts) != text.npos) || ...); };
     return says("alert") && says("ertificate", "unknown ca", "access denied");
@@ -548,8 +548,8 @@ template <class Target> struct server_terms {
     bool is_for_renewals = false;
 };
 
-// The common part of the slots. A Client is a Connection of a pool, with `answer` and lost(), which
-// closes it and returns an answer.
+// The common part of the slots of servers. A Client is a Connection of a pool (see above). It also
+// has a type `answer`, and a function lost(), which closes the connection and returns an answer.
 template <class Client> class server_slot : public slot {
 public:
     using terms_type = server_terms<typename Client::target>;

@@ -2,8 +2,8 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SERVER_TEXT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SERVER_TEXT_HPP
 
-// Texts of stores: error texts as one printable line of bounded length and without passwords;
-// numbers.
+// Functions on the texts of stores. They make an error text one printable line of bounded length,
+// keep passwords out of it, and read numbers.
 
 #include <bide/core/config.hpp>
 #include <bide/sched/detail/quoted.hpp>
@@ -18,8 +18,8 @@
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// Replaces each run of other than printable UTF-8 characters by one blank, and cuts the text to
-// `most` bytes.
+// Replaces each run of bytes that are not printable UTF-8 characters by one blank, and cuts the
+// text to `most` bytes.
 inline std::string one_line(std::string_view text, std::size_t most = 300) {
     std::string line;
     while (!text.empty()) {
