@@ -233,9 +233,6 @@ private:
     detail::publication<state> at_;
 };
 
-namespace detail {
-
-} // namespace detail
 }} // namespace bide::BIDE_ABI
 
 #endif

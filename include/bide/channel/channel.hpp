@@ -157,6 +157,9 @@ public:
                                items.size());
     }
 
+protected:
+    ~send_operations() = default; ///< For `Self`.
+
 private:
     template <class Of>
     static constexpr bool allocates = std::remove_reference_t<decltype(detail::channel_access::core(
@@ -272,6 +275,9 @@ public:
     /// Returns the end of the range.
     std::default_sentinel_t end() noexcept { return {}; }
 
+protected:
+    ~receive_operations() = default; ///< For `Self`.
+
 private:
     template <class Source>
     using waits = detail::item_wait<T, Platform, std::remove_reference_t<Source>>;
@@ -355,6 +361,9 @@ public:
     /// Returns true if, at one instant of the call, a send would have waited or failed. With a
     /// capacity of 0, always returns true. An unbounded or a sliding channel always returns false.
     bool is_full() const noexcept { return detail::channel_access::core(self()).is_full(); }
+
+protected:
+    ~state_operations() = default; ///< For `Self`.
 
 private:
     Self& self() noexcept { return static_cast<Self&>(*this); }

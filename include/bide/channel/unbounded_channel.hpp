@@ -563,12 +563,6 @@ private:
     } receiving_;
 };
 
-// ---- Sending
-
-// ---- Receiving
-
-// ---- Waiting
-
 } // namespace detail
 
 /// A first-in-first-out channel without a capacity, for threads and coroutines. A send never waits.

@@ -59,10 +59,6 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
-// Defined in core/timer.hpp.
-template <class Platform> executor_ref service_executor() noexcept;
-template <class Platform> executor_ref spare_executor() noexcept;
-
 // Resumes a coroutine that is not part of the task that runs on this thread.
 template <class Platform> void resume_apart(std::coroutine_handle<> to) noexcept {
     auto& here = worker_local<Platform>::get();

@@ -181,7 +181,11 @@ public:
     // Called before the lock is released, possibly on another thread than the one that acquired it.
     void unlocked(const void* lock, mode how) noexcept {
         write([&] {
-            auto& of = holders_[lock];
+            const auto noted = holders_.find(lock);
+            if (noted == holders_.end()) {
+                return;
+            }
+            auto& of = noted->second;
             const auto mine = std::find_if(of.begin(), of.end(), [&](const holder& h) {
                 return h.who == actor::here() && h.how == mode::shared;
             });
@@ -191,7 +195,7 @@ public:
                 of.clear();
             }
             if (of.empty()) {
-                holders_.erase(lock);
+                holders_.erase(noted);
             }
         });
     }
@@ -584,7 +588,8 @@ inline constexpr lock_held lock_effect<mode_lock<M, Mode>> = lock_held::upgradab
 
 template <class L>
 inline constexpr auto noted_mode =
-    lock_effect<L> == lock_held::shared ? wait_notes::mode::shared : wait_notes::mode::exclusive;
+    lock_effect<std::remove_const_t<L>> == lock_held::shared ? wait_notes::mode::shared
+                                                             : wait_notes::mode::exclusive;
 
 // A coroutine's wait for a lock of type L was granted.
 template <class L> void note_collected(const void* lock) noexcept {

@@ -3,7 +3,8 @@
 #define BIDE_CORE_PARKER_HPP
 
 /// \file
-/// Puts one thread to sleep until another thread gives it a token.
+/// Puts one thread to sleep until another thread gives it a token (parker), or many threads until a
+/// condition may have changed (event_count).
 //
 // The state is one word:
 //

@@ -51,14 +51,14 @@
 #include <chrono>
 #endif
 
-// A user that stops a wait includes <stop_token>, which includes the streams in libstdc++: a fifth of the
-// time to compile a mutex.
+// A program that stops a wait includes <stop_token>. In libstdc++ that header includes the streams,
+// which take a fifth of the time to compile a mutex.
 #if defined(__GLIBCXX__) && !_GLIBCXX_INLINE_VERSION
-namespace std {
+namespace std _GLIBCXX_VISIBILITY(default) {
 class stop_token;
 class stop_source;
 template <class Callback> class stop_callback;
-} // namespace std
+} // namespace std _GLIBCXX_VISIBILITY(default)
 #else
 #include <stop_token>
 #endif

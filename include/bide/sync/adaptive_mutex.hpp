@@ -367,12 +367,6 @@ private:
     basic_waiter_queue<Platform> queue_;
 };
 
-// ---- Taking
-
-// ---- Giving
-
-// ---- Waiting
-
 } // namespace detail
 
 /// A mutex for short sections that threads enter often. TimedLockable, not recursive. It is unfair:

@@ -20,9 +20,6 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
-// An object that owns permits of a semaphore.
-
-/// A counting semaphore; see sync/semaphore.hpp.
 template <class Platform> class basic_semaphore;
 
 /// Owns n permits of a semaphore and releases them when it is destroyed. The constructors are those

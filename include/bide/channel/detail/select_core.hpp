@@ -82,8 +82,8 @@ public:
 
     // Tries the cases. Puts the entries into the order in which they are tried and enqueued: a
     // random one, unless `biased`.
-    // Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.
     BIDE_INLINE bool try_all(entries all, bool biased) noexcept {
+        // Fisher and Yates's shuffle, as far as it is needed: each place is drawn when it is tried.
         for (std::size_t i = 0; i < all.count; ++i) {
             if (!biased) {
                 std::swap(all.first[i], all.first[i + any_below(all.count - i)]);
