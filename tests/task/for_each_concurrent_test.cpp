@@ -228,6 +228,27 @@ TEST_CASE("for_each_concurrent: runs inside of itself, and a failure in the dept
     }
 }
 
+TEST_CASE(
+    "for_each_concurrent: the distance of two iterators is the size of a range without size()") {
+    struct pair_of_pointers {
+        const int* from;
+        const int* to;
+        const int* begin() const { return from; }
+        const int* end() const { return to; }
+    };
+    const std::vector<int> items{1, 2, 3};
+    int sum = 0;
+    const per_item add = [&](int n) -> task<> {
+        sum += n;
+        co_return;
+    };
+    // Frames for so many items would not fit into memory.
+    const std::size_t no_limit = (std::numeric_limits<std::size_t>::max)();
+    const pair_of_pointers range{items.data(), items.data() + items.size()};
+    test::simulated().run_until(for_each_concurrent(range, no_limit, add));
+    CHECK(sum == 6);
+}
+
 TEST_CASE("for_each_concurrent: refuses a limit of zero in the call", "[promise.misuse-refused]") {
     const per_item none = [](int) -> task<> { co_return; };
     CHECK_THROWS_AS(static_cast<void>(for_each_concurrent(up_to(3), 0, none)),

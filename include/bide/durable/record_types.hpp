@@ -230,6 +230,9 @@ struct release_terms {
     /// If true, the grant ends at once, whatever its minimum hold time: the contender gave up and
     /// has done no work.
     bool undo = false;
+    /// If true, the caller stores the record even if release() changed nothing. Then an earlier write
+    /// whose end is not known cannot reach the store any more.
+    bool settle = false;
 };
 
 /// What release() removed.

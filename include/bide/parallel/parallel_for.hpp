@@ -579,7 +579,9 @@ void parallel_for(const fork_policy& on, Range&& range, Body&& body) {
 }
 
 /// Runs the loop over the elements of [first, last). If `last` is before `first`, does nothing.
-BIDE_DETAIL_TAKES_ITERATORS(parallel_for);
+BIDE_DETAIL_TAKES_ITERATORS(parallel_for,
+                            requires(sizeof...(Args) == 1 &&
+                                     (std::invocable<Args&, std::iter_reference_t<It>> && ...)));
 
 /// Calls body(chunk) for parallel_chunks that together are the range, in any order. The loop
 /// decides how many elements a chunk has, at least fork_options::grain. Use it if an iteration

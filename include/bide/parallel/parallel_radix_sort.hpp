@@ -165,7 +165,7 @@ private:
     }
 
     // Calls f for each chunk of the part, in parallel if there are several. Returns false if a
-    // chunk was skipped.
+    // chunk was skipped, or if the part is left out now.
     template <class F> bool for_chunks(part all, const F& f) const {
         if (all.chunks() == 1) {
             return f(0), true;

@@ -16,8 +16,9 @@
 /// std::plus has the same result in any order, so it has no tree.
 //
 // A reduction that is expected to take at most 8 us starts without a fork-join, as a loop does
-// (parallel_for.hpp): one thread computes the tree from the left. If the thread has not
-// finished after 4 us, the remaining part of the same tree becomes a fork-join.
+// (parallel_for.hpp): one thread computes the tree from the left. It looks at the clock each time
+// twice as many iterations are done. If 4 us have passed then, the remaining part of the same tree
+// becomes a fork-join.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -88,7 +89,7 @@ private:
     bool is_leaf(std::uint64_t n) const noexcept { return n == 1 || n / 2 < grain_; }
 
     // Reduces the leftmost leaf and then the nodes above it, until this takes as long as a chunk.
-    // Returns true if `part` is reduced. The clock is read when 16 times as many iterations are
+    // Returns true if `part` is reduced. The clock is read when twice as many iterations are
     // done.
     bool begin(range part, std::optional<T>& result) {
         if (is_leaf(part.size())) {
@@ -96,7 +97,7 @@ private:
         } else if (!begin({part.first, part.middle()}, result)) {
             return false;
         } else {
-            if (done_ >= 16 * checked_) {
+            if (done_ >= 2 * checked_) {
                 checked_ = done_;
                 if (platform::now() - begin_ >= basic_chunk_sizes<platform>::chunk_time) {
                     return false;

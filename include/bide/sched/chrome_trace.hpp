@@ -82,15 +82,16 @@ public:
     /// Records a run. See trace_sink.
     void ran(unsigned worker, const char* task, task_tag tag, std::int64_t begin,
              std::int64_t end) noexcept override {
-        record(worker, {begin, end, task, 0, event_kind::run, tag, 0});
+        record(worker,
+               {begin, end, task, 0, event_kind::run, detail::tag_access::number_of(tag), 0});
     }
     /// Records a sleep. See trace_sink.
     void parked(unsigned worker, std::int64_t begin, std::int64_t end) noexcept override {
-        record(worker, {begin, end, nullptr, 0, event_kind::park, {}, 0});
+        record(worker, {begin, end, nullptr, 0, event_kind::park, 0, 0});
     }
     /// Records a steal. See trace_sink.
     void stole(unsigned worker, unsigned count, std::int64_t at) noexcept override {
-        record(worker, {at, at, nullptr, count, event_kind::theft, {}, 0});
+        record(worker, {at, at, nullptr, count, event_kind::theft, 0, 0});
     }
 
 private:
@@ -104,7 +105,7 @@ private:
         const char* name;
         std::uint32_t count;
         event_kind kind;
-        task_tag tag;
+        std::uint8_t tag; // its number: an event is trivial, so memory is touched when it is used
         std::uint16_t row;
     };
 
@@ -179,9 +180,9 @@ private:
         case event_kind::run:
             detail::write_quoted(out.to, e.name != nullptr ? e.name : "unnamed");
             std::fputs(",\"cat\":\"run\"", out.to);
-            if (e.tag) {
+            if (e.tag != 0) {
                 std::fputs(",\"args\":{\"tag\":", out.to);
-                detail::write_quoted(out.to, e.tag.text());
+                detail::write_quoted(out.to, detail::tag_access::of(e.tag).text());
                 std::fputc('}', out.to);
             }
             break;

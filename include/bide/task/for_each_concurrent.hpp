@@ -133,6 +133,9 @@ public:
             exhausted_.store(!range_.has_next(), std::memory_order_relaxed); // Order: as below.
             if constexpr (requires { static_cast<std::size_t>(std::size(range)); }) {
                 size_ = static_cast<std::size_t>(std::size(range));
+            } else if constexpr (std::sized_sentinel_for<decltype(std::end(range)),
+                                                         decltype(std::begin(range))>) {
+                size_ = static_cast<std::size_t>(std::end(range) - std::begin(range));
             }
         }
     }

@@ -533,13 +533,14 @@ private:
     // Returns how the entry is removed from the record. An earlier grant of the ticket stays. The
     // contender did no work, so no minimum hold time applies.
     durable::release_terms undoing() const noexcept {
-        return {request_.ticket ? request_.ticket->fence : 0, true};
+        return {request_.ticket ? request_.ticket->fence : 0, true, is_unsure_};
     }
     // Drops the grant, so that undo() takes it back.
     void drop_grant() noexcept {
         if (held_ != nullptr) {
             std::exchange(held_, nullptr)->leave();
             may_be_there_ = true;
+            is_unsure_ = false;
         }
     }
     // Takes back the grant or the place in the queue, with one call to the store.
@@ -592,6 +593,7 @@ private:
     std::minstd_rand random_;
     std::shared_ptr<slot_presence> mark_; // of an inheritable grant
     bool may_be_there_ = false;           // the record may have an entry of it
+    bool is_unsure_ = false;              // what a failed try wrote may still reach the store
     bool is_counted_ = false;             // it is counted as a waiter of this process
     std::error_code if_late_ = make_error_code(durable_errc::no_answer);
     std::shared_ptr<event> changed_;
@@ -612,8 +614,11 @@ inline result<lock_engine::acquired, std::error_code> acquisition::try_once() {
     const deadline until = call_limits::later(limits_.until, limits_.grace);
     const auto look_for = [&](intent what) {
         const bool was_there = std::exchange(may_be_there_, true);
+        const bool was_unsure = std::exchange(is_unsure_, true);
         auto got = engine_->acquire(ticket_, what, until, mark_.get(), wanted_);
-        may_be_there_ = was_there || got || !stored_nothing(got.error());
+        const bool wrote_nothing = !got && stored_nothing(got.error());
+        may_be_there_ = was_there || !wrote_nothing;
+        is_unsure_ = wrote_nothing ? was_unsure : !got && may_pass(got.error());
         return got;
     };
     if (!may_wait_) {

@@ -354,7 +354,7 @@ public:
     result<std::optional<std::int64_t>, std::error_code>
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false);
 
-    // Releases a grant or a place in the queue. Returns false if there was neither. If `how.undo`
+    // Releases a grant or a place in the queue. Returns false if there was neither. If `how.settle`
     // is true, writes the record even then. The write changes the version, so a delayed write of an
     // earlier try cannot take effect afterwards.
     result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
@@ -671,7 +671,7 @@ lock_engine::release(const durable_ticket& t, durable::release_terms how, deadli
         const durable::release_outcome outcome =
             durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how);
         was_there = outcome.status != durable::release_status::not_there || maybe_done;
-        return outcome.changed || how.undo;
+        return outcome.changed || how.settle;
     };
     if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
         return unexpected{error};

@@ -34,7 +34,8 @@ public:
 
     // Throws: std::system_error with the system's error.
     [[noreturn]] static void fail() {
-        BIDE_THROW(std::system_error(errno, std::system_category(), "bide: no file descriptor"));
+        BIDE_THROW(std::system_error(errno, std::system_category(),
+                                     "bide: a file descriptor of the system"));
     }
 
 private:
