@@ -14,9 +14,9 @@
 ///
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
 /// forks during an operation of a slot (inside an update, or while another thread is in an
-/// operation), the child's operations fail with operation_not_permitted. In WAL mode the program
-/// must have no other connection to the same file open at the fork: the child would inherit
-/// SQLite's notes of the parent's locks.
+/// operation or destroys a slot), the child's operations fail with operation_not_permitted. In WAL
+/// mode the program must have no other connection to the same file open at the fork: the child
+/// would inherit SQLite's notes of the parent's locks.
 //
 // Each slot is one row, found by its key, of the table
 //

@@ -255,14 +255,14 @@ private:
 //
 // So the first use in a child closes all connections that the parent's slots had, before a slot
 // opens its own. If no connection was in an operation at the fork, that is safe: a close without a
-// checkpoint neither writes nor releases locks. If one was in an operation, the inherited state is
-// unusable, and all operations of slots in the child fail from then on.
+// checkpoint neither writes nor releases locks. If one was in an operation or being closed, the
+// inherited state is unusable, and all operations of slots in the child fail from then on.
 class BIDE_SHARED sqlite_process {
     struct state {
         std::mutex mutex;
         // The mutex guards:
         ::pid_t pid = ::getpid();
-        unsigned busy = 0; // running operations; in a child, at first those of its parent
+        unsigned busy = 0; // running operations and closes; in a child, at first its parent's
         bool is_unusable = false;
         std::vector<sqlite3*> open;
 
@@ -509,15 +509,23 @@ private:
         return true;
     }
 
+    // Counts as an operation, and does not hold the mutex while it writes and syncs: a slow disk of
+    // one database must not delay the slots of others.
     void close() {
-        if (db_ != nullptr) {
-            const sqlite_process here;
-            if (owner_ == here->pid) {
-                std::erase(here->open, db_);
-                sqlite_process::close(db_);
-            }
-            db_ = nullptr;
+        sqlite3* const ended = std::exchange(db_, nullptr);
+        if (ended == nullptr) {
+            return;
         }
+        {
+            const sqlite_process here;
+            if (owner_ != here->pid) {
+                return;
+            }
+            std::erase(here->open, ended);
+            ++here->busy;
+        }
+        sqlite_process::close(ended);
+        --sqlite_process()->busy;
     }
 
     bool open() {
