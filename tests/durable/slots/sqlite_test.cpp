@@ -243,6 +243,28 @@ TEST_CASE("sqlite_slot: a new database gets the safe mode of this version") {
     CHECK(exists(dir / "a.db-journal") == !wal_is_safe); // the journal is kept
 }
 
+TEST_CASE("sqlite_slot: without shared memory a new database gets a rollback journal") {
+    struct default_vfs {
+        sqlite3_vfs* const before = ::sqlite3_vfs_find(nullptr);
+        explicit default_vfs(sqlite3_vfs* vfs) { ::sqlite3_vfs_register(vfs, 1); }
+        default_vfs(const default_vfs&) = delete;
+        default_vfs& operator=(const default_vfs&) = delete;
+        ~default_vfs() { ::sqlite3_vfs_register(before, 1); }
+    };
+    sqlite3_vfs* const dotfile = ::sqlite3_vfs_find("unix-dotfile"); // has no shared memory
+    if (dotfile == nullptr) {
+        return;
+    }
+    directory dir;
+    const default_vfs now(dotfile);
+    sqlite_slot s(dir / "a.db", "k");
+    CHECK(put(s, "x") != 0);
+    CHECK(value_of(s) == "x");
+    CHECK(exists(dir / "a.db-journal"));
+    sqlite_slot t(dir / "b.db", "k", in_mode(sqlite_journal::wal));
+    CHECK(t.load().error() == std::errc::operation_not_supported);
+}
+
 TEST_CASE("sqlite_slot: sets the journal mode that is asked for, or fails") {
     directory dir;
     {

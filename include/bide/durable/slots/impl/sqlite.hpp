@@ -576,13 +576,23 @@ private:
         }
         const bool is_wal =
             options_.journal == sqlite_journal::wal || mode == "wal" || (pages == "0" && is_safe);
-        const std::string wanted = is_wal ? "wal" : "persist";
-        const std::string level = !is_synced_ ? "1" // NORMAL
-                                  : is_wal    ? "2" // FULL
-                                              : "3";   // EXTRA
+        const bool may_fall_back =
+            options_.journal == sqlite_journal::automatic && is_wal && mode != "wal";
+        std::string wanted = is_wal ? "wal" : "persist";
+        if (!ok(execute("PRAGMA journal_mode=" + wanted, &mode))) {
+            return false;
+        }
+        if (may_fall_back && mode != wanted) { // WAL mode needs shared memory
+            wanted = "persist";
+            if (!ok(execute("PRAGMA journal_mode=persist", &mode))) {
+                return false;
+            }
+        }
+        const std::string level = !is_synced_       ? "1"  // NORMAL
+                                  : wanted == "wal" ? "2"  // FULL
+                                                    : "3"; // EXTRA
         std::string has;
-        return ok(execute("PRAGMA journal_mode=" + wanted, &mode)) &&
-               ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
+        return ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
                ((mode == wanted && has == level) ||
                 fail(std::errc::operation_not_supported,
                      "the database does not accept the journal mode"));
