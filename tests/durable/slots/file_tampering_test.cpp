@@ -149,6 +149,26 @@ TEST_CASE("file_slot: a file without permission is refused at once, and the erro
     CHECK(said->find("\n" + (in / "b.lock: no permission")) != std::string::npos);
 }
 
+TEST_CASE("file_slot: in a directory that cannot be synced nothing is stored") {
+    const auto in = fresh_directory();
+    REQUIRE(::chmod((in / "").c_str(), 0733) == 0); // files can be made; it cannot be opened
+    const auto said = test::as_nobody([&] {
+        file_slot slot(in / "a");
+        const cas_result r = slot.compare_exchange(0, "x");
+        const auto there = slot.load();
+        return std::string(r.status == cas_status::failed ? "failed" : "?") +
+               (r.error.value() == EACCES ? ", denied" : ", ?") +
+               (there && there->version == 0 ? ", absent" : ", ?") +
+               (relaxed_file_slot(in / "b").compare_exchange(0, "x").status == cas_status::stored
+                    ? ", relaxed"
+                    : ", ?");
+    });
+    REQUIRE(::chmod((in / "").c_str(), 0755) == 0);
+    CHECK(said.value_or("failed, denied, absent, relaxed") == "failed, denied, absent, relaxed");
+    CHECK(::access((in / "a").c_str(), F_OK) != 0);
+    CHECK(::access((in / "a.new").c_str(), F_OK) != 0);
+}
+
 TEST_CASE("file_slot: a file that no slot wrote is refused at once, kept, and named in the error") {
     const auto in = fresh_directory();
     const std::string path = in.write("a", "my diary\n");

@@ -539,7 +539,7 @@ private:
         const slot_version mark = synced_version();
         find_loss(mark);
         if (!is_known_synced && mark != version) {
-            if (!sync_data() || !sync_directory()) {
+            if (!sync_data() || !sync_directory(file_descriptor<Io>(io_, open_directory()))) {
                 return false;
             }
             if (!lost_acknowledged()) { // otherwise the next reader must find the loss too
@@ -597,9 +597,13 @@ private:
     // Writes a new file. It is complete and synced before it is renamed to the path. A damaged file
     // is kept as <path>.damaged, and replaces an earlier one of that name.
     cas_result replace(std::string_view value, slot_version next, bool is_damaged) {
+        // Opens the directory, and allocates the lock file's space, while a failure changes nothing
+        // yet.
+        const file_descriptor<Io> directory(io_, is_synced_ ? open_directory() : -1);
+        const bool has_directory = !is_synced_ || directory || fail(directory_);
         file_descriptor<Io> fresh(io_);
-        // Allocates the lock file's space while a failure changes nothing yet.
-        const bool has_space = data_ || set_synced_version(synced_version()) || fail(lock_path_);
+        const bool has_space =
+            has_directory && (data_ || set_synced_version(synced_version()) || fail(lock_path_));
         const bool is_ready = has_space && create(fresh, new_path_) &&
                               fill(fresh.get(), value, next, is_damaged) &&
                               (!is_damaged || keep_damaged());
@@ -611,7 +615,7 @@ private:
             io_.remove_file(new_path_.c_str());
             return failed(is_ready && error_ == std::errc::io_error);
         }
-        return !is_synced_ || sync_directory() ? stored(next) : failed(true);
+        return !is_synced_ || sync_directory(directory) ? stored(next) : failed(true);
     }
 
     // Makes an empty file in place of one with this name.
@@ -690,9 +694,11 @@ private:
         drop_cache();
         return false;
     }
-    bool sync_directory() {
-        const file_descriptor<Io> directory(
-            io_, io_.open_file((directory_ + '.').c_str(), O_RDONLY | O_DIRECTORY));
+    // Needs permission to read the directory.
+    int open_directory() {
+        return io_.open_file((directory_ + '.').c_str(), O_RDONLY | O_DIRECTORY);
+    }
+    bool sync_directory(const file_descriptor<Io>& directory) noexcept {
         return (directory && io_.sync_all(directory.get()) == 0) || fail(directory_);
     }
 
