@@ -354,7 +354,7 @@ private:
         if (const long now = io_.process(); std::exchange(owner_, now) != now) {
             data_.reset();
             lock_.reset();
-            is_held_ = is_data_locked_ = false;
+            is_held_ = false;
         }
     }
 
@@ -436,7 +436,7 @@ private:
     }
 
     void leave() noexcept {
-        if (std::exchange(is_data_locked_, false) && data_) {
+        if (std::exchange(data_.is_locked, false)) {
             io_.unlock(data_.get());
         }
         if (lock_) {
@@ -498,19 +498,17 @@ private:
     // Blocks: for another writer, at most for the retry time.
     bool attach_locked() noexcept {
         const std::int64_t begin = io_.steady_ns();
-        struct stat locked{};
         do {
             if (data_ && data_.is_writable) {
-                locked = data_.facts;
-                is_data_locked_ = wait(data_, path_, true, begin);
-                if (!is_data_locked_) {
+                data_.is_locked = wait(data_, path_, true, begin);
+                if (!data_.is_locked) {
                     return false;
                 }
             }
             if (!attach(true)) {
                 return false;
             }
-        } while (data_ && !(is_data_locked_ && is_same_file(locked, data_.facts)));
+        } while (data_ && !data_.is_locked);
         return true;
     }
 
@@ -727,7 +725,6 @@ private:
     std::string image_;           // what is written
     long owner_;                  // the process that opened the files
     bool is_held_ = false;        // the lock of lock_
-    bool is_data_locked_ = false; // the lock of data_, if that is open
     slot_version synced_ = 0;     // a version that is known to be on the disk
     slot_version seen_ = 0;       // the latest version that this object has seen
     slot_version lost_after_ = 0; // a later version was acknowledged and lost; 0: none is known
