@@ -295,6 +295,10 @@ public:
 
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
+    // Gives a file a second name. Does not follow a symbolic link.
+    int link_file(const char* path, const char* other) noexcept {
+        return ::linkat(AT_FDCWD, path, AT_FDCWD, other, 0);
+    }
 
     int look_at(const char* path, struct stat& facts) noexcept {
         return look(AT_FDCWD, path, facts);

@@ -484,6 +484,10 @@ private:
     // is no error, but leaves `data_` closed.
     bool attach(bool to_write) noexcept {
         std::error_code error = data_.follow(path_.c_str(), !to_write);
+        if (error.value() == EMLINK && is_held_) {
+            end_repair();
+            error = data_.follow(path_.c_str(), !to_write);
+        }
         pages_.clear();
         if (!error && data_.facts.st_dev != lock_.facts.st_dev) {
             data_.reset();
@@ -645,8 +649,17 @@ private:
                (io_.sync_all(fd) == 0 || fail(new_path_));
     }
 
-    // Copies the damaged file, so that the path names a file at any time.
+    // Gives the damaged file a second name. It keeps its own until the rename, so the path names a
+    // file at any time. That reads no byte of the file and needs no space. If the filesystem has no
+    // links, or if permission is missing, copies the file.
+    //
+    // A reader without the lock may see the two names. It then waits for the lock, as it does for
+    // any damaged file.
     bool keep_damaged() {
+        if ((io_.remove_file(damaged_path_.c_str()) == 0 || errno == ENOENT) &&
+            io_.link_file(path_.c_str(), damaged_path_.c_str()) == 0) {
+            return true;
+        }
         file_descriptor<Io> kept(io_);
         if (!create(kept, damaged_path_) || io_.copy_owner_and_mode(kept.get(), data_.facts) != 0) {
             return fail(damaged_path_);
@@ -660,7 +673,18 @@ private:
                 return false;
             }
         }
-        return (got == 0 && io_.sync_all(kept.get()) == 0) || fail(damaged_path_);
+        return got < 0 ? fail(path_) : io_.sync_all(kept.get()) == 0 || fail(damaged_path_);
+    }
+
+    // Removes the second name if a repair ended before its rename. Otherwise the file would be
+    // refused: see check_kind().
+    void end_repair() noexcept {
+        struct stat at_path;
+        struct stat kept;
+        if (io_.look_at(path_.c_str(), at_path) == 0 &&
+            io_.look_at(damaged_path_.c_str(), kept) == 0 && is_same_file(at_path, kept)) {
+            io_.remove_file(damaged_path_.c_str());
+        }
     }
 
     // Writes `size` bytes of a page, at least the header and the value.
