@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t sector = 512;
 constexpr const char* data_path = "/d/slot";
 constexpr const char* lock_path = "/d/slot.lock";
+constexpr const char* damaged_path = "/d/slot.damaged";
 
 // ---- the disk
 
@@ -40,6 +41,7 @@ public:
     int life = 1 << 30; // steps until the process is killed
     bool is_dead = false;
     bool lies = false; // syncs do nothing
+    bool has_links = true;
     int syncs_before_eio =
         -1; // the sync after these fails; the written data may be on the disk or not
     int writes_before_error = -1;
@@ -174,6 +176,16 @@ public:
         names.erase(path);
         return 0;
     }
+    int link_file(const std::string& path, const std::string& other) {
+        if (!has_links) {
+            return fails(EPERM);
+        }
+        if (!step()) {
+            return -1;
+        }
+        names[other] = names.at(path);
+        return 0;
+    }
     int look_at(const std::string& path, struct stat& facts) {
         const auto there = names.find(path);
         return there == names.end() ? fails(ENOENT) : look_at(there->second, facts);
@@ -181,7 +193,8 @@ public:
     int look_at(int fd, struct stat& facts) {
         facts = {};
         facts.st_mode = S_IFREG | 0600;
-        facts.st_nlink = 1;
+        facts.st_nlink = static_cast<nlink_t>(std::count_if(
+            names.begin(), names.end(), [&](const auto& name) { return name.second == fd; }));
         facts.st_ino = static_cast<ino_t>(fd) + 1;
         facts.st_size = static_cast<off_t>(of(fd).cached.size());
         return 0;
@@ -231,6 +244,11 @@ public:
                              [&](std::size_t bit) {
                                  return all ? (state >> bit & 1) != 0 : some.below(2) == 0;
                              });
+                }
+                const auto second = names.find(damaged_path);
+                if (second != names.end() && second->second == file && some.below(2) == 0) {
+                    left.durable_names[damaged_path] = left.names[damaged_path] =
+                        left.names.at(data_path);
                 }
                 const auto lock = names.find(lock_path);
                 if (lock != names.end() && some.below(3) != 0) {
@@ -300,6 +318,7 @@ struct disk_io {
     int sync_all(int fd) { return on->sync(fd); }
     int rename_file(const char* from, const char* to) { return on->rename_file(from, to); }
     int remove_file(const char* path) { return on->remove_file(path); }
+    int link_file(const char* path, const char* other) { return on->link_file(path, other); }
     int look_at(const char* path, struct stat& facts) {
         return on->look_at(std::string(path), facts);
     }
@@ -1001,6 +1020,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
         slot_on_disk one;
         auto& [d, h, s] = one;
         d.clock = 10'000'000;
+        d.has_links = how % 2 == 0;
         REQUIRE(put(s, h, 100));
         REQUIRE(put(s, h, 100));
         REQUIRE(put(s, h, 5'000)); // a new file with larger pages
@@ -1048,6 +1068,7 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
 
 TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or the repaired one",
           "[promise.file-slot-damage]") {
+    const bool has_links = GENERATE(true, false); // otherwise the file is copied
     long states = 0;
     long damaged = 0;
     long repaired = 0;
@@ -1059,6 +1080,7 @@ TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or
             d.data().cached[at] ^= 1;
             d.data().durable[at] ^= 1;
         }
+        d.has_links = has_links;
         d.life = life;
         const bool is_done = on(d).replace_damaged("repaired").status == cas_status::stored;
         const bool was_killed = d.is_dead;

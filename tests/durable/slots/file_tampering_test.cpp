@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -149,6 +150,49 @@ TEST_CASE("file_slot: a file without permission is refused at once, and the erro
     CHECK(said->find("\n" + (in / "b.lock: no permission")) != std::string::npos);
 }
 
+TEST_CASE("file_slot: in a directory that cannot be synced nothing is stored") {
+    const auto in = fresh_directory();
+    REQUIRE(::chmod((in / "").c_str(), 0733) == 0); // files can be made; it cannot be opened
+    const auto said = test::as_nobody([&] {
+        file_slot slot(in / "a");
+        const cas_result r = slot.compare_exchange(0, "x");
+        const auto there = slot.load();
+        return std::string(r.status == cas_status::failed ? "failed" : "?") +
+               (r.error.value() == EACCES ? ", denied" : ", ?") +
+               (there && there->version == 0 ? ", absent" : ", ?") +
+               (relaxed_file_slot(in / "b").compare_exchange(0, "x").status == cas_status::stored
+                    ? ", relaxed"
+                    : ", ?");
+    });
+    REQUIRE(::chmod((in / "").c_str(), 0755) == 0);
+    CHECK(said.value_or("failed, denied, absent, relaxed") == "failed, denied, absent, relaxed");
+    CHECK(::access((in / "a").c_str(), F_OK) != 0);
+    CHECK(::access((in / "a.new").c_str(), F_OK) != 0);
+}
+
+TEST_CASE("file_slot: a change that lacks a descriptor changes nothing") {
+    const auto in = fresh_directory();
+    file_slot slot(in / "a");
+    REQUIRE(slot.load()); // opens the lock file
+    const int next = ::dup(0);
+    REQUIRE(next >= 0);
+    ::close(next);
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+    for (unsigned room = 0; room < 2; ++room) { // the directory and the new file need two
+        rlimit few = before;
+        few.rlim_cur = static_cast<rlim_t>(next) + room;
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+        const cas_result r = slot.compare_exchange(0, "x");
+        REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+        CAPTURE(room);
+        CHECK(r.status == cas_status::failed);
+        CHECK(r.error.value() == EMFILE);
+        CHECK(slot.load()->version == 0);
+    }
+    CHECK(put(slot, "x") != 0);
+}
+
 TEST_CASE("file_slot: a file that no slot wrote is refused at once, kept, and named in the error") {
     const auto in = fresh_directory();
     const std::string path = in.write("a", "my diary\n");
@@ -214,10 +258,15 @@ TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode",
         CAPTURE(form.size());
         std::ofstream(path, std::ios::binary | std::ios::trunc) << form;
         file_slot slot(path);
+        struct stat damaged;
+        REQUIRE(::stat(path.c_str(), &damaged) == 0);
         REQUIRE(slot.load().error() == durable_errc::corrupt_record);
         const cas_result r = slot.replace_damaged("repaired");
         REQUIRE(r.status == cas_status::stored);
         REQUIRE(r.version > last);
+        struct stat kept;
+        REQUIRE(::stat((path + ".damaged").c_str(), &kept) == 0);
+        CHECK(kept.st_ino == damaged.st_ino); // the same file, and not a copy
         last = r.version;
         CHECK(bytes_of(path + ".damaged") == form); // and replaced the one kept before
         CHECK(!exists(path + ".new"));
@@ -235,6 +284,20 @@ TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode",
     CHECK(absent.status == cas_status::conflict);
     CHECK(absent.current->version == 0);
     CHECK(!exists(path));
+}
+
+TEST_CASE("file_slot: a repair that ended before its rename can be made again",
+          "[promise.file-slot-damage]") {
+    const auto in = fresh_directory();
+    const std::string path = in.write("a", "damaged");
+    REQUIRE(::link(path.c_str(), (path + ".damaged").c_str()) == 0);
+    CHECK(file_slot(path).load().error() == durable_errc::corrupt_record);
+    CHECK(!exists(path + ".damaged"));
+    REQUIRE(::link(path.c_str(), (path + ".damaged").c_str()) == 0);
+    file_slot slot(path);
+    CHECK(slot.replace_damaged("repaired").status == cas_status::stored);
+    CHECK(slot.load()->value == "repaired");
+    CHECK(bytes_of(path + ".damaged") == "damaged");
 }
 
 TEST_CASE("file_slot: of many concurrent repairs one succeeds, and all slots go on") {

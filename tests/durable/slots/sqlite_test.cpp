@@ -3,6 +3,9 @@
 #include <support/slot_conformance.hpp>
 #include <support/sqlite_databases.hpp>
 
+#include <functional>
+#include <future>
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -75,6 +78,7 @@ struct faulty_disk {
     static inline int fails_at = 0; // which write or sync from now on fails; 0: none
     static inline int fails_with = SQLITE_IOERR;
     static inline int calls = 0;
+    static inline std::function<void()> in_next_sync{};
     static inline std::vector<sqlite3_file*> unsynced{};
     static inline sqlite3_vfs vfs{};
     static inline sqlite3_vfs* real = nullptr;
@@ -109,6 +113,9 @@ struct faulty_disk {
     static int sync(sqlite3_file* f, int flags) {
         if (fails()) {
             return SQLITE_IOERR_FSYNC;
+        }
+        if (const auto act = std::exchange(in_next_sync, nullptr)) {
+            act();
         }
         std::erase(unsynced, f);
         return original(f).xSync(f, flags);
@@ -241,6 +248,28 @@ TEST_CASE("sqlite_slot: a new database gets the safe mode of this version") {
     CHECK((db.ask("PRAGMA journal_mode") == "wal") == wal_is_safe);
     CHECK(exists(dir / "a.db-wal") == wal_is_safe);
     CHECK(exists(dir / "a.db-journal") == !wal_is_safe); // the journal is kept
+}
+
+TEST_CASE("sqlite_slot: without shared memory a new database gets a rollback journal") {
+    struct default_vfs {
+        sqlite3_vfs* const before = ::sqlite3_vfs_find(nullptr);
+        explicit default_vfs(sqlite3_vfs* vfs) { ::sqlite3_vfs_register(vfs, 1); }
+        default_vfs(const default_vfs&) = delete;
+        default_vfs& operator=(const default_vfs&) = delete;
+        ~default_vfs() { ::sqlite3_vfs_register(before, 1); }
+    };
+    sqlite3_vfs* const dotfile = ::sqlite3_vfs_find("unix-dotfile"); // has no shared memory
+    if (dotfile == nullptr) {
+        return;
+    }
+    directory dir;
+    const default_vfs now(dotfile);
+    sqlite_slot s(dir / "a.db", "k");
+    CHECK(put(s, "x") != 0);
+    CHECK(value_of(s) == "x");
+    CHECK(exists(dir / "a.db-journal"));
+    sqlite_slot t(dir / "b.db", "k", in_mode(sqlite_journal::wal));
+    CHECK(t.load().error() == std::errc::operation_not_supported);
 }
 
 TEST_CASE("sqlite_slot: sets the journal mode that is asked for, or fails") {
@@ -399,6 +428,29 @@ TEST_CASE("sqlite_slot: a value is synced before it is acknowledged") {
         CHECK(put(relaxed, "x") != 0);
         CHECK(disk.unsynced.empty() == (journal == sqlite_journal::persist));
     }
+}
+
+TEST_CASE("sqlite_slot: a slow close does not delay the slots of other databases") {
+    directory dir;
+    sqlite_slot other(dir / "other.db", "k");
+    REQUIRE(put(other, "y") != 0);
+    std::future<bool> is_loaded;
+    bool is_in_time = false;
+    {
+        faulty_disk disk;
+        sqlite_slot s(dir / "a.db", "k", in_mode(sqlite_journal::wal));
+        REQUIRE(put(s, "x") != 0);
+        disk.in_next_sync = [&] { // of the checkpoint at the close
+            is_loaded = std::async(std::launch::async, [&] {
+                const auto there = other.load();
+                return there && there->value == "y";
+            });
+            is_in_time = is_loaded.wait_for(test::patience) == std::future_status::ready;
+        };
+    }
+    REQUIRE(is_loaded.valid());
+    CHECK(is_in_time);
+    CHECK(is_loaded.get());
 }
 
 TEST_CASE("sqlite_slot: the result is correct wherever the disk fails") {

@@ -13,7 +13,7 @@
 ///   <path>.lock     readers and writers lock it; never removed
 ///   <path>.new      a file that is about to replace <path>; the next change removes one that a
 ///                   crash left
-///   <path>.damaged  a copy of the damaged file that a repair replaced
+///   <path>.damaged  the damaged file that a repair replaced
 /// \endcode
 /// detail/file/store.hpp describes the pages and the protocol.
 

@@ -14,9 +14,9 @@
 ///
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
 /// forks during an operation of a slot (inside an update, or while another thread is in an
-/// operation), the child's operations fail with operation_not_permitted. In WAL mode the program
-/// must have no other connection to the same file open at the fork: the child would inherit
-/// SQLite's notes of the parent's locks.
+/// operation or destroys a slot), the child's operations fail with operation_not_permitted. In WAL
+/// mode the program must have no other connection to the same file open at the fork: the child
+/// would inherit SQLite's notes of the parent's locks.
 //
 // Each slot is one row, found by its key, of the table
 //
@@ -71,10 +71,11 @@ const std::error_category& sqlite_category() noexcept;
 
 /// How the database file survives a crash.
 enum class sqlite_journal {
-    /// If the database is empty, uses WAL where it is safe, otherwise `persist`. WAL is safe from
-    /// SQLite 3.51.3 on, in 3.50.7 and later 3.50.x, and in 3.44.6 and later 3.44.x. Leaves an
-    /// existing database in its mode. If that is WAL and WAL is not safe, fails with
-    /// operation_not_supported. With any rollback journal, the slot's connection uses `persist`.
+    /// If the database is empty, uses WAL where it is safe and possible, otherwise `persist`. WAL
+    /// is safe from SQLite 3.51.3 on, in 3.50.7 and later 3.50.x, and in 3.44.6 and later 3.44.x.
+    /// It is possible where SQLite has shared memory. Leaves an existing database in its mode. If
+    /// that is WAL and WAL is not safe, fails with operation_not_supported. With any rollback
+    /// journal, the slot's connection uses `persist`.
     automatic,
 
     /// A write-ahead log, which is faster. Converts the database for all its users.

@@ -255,14 +255,14 @@ private:
 //
 // So the first use in a child closes all connections that the parent's slots had, before a slot
 // opens its own. If no connection was in an operation at the fork, that is safe: a close without a
-// checkpoint neither writes nor releases locks. If one was in an operation, the inherited state is
-// unusable, and all operations of slots in the child fail from then on.
+// checkpoint neither writes nor releases locks. If one was in an operation or being closed, the
+// inherited state is unusable, and all operations of slots in the child fail from then on.
 class BIDE_SHARED sqlite_process {
     struct state {
         std::mutex mutex;
         // The mutex guards:
         ::pid_t pid = ::getpid();
-        unsigned busy = 0; // running operations; in a child, at first those of its parent
+        unsigned busy = 0; // running operations and closes; in a child, at first its parent's
         bool is_unusable = false;
         std::vector<sqlite3*> open;
 
@@ -509,15 +509,23 @@ private:
         return true;
     }
 
+    // Counts as an operation, and does not hold the mutex while it writes and syncs: a slow disk of
+    // one database must not delay the slots of others.
     void close() {
-        if (db_ != nullptr) {
-            const sqlite_process here;
-            if (owner_ == here->pid) {
-                std::erase(here->open, db_);
-                sqlite_process::close(db_);
-            }
-            db_ = nullptr;
+        sqlite3* const ended = std::exchange(db_, nullptr);
+        if (ended == nullptr) {
+            return;
         }
+        {
+            const sqlite_process here;
+            if (owner_ != here->pid) {
+                return;
+            }
+            std::erase(here->open, ended);
+            ++here->busy;
+        }
+        sqlite_process::close(ended);
+        --sqlite_process()->busy;
     }
 
     bool open() {
@@ -568,13 +576,23 @@ private:
         }
         const bool is_wal =
             options_.journal == sqlite_journal::wal || mode == "wal" || (pages == "0" && is_safe);
-        const std::string wanted = is_wal ? "wal" : "persist";
-        const std::string level = !is_synced_ ? "1" // NORMAL
-                                  : is_wal    ? "2" // FULL
-                                              : "3";   // EXTRA
+        const bool may_fall_back =
+            options_.journal == sqlite_journal::automatic && is_wal && mode != "wal";
+        std::string wanted = is_wal ? "wal" : "persist";
+        if (!ok(execute("PRAGMA journal_mode=" + wanted, &mode))) {
+            return false;
+        }
+        if (may_fall_back && mode != wanted) { // WAL mode needs shared memory
+            wanted = "persist";
+            if (!ok(execute("PRAGMA journal_mode=persist", &mode))) {
+                return false;
+            }
+        }
+        const std::string level = !is_synced_       ? "1"  // NORMAL
+                                  : wanted == "wal" ? "2"  // FULL
+                                                    : "3"; // EXTRA
         std::string has;
-        return ok(execute("PRAGMA journal_mode=" + wanted, &mode)) &&
-               ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
+        return ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
                ((mode == wanted && has == level) ||
                 fail(std::errc::operation_not_supported,
                      "the database does not accept the journal mode"));

@@ -295,6 +295,10 @@ public:
 
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
+    // Gives a file a second name. Does not follow a symbolic link.
+    int link_file(const char* path, const char* other) noexcept {
+        return ::linkat(AT_FDCWD, path, AT_FDCWD, other, 0);
+    }
 
     int look_at(const char* path, struct stat& facts) noexcept {
         return look(AT_FDCWD, path, facts);
@@ -358,14 +362,15 @@ template <class Io> class file_descriptor {
 public:
     explicit file_descriptor(Io io = Io(), int fd = -1) noexcept : io_(io), fd_(fd) {}
     file_descriptor(file_descriptor&& other) noexcept
-        : facts(other.facts), is_writable(other.is_writable), io_(other.io_),
-          fd_(std::exchange(other.fd_, -1)) {}
+        : facts(other.facts), is_writable(other.is_writable), is_locked(other.is_locked),
+          io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
     file_descriptor& operator=(file_descriptor&&) = delete;
     ~file_descriptor() { reset(); }
 
     // Of a file that was opened by open(); may be changed to later ones of the same file.
     struct stat facts{};
     bool is_writable = true;
+    bool is_locked = false; // set by the user of the object; no file that is not open is locked
 
     // Opens the file that the path names now, unless that is open already; see open().
     std::error_code follow(const char* path, bool is_reading_enough) noexcept {
@@ -415,6 +420,7 @@ public:
         struct stat now;
         if (fd_ >= 0 && (io_.look_at(fd_, now) != 0 || !is_same_file(now, facts))) {
             fd_ = -1;
+            is_locked = false;
         }
     }
     void reset(int fd = -1) noexcept {
@@ -422,6 +428,7 @@ public:
             io_.close_file(fd_);
         }
         fd_ = fd;
+        is_locked = false;
     }
 
 private:

@@ -354,7 +354,7 @@ private:
         if (const long now = io_.process(); std::exchange(owner_, now) != now) {
             data_.reset();
             lock_.reset();
-            is_held_ = is_data_locked_ = false;
+            is_held_ = false;
         }
     }
 
@@ -436,7 +436,7 @@ private:
     }
 
     void leave() noexcept {
-        if (std::exchange(is_data_locked_, false) && data_) {
+        if (std::exchange(data_.is_locked, false)) {
             io_.unlock(data_.get());
         }
         if (lock_) {
@@ -484,6 +484,10 @@ private:
     // is no error, but leaves `data_` closed.
     bool attach(bool to_write) noexcept {
         std::error_code error = data_.follow(path_.c_str(), !to_write);
+        if (error.value() == EMLINK && is_held_) {
+            end_repair();
+            error = data_.follow(path_.c_str(), !to_write);
+        }
         pages_.clear();
         if (!error && data_.facts.st_dev != lock_.facts.st_dev) {
             data_.reset();
@@ -498,19 +502,17 @@ private:
     // Blocks: for another writer, at most for the retry time.
     bool attach_locked() noexcept {
         const std::int64_t begin = io_.steady_ns();
-        struct stat locked{};
         do {
             if (data_ && data_.is_writable) {
-                locked = data_.facts;
-                is_data_locked_ = wait(data_, path_, true, begin);
-                if (!is_data_locked_) {
+                data_.is_locked = wait(data_, path_, true, begin);
+                if (!data_.is_locked) {
                     return false;
                 }
             }
             if (!attach(true)) {
                 return false;
             }
-        } while (data_ && !(is_data_locked_ && is_same_file(locked, data_.facts)));
+        } while (data_ && !data_.is_locked);
         return true;
     }
 
@@ -539,7 +541,7 @@ private:
         const slot_version mark = synced_version();
         find_loss(mark);
         if (!is_known_synced && mark != version) {
-            if (!sync_data() || !sync_directory()) {
+            if (!sync_data() || !sync_directory(file_descriptor<Io>(io_, open_directory()))) {
                 return false;
             }
             if (!lost_acknowledged()) { // otherwise the next reader must find the loss too
@@ -597,9 +599,13 @@ private:
     // Writes a new file. It is complete and synced before it is renamed to the path. A damaged file
     // is kept as <path>.damaged, and replaces an earlier one of that name.
     cas_result replace(std::string_view value, slot_version next, bool is_damaged) {
+        // Opens the directory, and allocates the lock file's space, while a failure changes nothing
+        // yet.
+        const file_descriptor<Io> directory(io_, is_synced_ ? open_directory() : -1);
+        const bool has_directory = !is_synced_ || directory || fail(directory_);
         file_descriptor<Io> fresh(io_);
-        // Allocates the lock file's space while a failure changes nothing yet.
-        const bool has_space = data_ || set_synced_version(synced_version()) || fail(lock_path_);
+        const bool has_space =
+            has_directory && (data_ || set_synced_version(synced_version()) || fail(lock_path_));
         const bool is_ready = has_space && create(fresh, new_path_) &&
                               fill(fresh.get(), value, next, is_damaged) &&
                               (!is_damaged || keep_damaged());
@@ -611,7 +617,7 @@ private:
             io_.remove_file(new_path_.c_str());
             return failed(is_ready && error_ == std::errc::io_error);
         }
-        return !is_synced_ || sync_directory() ? stored(next) : failed(true);
+        return !is_synced_ || sync_directory(directory) ? stored(next) : failed(true);
     }
 
     // Makes an empty file in place of one with this name.
@@ -643,8 +649,17 @@ private:
                (io_.sync_all(fd) == 0 || fail(new_path_));
     }
 
-    // Copies the damaged file, so that the path names a file at any time.
+    // Gives the damaged file a second name. It keeps its own until the rename, so the path names a
+    // file at any time. That reads no byte of the file and needs no space. If the filesystem has no
+    // links, or if permission is missing, copies the file.
+    //
+    // A reader without the lock may see the two names. It then waits for the lock, as it does for
+    // any damaged file.
     bool keep_damaged() {
+        if ((io_.remove_file(damaged_path_.c_str()) == 0 || errno == ENOENT) &&
+            io_.link_file(path_.c_str(), damaged_path_.c_str()) == 0) {
+            return true;
+        }
         file_descriptor<Io> kept(io_);
         if (!create(kept, damaged_path_) || io_.copy_owner_and_mode(kept.get(), data_.facts) != 0) {
             return fail(damaged_path_);
@@ -658,7 +673,18 @@ private:
                 return false;
             }
         }
-        return (got == 0 && io_.sync_all(kept.get()) == 0) || fail(damaged_path_);
+        return got < 0 ? fail(path_) : io_.sync_all(kept.get()) == 0 || fail(damaged_path_);
+    }
+
+    // Removes the second name if a repair ended before its rename. Otherwise the file would be
+    // refused: see check_kind().
+    void end_repair() noexcept {
+        struct stat at_path;
+        struct stat kept;
+        if (io_.look_at(path_.c_str(), at_path) == 0 &&
+            io_.look_at(damaged_path_.c_str(), kept) == 0 && is_same_file(at_path, kept)) {
+            io_.remove_file(damaged_path_.c_str());
+        }
     }
 
     // Writes `size` bytes of a page, at least the header and the value.
@@ -690,9 +716,11 @@ private:
         drop_cache();
         return false;
     }
-    bool sync_directory() {
-        const file_descriptor<Io> directory(
-            io_, io_.open_file((directory_ + '.').c_str(), O_RDONLY | O_DIRECTORY));
+    // Needs permission to read the directory.
+    int open_directory() {
+        return io_.open_file((directory_ + '.').c_str(), O_RDONLY | O_DIRECTORY);
+    }
+    bool sync_directory(const file_descriptor<Io>& directory) noexcept {
         return (directory && io_.sync_all(directory.get()) == 0) || fail(directory_);
     }
 
@@ -721,7 +749,6 @@ private:
     std::string image_;           // what is written
     long owner_;                  // the process that opened the files
     bool is_held_ = false;        // the lock of lock_
-    bool is_data_locked_ = false; // the lock of data_, if that is open
     slot_version synced_ = 0;     // a version that is known to be on the disk
     slot_version seen_ = 0;       // the latest version that this object has seen
     slot_version lost_after_ = 0; // a later version was acknowledged and lost; 0: none is known
