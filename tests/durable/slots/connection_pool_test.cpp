@@ -19,8 +19,9 @@ struct server {
     std::atomic<int> refused{0};
     std::atomic<int> lives{0}; // connections of an earlier life are broken
     std::atomic<int> closed{0};
-    std::atomic<int> used_twice{0}; // at the same time
-    bool has_memory = true;         // for a connection
+    std::atomic<int> used_twice{0};     // at the same time
+    bool has_memory = true;             // for a connection
+    std::atomic<std::int64_t> until{0}; // the deadline of the last connect
 
     std::function<void()> on_hang{}; // if set: too many connections hang and call it
 
@@ -58,11 +59,13 @@ struct connection {
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(bide::deadline) {
+    std::error_code make_ready(bide::deadline end) {
+        end_ = end;
         if (is_usable()) {
             return {};
         }
         drop();
+        at_->until = end.steady_ns();
         if (!at_->connect()) {
             if (!at_->on_hang) {
                 return std::make_error_code(std::errc::connection_refused);
@@ -74,6 +77,7 @@ struct connection {
         life_ = at_->lives;
         return {};
     }
+    bide::deadline end() const noexcept { return end_; }
     bool is_open() const noexcept { return is_open_; }
     bool is_usable() noexcept { return is_open_ && (is_alive() || at_->is_silent); }
     void drop() noexcept {
@@ -98,6 +102,7 @@ private:
     bool is_alive() const noexcept { return life_ == at_->lives; }
 
     server* at_;
+    bide::deadline end_ = bide::deadline::poll();
     bool is_open_ = false;
     int life_ = 0;
     std::atomic<int> users_{0};
@@ -255,6 +260,29 @@ TEST_CASE("connection_pool: if no connection is open, a refusal is returned to t
     CHECK(s.refused == 5);
     s.is_down = false;
     CHECK(holds(all, 3));
+}
+
+TEST_CASE(
+    "connection_pool: a further connection gets a share of the time, and its call all of it") {
+    server s;
+    pool all(&s, 2);
+    const auto end = bide::deadline::after(1h);
+    std::optional<pool::taken> first(all.take(end));
+    CHECK(s.until == end.steady_ns()); // there is no other one
+    {
+        const auto second = all.take(end);
+        REQUIRE(second.of);
+        CHECK(s.until <= bide::deadline::after(pool::longest_share).steady_ns());
+        CHECK(second.of->end().steady_ns() == end.steady_ns());
+        second.of->drop();
+    }
+    s.most = 1;
+    s.on_hang = [&] { first.reset(); };
+    const auto third = all.take(end); // the open one, which became free
+    REQUIRE(third.of);
+    CHECK(!third.error);
+    CHECK(third.of->end().steady_ns() == end.steady_ns());
+    CHECK(s.opened == 2);
 }
 
 TEST_CASE("connection_pool: without memory for a connection its turn is returned") {

@@ -309,6 +309,34 @@ TEST_CASE("etcd_slot: tries another endpoint only if that cannot store a value t
     }));
 }
 
+TEST_CASE("etcd_slot: if an endpoint cannot log a user in, another one does") {
+    test::canned_server broken({wrong("503 Service Unavailable", "etcdserver: no leader")},
+                               &is_whole);
+    test::canned_server good(
+        {http("200 OK", R"({"header":{"revision":"7"},"token":"t","succeeded":true})")}, &is_whole);
+    const auto with_login = [](std::uint16_t port) {
+        return "http://me:hidden@127.0.0.1:" + std::to_string(port);
+    };
+    etcd_slot slot({with_login(broken.port()), with_login(good.port())}, "key");
+    const auto stored = test::stored(slot, 0, "value");
+    CHECK(stored.version == 7);
+    CHECK(slot.load().has_value());
+    CHECK(broken.requests() == 1);
+    CHECK(good.requests() == 3); // the login is kept
+
+    etcd_slot nowhere({with_login(broken.port()), with_login(test::free_port())}, "key");
+    CHECK(nowhere.compare_exchange(0, "value").status == cas_status::failed);
+
+    // No other endpoint is asked about a wrong password.
+    test::canned_server strict(
+        {wrong("400 Bad Request",
+               "etcdserver: authentication failed, invalid user ID or password")},
+        &is_whole);
+    etcd_slot stranger({with_login(strict.port()), with_login(good.port())}, "key");
+    CHECK(test::fails(stranger.compare_exchange(0, "value"), std::errc::permission_denied));
+    CHECK(good.requests() == 3);
+}
+
 TEST_CASE("etcd_slot: an invalid answer reports whether a value may have been stored") {
     struct row {
         std::string answer;

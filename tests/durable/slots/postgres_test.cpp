@@ -1,6 +1,7 @@
 #include <bide/durable/slots/postgres.hpp>
 
 #include <bide/durable/locks.hpp>
+#include <bide/durable/slots/impl/postgres.hpp>
 
 #include <support/canned_server.hpp>
 #include <support/loopback.hpp>
@@ -12,6 +13,9 @@
 
 #include <libpq-fe.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 using namespace bide;
 
@@ -367,6 +371,25 @@ TEST_CASE("postgres_slot: a host whose machine does not answer leaves time for t
         CHECK(nobody.load().error() == std::errc::timed_out);
     }
 }
+
+#if defined(TCP_USER_TIMEOUT)
+TEST_CASE("postgres_slot: a host's share of the time to connect is no limit of the connection") {
+    if (test::postgres_server* const s = server()) {
+        const std::string port = std::to_string(s->port());
+        const std::string hosts =
+            "host=127.0.0.1,127.0.0.1 user=postgres dbname=postgres port=" + port + "," + port;
+        for (const auto& [more, expected] :
+             {std::pair{"", 0}, std::pair{" tcp_user_timeout=12345", 12'345}}) {
+            detail::postgres_connection connection(detail::postgres_target_of(hosts + more));
+            REQUIRE(!connection.make_ready(deadline::after(test::patience)));
+            int limit = -1;
+            socklen_t size = sizeof limit;
+            ::getsockopt(connection.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, &size);
+            CHECK(limit == expected);
+        }
+    }
+}
+#endif
 
 TEST_CASE("postgres_slot: creates its table only if it is allowed to") {
     if (test::postgres_server* const s = server()) {

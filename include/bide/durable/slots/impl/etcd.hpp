@@ -266,7 +266,8 @@ public:
                 has_logged_in = true;
                 got = log_in(left);
             }
-            if (!got.error) {
+            const bool has_no_login = static_cast<bool>(got.error);
+            if (!has_no_login) {
                 got = post(r, left);
                 if (wants_login_ && !std::exchange(has_logged_in, true)) {
                     token_.clear();
@@ -284,6 +285,7 @@ public:
             }
             --left;
             at_ = (at_ + 1) % to_.endpoints.size();
+            got.may_have_stored = got.may_have_stored && !has_no_login;
             if (got.may_have_stored && !r.may_repeat) {
                 return got;
             }
@@ -407,10 +409,11 @@ private:
         return {{}, error, may_have_stored, described(message)};
     }
 
+    // Sets the token. The result's may_have_stored is that of any request, although a login stores
+    // nothing.
     etcd_result log_in(std::size_t left) {
         const std::string body = durable::detail::write_text(etcd_login{to_.user, to_.password});
         etcd_result got = post({"/auth/authenticate", body, true, 64 * 1024}, left);
-        got.may_have_stored = false;
         token_ = read_etcd_answer(got.of).token;
         // A byte that is not printable would end the header.
         if (!got.error && (token_.empty() || std::any_of(token_.begin(), token_.end(), [](char c) {

@@ -39,7 +39,10 @@
 
 #include <libpq-fe.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -59,6 +62,7 @@ struct postgres_target {
     std::string where{"postgres"}; // "postgres at db.example:5432, database app, user me"
     std::string why{};             // if it is not empty: what is wrong with an argument of the slot
     std::size_t hosts = 1;
+    bool has_tcp_user_timeout = false; // in the connection string
 
     const std::string& name() const noexcept { return where; }
     friend auto operator<=>(const postgres_target&, const postgres_target&) = default;
@@ -91,6 +95,7 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
                 values["service"].empty() ? variable : ""; // the service's go first
         }
     }
+    target.has_tcp_user_timeout = values.count("tcp_user_timeout") != 0;
     const std::string& user = values["user"];
     const std::string& database = values["dbname"].empty() ? user : values["dbname"];
     const std::string& ports = values["port"];
@@ -390,6 +395,13 @@ private:
         if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
             return postgres_refusal(::PQerrorMessage(pq_), to_.hosts > 1, message_);
         }
+#if defined(TCP_USER_TIMEOUT)
+        if (!share.empty() && !to_.has_tcp_user_timeout) { // it was only for connecting
+            const int system_default = 0;
+            ::setsockopt(::PQsocket(pq_), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default,
+                         sizeof system_default);
+        }
+#endif
         return {};
     }
 

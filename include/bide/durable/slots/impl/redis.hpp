@@ -394,7 +394,7 @@ public:
         std::vector<std::string_view> command{"EVALSHA", redis_script_name, "1", at};
         command.insert(command.end(), arguments);
         redis_answer got = ask(command);
-        if (got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
+        if (is_open_ && got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
             command[0] = "EVAL";
             command[1] = redis_script;
             got = ask(command);
@@ -442,15 +442,18 @@ private:
         auto reply = receive();
         const bool is_error = reply && (*reply)->type == REDIS_REPLY_ERROR;
         if (!reply || (unsent && !is_error)) {
-            return lost(unsent && error_text_.empty() ? unsent : reply.error(), !unsent);
+            const bool says_more = !reply && !error_text_.empty();
+            return lost(unsent && !says_more ? unsent : reply.error(), !unsent);
         }
         if (!is_error) {
             return {*std::move(reply), {}, true, {}};
         }
         const std::string_view text = redis_text(**reply);
         set_text(text);
-        if (text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
-            drop(); // a replica: the next connection may reach the master
+        // The next request would complete one that was sent in part. If the server is a replica,
+        // the next connection may reach the master.
+        if (unsent || text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
+            drop();
         }
         return {{}, redis_error(text), !unsent && !is_certain_redis_error(text), error_text_};
     }

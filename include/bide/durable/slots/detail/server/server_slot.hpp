@@ -61,9 +61,9 @@ inline constexpr std::size_t most_call_connections = 8;
 //
 //   a broken connection  The call that finds it closes all idle connections, too: they probably
 //                        broke at the same time. The next calls open new ones.
-//   a refusal            If a further connection cannot be opened while another one is open, the
-//                        call waits for an open one. When the time `ask_again_after` has passed,
-//                        calls try again to open a further one.
+//   a refusal            If a further connection cannot be opened within `longest_share` while
+//                        another one is open, the call waits for an open one. When the time
+//                        `ask_again_after` has passed, calls try again to open a further one.
 //   no more need         When a call ends, connections that were idle for `keep_idle` are closed.
 //
 // A Connection is used by one caller at a time and has
@@ -83,6 +83,7 @@ public:
 
     static constexpr std::chrono::seconds keep_idle{10};
     static constexpr std::chrono::seconds ask_again_after{5};
+    static constexpr std::chrono::seconds longest_share{1};
 
     connection_pool(const target& to, std::size_t most)
         : to_(to), most_(most), permits_(static_cast<std::ptrdiff_t>(most)) {
@@ -143,11 +144,16 @@ public:
                 }
             }
             borrowed mine(*this);
-            pick(mine);
+            const bool is_another_open = pick(mine);
             if (mine.of_ == nullptr) {
                 mine.of_ = std::make_unique<Connection>(to_);
             }
-            const std::error_code error = mine->make_ready(end);
+            const deadline share = deadline::after(longest_share);
+            const bool has_share = is_another_open && share.steady_ns() < end.steady_ns();
+            std::error_code error = mine->make_ready(has_share ? share : end);
+            if (!error && has_share) {
+                error = mine->make_ready(end); // the call has all of the time
+            }
             if (!error && !std::exchange(mine.is_counted_, true)) {
                 const std::lock_guard held(lock_);
                 ++in_use_;
@@ -172,15 +178,18 @@ private:
         typename Clock::time_point since;
     };
 
-    // Takes the first idle connection, so that later ones stay idle.
-    void pick(borrowed& to) noexcept {
+    // Takes the first idle connection, so that later ones stay idle. Returns whether another
+    // connection is open.
+    bool pick(borrowed& to) noexcept {
         const std::lock_guard held(lock_);
+        const std::size_t open_ones = in_use_ + idle_.size();
         if (!idle_.empty()) {
             to.of_ = std::move(idle_.front().of);
             idle_.erase(idle_.begin());
             to.is_counted_ = true;
             ++in_use_;
         }
+        return open_ones > (to.is_counted_ ? 1U : 0U);
     }
 
     // Handles a connection that cannot be opened. If another connection is open, returns true: the
