@@ -112,6 +112,7 @@ catches_signals() {
 
 # in_background OPTIONS... -- COMMAND: runs bide-lock as $child, with its output in ./bg.
 in_background() {
+    : > bg # not what an earlier one wrote: the new one opens the file when it runs
     { "$lock" "$@" > bg 2>&1 & } < /dev/null
     child=$!
     children="$children $child"
