@@ -158,7 +158,10 @@ public:
     }
 
 protected:
-    ~send_operations() = default; ///< For `Self`.
+    send_operations() = default;                                  ///< For `Self`.
+    send_operations(const send_operations&) = default;            ///< For `Self`.
+    send_operations& operator=(const send_operations&) = default; ///< For `Self`.
+    ~send_operations() = default;                                 ///< For `Self`.
 
 private:
     template <class Of>
@@ -276,7 +279,10 @@ public:
     std::default_sentinel_t end() noexcept { return {}; }
 
 protected:
-    ~receive_operations() = default; ///< For `Self`.
+    receive_operations() = default;                                     ///< For `Self`.
+    receive_operations(const receive_operations&) = default;            ///< For `Self`.
+    receive_operations& operator=(const receive_operations&) = default; ///< For `Self`.
+    ~receive_operations() = default;                                    ///< For `Self`.
 
 private:
     template <class Source>
@@ -363,7 +369,10 @@ public:
     bool is_full() const noexcept { return detail::channel_access::core(self()).is_full(); }
 
 protected:
-    ~state_operations() = default; ///< For `Self`.
+    state_operations() = default;                                   ///< For `Self`.
+    state_operations(const state_operations&) = default;            ///< For `Self`.
+    state_operations& operator=(const state_operations&) = default; ///< For `Self`.
+    ~state_operations() = default;                                  ///< For `Self`.
 
 private:
     Self& self() noexcept { return static_cast<Self&>(*this); }

@@ -54,11 +54,13 @@
 // A program that stops a wait includes <stop_token>. In libstdc++ that header includes the streams,
 // which take a fifth of the time to compile a mutex.
 #if defined(__GLIBCXX__) && !_GLIBCXX_INLINE_VERSION
-namespace std {
-class BIDE_SHARED stop_token;
-class BIDE_SHARED stop_source;
-template <class Callback> class BIDE_SHARED stop_callback;
+// clang-format off
+namespace std _GLIBCXX_VISIBILITY(default) {
+class stop_token;
+class stop_source;
+template <class Callback> class stop_callback;
 } // namespace std
+// clang-format on
 #else
 #include <stop_token>
 #endif

@@ -2,7 +2,8 @@
 #ifndef BIDE_CORE_SPIN_HPP
 #define BIDE_CORE_SPIN_HPP
 
-/// \file Decides how long a waiter spins before it sleeps (basic_spin), and how a thread waits for
+/// \file
+/// Decides how long a waiter spins before it sleeps (basic_spin), and how a thread waits for
 /// another thread that is between two steps (basic_backoff).
 //
 // Spinning pays if the awaited change comes sooner than a sleep and a wake take. If two threads

@@ -314,6 +314,7 @@ struct inner_job; // task_context.hpp
 
 } // namespace detail
 
+/// \cond
 template <class Platform> class basic_worker_host {
 public:
     // Runs `r` on this worker or another one, after the runnables that are queued already.
@@ -404,6 +405,8 @@ template <class Platform> struct BIDE_SHARED worker_local {
         return budget == 0;
     }
 };
+
+/// \endcond
 
 }} // namespace bide::BIDE_ABI
 

@@ -306,6 +306,7 @@ protected:
     /// Makes a set with a ring of this size.
     explicit basic_readiness_driver(unsigned entries) : set_(entries) {}
 
+    /// Ends all waits: the driver is no longer attached to a scheduler.
     // each() visits every entry that was made before the end of the attachment. A wait whose entry
     // is made later finds that there is no attachment [growing_table.chunk].
     void detached() noexcept override {
@@ -317,7 +318,7 @@ protected:
         gone.publish(wait_status::closed);
     }
 
-    Set set_;
+    Set set_; ///< Has the descriptors whose readiness is awaited.
 
 private:
     template <class> friend struct detail::socket_access;

@@ -155,7 +155,8 @@ public:
                                  order failure = detail::derived, BIDE_MODEL_SITE) noexcept {
         return compare(expected, desired, success, failure, false, {file, line});
     }
-    /// \overload In each thread, at most options::weak_failures calls fail spuriously.
+    /// \overload
+    /// In each thread, at most options::weak_failures calls fail spuriously.
     bool compare_exchange_weak(T& expected, T desired, order success = seq_cst,
                                order failure = detail::derived, BIDE_MODEL_SITE) noexcept {
         return compare(expected, desired, success, failure, true, {file, line});

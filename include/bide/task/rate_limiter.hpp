@@ -270,6 +270,7 @@ public:
             return mine && of_->tokens_.give_back(mine);
         }
 
+        /// \cond
     protected:
         friend rate_limiter;
         reservation(rate_limiter& of, tokens::taken some) noexcept : of_(&of), some_(some) {}
@@ -283,6 +284,7 @@ public:
 
         rate_limiter* of_;
         tokens::taken some_;
+        /// \endcond
     };
     /// Takes n tokens without waiting. The caller must wait until ready_at().
     reservation reserve(std::int64_t n = 1) {

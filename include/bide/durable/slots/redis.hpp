@@ -84,10 +84,12 @@ struct redis_slot_options {
 /// the key holds a value that no slot has written, the error is durable_errc::corrupt_record. The
 /// following errors last until an operator acts:
 ///   - permission_denied: the server denies access, or one side rejects the other's certificate
-///   - protocol_error: the answer is not Redis's, or TLS's. (A server that sends nothing, or
-///     closes the connection, is not recognised: timed_out or connection_reset.)
+///   - protocol_error: the answer is none of Redis, or none of TLS
 ///   - invalid_argument: there is no such database
 ///   - operation_not_supported: the server lacks a command, or redirects to another node
+///
+/// A server that sends nothing, or closes the connection, is not recognised: timed_out or
+/// connection_reset.
 ///
 /// If a request to store a value was sent completely and not answered, the status is
 /// `indeterminate`. A conflict returns the current value.
