@@ -79,17 +79,15 @@ struct redis_slot_options {
 
 /// A slot in a key of a Redis server.
 ///
-/// If the server cannot be reached, the error is timed_out or an error code of the operating
-/// system. If the server is busy or loads its data, the error is resource_unavailable_try_again. If
-/// the key holds a value that no slot has written, the error is durable_errc::corrupt_record. The
-/// following errors last until an operator acts:
-///   - permission_denied: the server denies access, or one side rejects the other's certificate
-///   - protocol_error: the answer is none of Redis, or none of TLS
-///   - invalid_argument: there is no such database
-///   - operation_not_supported: the server lacks a command, or redirects to another node
+/// If the server cannot be reached, sends nothing or closes the connection, the error is timed_out
+/// or an error code of the operating system. If the server is busy or loads its data, the error is
+/// resource_unavailable_try_again. If the key holds a value that no slot has written, the error is
+/// durable_errc::corrupt_record. The following errors last until an operator acts:
 ///
-/// A server that sends nothing, or closes the connection, is not recognised: timed_out or
-/// connection_reset.
+/// - permission_denied: the server denies access, or one side rejects the other's certificate
+/// - protocol_error: the answer is none of Redis, or none of TLS
+/// - invalid_argument: there is no such database
+/// - operation_not_supported: the server lacks a command, or redirects to another node
 ///
 /// If a request to store a value was sent completely and not answered, the status is
 /// `indeterminate`. A conflict returns the current value.
