@@ -226,28 +226,38 @@ result<bool, std::error_code> administer(std::shared_ptr<lock_engine> engine, co
     return answer;
 }
 
+// Changes the record by change(record, note), for an administrator.
+template <class Change>
+result<bool, std::error_code> administer_record(std::shared_ptr<lock_engine> engine,
+                                                const std::string& by, std::string what_for,
+                                                std::string_view why, Change change) {
+    return administer(std::move(engine), by, std::move(what_for), why,
+                      [change](lock_engine& on, durable::admin_note note) {
+                          return on.administer([&](durable::record& stored, std::int64_t now) {
+                              note.at = now;
+                              return change(stored, note);
+                          });
+                      });
+}
+
 } // namespace detail
 
 BIDE_DURABLE_INLINE result<bool, std::error_code>
 durable_admin::force_release(std::int64_t fence, std::string_view why) {
-    return detail::administer(engine_, by_, "force_release " + std::to_string(fence), why,
-                              [fence](detail::lock_engine& on, durable::admin_note note) {
-                                  return on.administer([&](durable::record& r, std::int64_t now) {
-                                      note.at = now;
-                                      return durable::force_release(r, fence, note);
-                                  });
-                              });
+    return detail::administer_record(
+        engine_, by_, "force_release " + std::to_string(fence), why,
+        [fence](durable::record& stored, const durable::admin_note& note) {
+            return durable::force_release(stored, fence, note);
+        });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::resize(std::int64_t permits,
                                                                         std::string_view why) {
-    return detail::administer(engine_, by_, "resize " + std::to_string(permits), why,
-                              [permits](detail::lock_engine& on, durable::admin_note note) {
-                                  return on.administer([&](durable::record& r, std::int64_t now) {
-                                      note.at = now;
-                                      return durable::resize(r, permits, note);
-                                  });
-                              });
+    return detail::administer_record(
+        engine_, by_, "resize " + std::to_string(permits), why,
+        [permits](durable::record& stored, const durable::admin_note& note) {
+            return durable::resize(stored, permits, note);
+        });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::repair(std::int64_t min_fence,
