@@ -77,6 +77,7 @@ struct connection {
         life_ = at_->lives;
         return {};
     }
+    void end_at(bide::deadline end) noexcept { end_ = end; }
     bide::deadline end() const noexcept { return end_; }
     bool is_open() const noexcept { return is_open_; }
     bool is_usable() noexcept { return is_open_ && (is_alive() || at_->is_silent); }

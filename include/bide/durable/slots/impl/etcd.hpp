@@ -247,6 +247,7 @@ public:
         end_ = end;
         return {};
     }
+    void end_at(deadline end) noexcept { end_ = end; }
     bool is_open() const noexcept { return true; } // for the next call, if libcurl can connect
     bool is_usable() const noexcept { return true; }
     etcd_result lost(std::error_code error, bool may_have_stored) {

@@ -294,6 +294,7 @@ public:
         }
         return error;
     }
+    void end_at(deadline end) noexcept { end_ = end; }
 
     // Closes the connection. Returns the error as an answer.
     answer lost(std::error_code error, bool may_have_stored) {

@@ -367,6 +367,7 @@ public:
         end_ = end;
         return is_usable() ? std::error_code() : open();
     }
+    void end_at(deadline end) noexcept { end_ = end; }
 
     // Whether the connection is not closed, and no byte waits to be read.
     bool is_usable() {

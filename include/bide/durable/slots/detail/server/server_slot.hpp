@@ -73,6 +73,7 @@ inline constexpr std::size_t most_call_connections = 8;
 //   ~Connection();                         in a child of fork(): only closes the descriptor
 //   std::error_code make_ready(deadline);  begins a call, which ends at the deadline; connects if
 //                                          the connection is not usable
+//   void end_at(deadline) noexcept;        moves the end of the call
 //   bool is_open() const noexcept;         whether it was opened, and no call has lost it
 //   bool is_usable() noexcept;             whether it is open, and its socket is quiet
 //
@@ -150,10 +151,8 @@ public:
             }
             const deadline share = deadline::after(longest_share);
             const bool has_share = is_another_open && share.steady_ns() < end.steady_ns();
-            std::error_code error = mine->make_ready(has_share ? share : end);
-            if (!error && has_share) {
-                error = mine->make_ready(end); // the call has all of the time
-            }
+            const std::error_code error = mine->make_ready(has_share ? share : end);
+            mine->end_at(end); // the call has all of the time
             if (!error && !std::exchange(mine.is_counted_, true)) {
                 const std::lock_guard held(lock_);
                 ++in_use_;
