@@ -18,9 +18,11 @@ set(
 # What proves the library in minutes: unit tests of every room, each promise of the README, examples, short models.
 set(
     bide_quick_tests
-    "(sync|task|stream)[.].*" "core[.]([^dfhw].*|deadline|futex|wait[^_].*|wait_status|waker)"
-    "channel[.]([^cefs].*|channel(_[cs].*)?|select(_s.*|or)?|s[lu].*)" "io[.][^u].*"
-    "sched[.]([^cops].*|scheduler.*|spawn_options)" "parallel[.](async_fork|fork_.*|parallel_(for|reduce|pipeline)|spread)"
+    "(sync|stream)[.].*" "core[.]([^dfhw].*|deadline|futex|wait[^_].*|wait_status|waker)"
+    "channel[.]([^cefs].*|channel(_[cs].*)?|select(_s.*)?|s[lu].*)" "io[.][^u].*"
+    "task[.]([^cfrst].*|cancel_reason|compose|frame_memory|task(_[^l].*)?|this_task)"
+    "sched[.]([bfij].*|run_(loop|queue)|scheduler.*|spawn_options|task_(group|runner))"
+    "parallel[.](async_fork|fork_.*|parallel_(for|reduce|pipeline)|spread)"
     "test[.]scheduler.*" interop[.]foreign_coroutines
     "durable[.](parts|record|record_random|slots[.](memory|file)|locks)"
     "model[.](semaphore|mutex|gate|ring|channel|event_count|parker|waiter|idle|run_queue|litmus)" "lint([.](selftest|module))?"
