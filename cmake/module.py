@@ -25,6 +25,7 @@ UMBRELLAS = [
     "sched/chrome_trace.hpp",
     "sched/executor_runner.hpp",
     "sched/for_each_worker.hpp",
+    "sched/report.hpp",
     "stream.hpp",
     "sync/biased_shared_mutex.hpp",
 ]

@@ -14,6 +14,7 @@ module;
 #include <bide/sched/chrome_trace.hpp>
 #include <bide/sched/executor_runner.hpp>
 #include <bide/sched/for_each_worker.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/stream.hpp>
 #include <bide/sync/biased_shared_mutex.hpp>
 

@@ -6,8 +6,9 @@
 /// Includes the locks, the channels, the tasks and the scheduler. For the other folders, include
 /// io.hpp, parallel.hpp, stream.hpp and durable.hpp. Few programs need the following headers, so
 /// include them by name: core/callback_wait.hpp, core/deadlock_check.hpp, sched/chrome_trace.hpp,
-/// sched/executor_runner.hpp, sched/for_each_worker.hpp, sync/biased_shared_mutex.hpp, and the
-/// headers of core/ with which a program builds its own primitives, such as core/parker.hpp.
+/// sched/executor_runner.hpp, sched/for_each_worker.hpp, sched/report.hpp,
+/// sync/biased_shared_mutex.hpp, and the headers of core/ with which a program builds its own
+/// primitives, such as core/parker.hpp.
 
 #include <bide/channel/broadcast.hpp>
 #include <bide/channel/channel.hpp>
@@ -28,7 +29,6 @@
 #include <bide/core/result.hpp>
 #include <bide/fwd.hpp>
 #include <bide/sched/join_set.hpp>
-#include <bide/sched/report.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
 #include <bide/sched/scheduler_options.hpp>

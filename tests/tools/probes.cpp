@@ -5,6 +5,7 @@
 #include "../support/standard.hpp"
 
 #include <bide/bide.hpp>
+#include <bide/sched/report.hpp>
 #include <bide/core/callback_wait.hpp>
 
 bide::semaphore permits(0);
