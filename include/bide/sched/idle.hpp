@@ -303,17 +303,17 @@ private:
                 chosen = take_first((seen & is_timed) != 0 ? static_cast<unsigned>(timed_sleeper_)
                                                            : none);
             }
-            word next = rule.next(seen, chosen != none);
-            if (chosen != none) {
-                next += searcher - sleeper;
-                if ((seen & is_timed) != 0 && timed_sleeper_ == chosen) {
-                    next &= ~is_timed;
-                }
-            }
-            if (unlock_as(seen, next)) {
+            const word next = rule.next(seen, chosen != none);
+            if (unlock_as(seen, chosen != none ? without(next, chosen) : next)) {
                 return chosen;
             }
         }
+    }
+
+    // Called with the lock. Computes the word after the sleeper `which` became a searcher.
+    word without(word seen, unsigned which) const noexcept {
+        const bool was_timed = (seen & is_timed) != 0 && timed_sleeper_ == which;
+        return (seen + searcher - sleeper) & ~(was_timed ? is_timed : word{0});
     }
 
     // Removes the first worker from the set; `last_choice` only if it is the only one.
@@ -339,13 +339,7 @@ private:
         const bool asleep = (bits_of(which) & bit_of(which)) != 0;
         bits_of(which) = bits_of(which) & ~bit_of(which);
         for (;;) {
-            word next = seen;
-            if (asleep) {
-                next += searcher - sleeper;
-                if ((seen & is_timed) != 0 && timed_sleeper_ == which) {
-                    next &= ~is_timed;
-                }
-            }
+            word next = asleep ? without(seen, which) : seen;
             if (restores_deferred && (next & sleeping_) != 0) {
                 next |= deferred;
             }

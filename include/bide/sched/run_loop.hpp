@@ -173,8 +173,7 @@ public:
         : lifecycle(
               loop_, +[]() -> executor_ref { return required_service<platform>(); }),
           unhandled_(std::move(wanted.on_unhandled)),
-          loop_(executor_ref::to(*this), wanted.io, timer_slack_ns(wanted.timer_slack),
-                wanted.trace) {
+          loop_(executor_ref::to(*this), wanted.io, option_ns(wanted.timer_slack), wanted.trace) {
         static_cast<void>(
             error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
         if (wanted.io != nullptr) {
@@ -231,7 +230,6 @@ public:
     }
 
 private:
-    bool is_here() const noexcept override { return loop_.runs_here(); }
     const unhandled& handler() const noexcept override { return unhandled_; }
 
     const unhandled unhandled_;

@@ -159,8 +159,8 @@ protected:
 
 namespace detail {
 
-// The timer slack of the options, as the timer queue expects it.
-inline std::int64_t timer_slack_ns(std::chrono::microseconds wanted) noexcept {
+// Returns a time of the options in nanoseconds, at least 0 and at most 1 s.
+inline std::int64_t option_ns(std::chrono::microseconds wanted) noexcept {
     constexpr std::int64_t most = 1'000'000'000;
     const std::int64_t ns = deadline::saturated_ns(wanted);
     return ns < 0 ? 0 : ns < most ? ns : most;

@@ -72,6 +72,22 @@ namespace detail {
 // A wait for the end of a group needs no thread. If a task that waits for its group is cancelled,
 // it continues to wait until all members have ended (wait_steps::on_cancel).
 
+// Called with the lock of the queue. If `what` is waiting, queues `w`. Otherwise `what` is the
+// outcome of `w`. Returns the outcome, or waiting if `w` is queued or its select has chosen another
+// case. After the release of the lock, the caller passes the result to settle_if_over().
+template <class Platform>
+wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
+                           wait_status what) noexcept {
+    if (what == wait_status::waiting) {
+        return queue.push_unless_forbidden(w);
+    }
+    if (!w.claim()) {
+        return wait_status::waiting;
+    }
+    w.commit();
+    return what;
+}
+
 template <class Platform> class basic_group;
 
 // A member of a group. It is a task, and this object is a field of its cell.
@@ -141,18 +157,10 @@ public:
         // For thread_wait.
         wait_status enqueue(node& w) noexcept {
             lock::acquire(group_.lock_);
-            wait_status what = wait_status::waiting;
-            if (!is_here()) {
-                what = queue_.push_unless_forbidden(w);
-            } else if (w.claim()) { // fails if the waiter's select chose another case
-                w.commit();
-                what = wait_status::granted;
-            }
+            const wait_status what =
+                queue_or_claim(queue_, w, is_here() ? wait_status::granted : wait_status::waiting);
             lock::release_plain(group_.lock_);
-            if (what != wait_status::waiting) {
-                w.settle(what);
-            }
-            return what;
+            return settle_if_over(w, what);
         }
 
         bool cancel(node& w, wait_status why) noexcept {
