@@ -42,29 +42,13 @@
 #endif
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/io/epoll_driver.hpp>
 #include <bide/task/detail/task_control.hpp>
 
-#include <atomic>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <span>
-#include <system_error>
-#include <utility>
 
 #include <liburing.h>
 #include <sys/types.h>

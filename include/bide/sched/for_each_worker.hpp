@@ -5,23 +5,9 @@
 /// \file
 /// Calls a function on each worker of a scheduler, as pinned tasks (spawn_options::worker).
 
-#include <bide/core/config.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/scheduler_options.hpp>
-#include <bide/sync/detail/gate.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <concepts>
-#include <cstddef>
-#include <memory>
-#include <system_error>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

@@ -71,13 +71,10 @@
 // timed sleeper is woken for another job, the end of its search wakes the next worker, which
 // becomes the timed sleeper.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
 
 #include <bit>
-#include <cstdint>
 #include <memory>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -101,8 +98,7 @@ public:
         }
     }
 
-    basic_idle(const basic_idle&) = delete;
-    basic_idle& operator=(const basic_idle&) = delete;
+    basic_idle& operator=(basic_idle&&) = delete;
 
     // ---- A thread that has made a job visible, by a seq_cst step
 

@@ -13,14 +13,8 @@
 // without the lock is the second half of the pair [idle.announce] in idle.hpp. Only the holder of
 // the lock changes the length.
 
-#include <bide/core/config.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
-
-#include <cstddef>
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -29,8 +23,7 @@ template <class Platform> class basic_injector {
 public:
     /// Constructs an empty queue.
     constexpr basic_injector() noexcept = default;
-    basic_injector(const basic_injector&) = delete;
-    basic_injector& operator=(const basic_injector&) = delete;
+    basic_injector& operator=(basic_injector&&) = delete;
 
     /// Appends `r`. The queue has no limit.
     /// Thread safety: any thread may call this and the other functions.

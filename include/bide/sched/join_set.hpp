@@ -6,29 +6,8 @@
 /// Runs tasks and returns their outcomes one by one, in the order in which the tasks end.
 
 #include <bide/channel/select.hpp>
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sched/task_runner.hpp>
-#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/nonvoid.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
-#include <bide/task/task.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -281,8 +260,7 @@ public:
 
     /// Makes an empty set. Its children run on `where`.
     explicit join_set(task_runner& where) noexcept : home_(detail::runner_access::home(where)) {}
-    join_set(const join_set&) = delete;
-    join_set& operator=(const join_set&) = delete;
+    join_set& operator=(join_set&&) = delete;
 
     /// Cancels the children and waits for them. Outcomes that no call has returned are dropped.
     /// Blocks: until all children have ended. To avoid blocking, call cancel(), then await

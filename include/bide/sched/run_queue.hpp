@@ -45,15 +45,11 @@
 // thief that moves stolen items. It then sees each worker that has announced its sleep before. A
 // worker that announces later sees the push.
 
-#include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
-#include <new>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -75,8 +71,7 @@ public:
     /// before the wrap.
     explicit basic_run_queue(std::uint32_t first) noexcept
         : head_(pack(first, first)), tail_(first) {}
-    basic_run_queue(const basic_run_queue&) = delete;
-    basic_run_queue& operator=(const basic_run_queue&) = delete;
+    basic_run_queue& operator=(basic_run_queue&&) = delete;
     /// Frees the buffer.
     ~basic_run_queue() { free_buffer(slots_); }
 

@@ -5,14 +5,9 @@
 /// \file
 /// The options of a scheduler and of a task, and the interface that receives the events of workers.
 
-#include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/task/task_tag.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -139,8 +134,7 @@ struct spawn_options {
 /// meanwhile, its call for the end of that task may come at the same time as another call.
 class trace_sink {
 public:
-    trace_sink(const trace_sink&) = delete;
-    trace_sink& operator=(const trace_sink&) = delete;
+    trace_sink& operator=(trace_sink&&) = delete;
     virtual ~trace_sink() = default;
 
     /// Called when the worker has run a job. `task` is the name of the task; nullptr if the task

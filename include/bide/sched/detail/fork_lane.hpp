@@ -62,20 +62,8 @@
 // the work of one iteration, so that the estimate fits short and long runs. Only speed depends on
 // these numbers: the owner runs each arm that no worker takes.
 
-#include <bide/core/config.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/worker.hpp>
 #include <bide/sched/fork_deque.hpp>
-
-#include <algorithm>
-#include <cstdint>
-#include <limits>
-#include <new>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -573,8 +561,7 @@ public:
             lane_->set_outside(its_pool.current_worker() == nullptr);
         }
     }
-    basic_scoped_lane(const basic_scoped_lane&) = delete;
-    basic_scoped_lane& operator=(const basic_scoped_lane&) = delete;
+    basic_scoped_lane& operator=(basic_scoped_lane&&) = delete;
     ~basic_scoped_lane() {
         if (lane_ == nullptr) {
             return;
@@ -663,8 +650,7 @@ public:
         on.begin(from.worth(), from.begin_ns());
         context::here() = {on.scheduler_id, &on};
     }
-    basic_fork_scope(const basic_fork_scope&) = delete;
-    basic_fork_scope& operator=(const basic_fork_scope&) = delete;
+    basic_fork_scope& operator=(basic_fork_scope&&) = delete;
     ~basic_fork_scope() {
         context& here = context::here();
         if (site_ != nullptr) {

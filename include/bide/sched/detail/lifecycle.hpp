@@ -29,15 +29,7 @@
 // The poster reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue
 // [lifecycle.unrun].
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_control.hpp>
-
-#include <atomic>
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -63,8 +55,7 @@ public:
             // destroys the scheduler does so only after it has seen that runnable.
             external_calls_.fetch_add(1, std::memory_order_relaxed);
         }
-        external_call(const external_call&) = delete;
-        external_call& operator=(const external_call&) = delete;
+        external_call& operator=(external_call&&) = delete;
         ~external_call() {
             // Order: release [lifecycle.external_call]; the destructor comes after this.
             external_calls_.fetch_sub(1, std::memory_order_release);

@@ -59,27 +59,8 @@
 // worker. Two threads can make this decision: the thread that blocks, and the last sleeper when it
 // is about to run a job. Each of them changes the idle word and then reads it [idle.blocked].
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/process_wide.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
-#include <bide/io/driver.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
-#include <bide/sched/injector.hpp>
-#include <bide/sched/scheduler_options.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -716,14 +697,9 @@ private:
             more = r != nullptr && woken; // as above
         }
         if (r == nullptr && steals_) {
-            unsigned taken = 1;
-            r = steal(w, taken, more);
+            r = steal(w, more);
             if (r == nullptr && after_timed_sleep) {
-                taken = 1;
                 r = take_stale(w);
-            }
-            if (r != nullptr && how_.trace != nullptr) {
-                how_.trace->stole(w.index, taken, Platform::now());
             }
             if (r == nullptr && !but_arms) {
                 r = take_arm(w, more);
@@ -861,9 +837,9 @@ private:
     // Searches the other workers, beginning with a random one. Takes half of the jobs in the ring
     // of another worker: returns the first job and moves the others to the ring of `w`. If the ring
     // of the other worker is empty, takes its oldest child. If no worker had either, and there is
-    // never a timed sleeper, takes the job in a LIFO slot. Sets `taken` to the number of jobs, and
-    // sets `left` to true if the other worker has more jobs.
-    runnable* steal(worker& w, unsigned& taken, bool& left) noexcept {
+    // never a timed sleeper, takes the job in a LIFO slot. Sets `left` to true if the other worker
+    // has more jobs.
+    runnable* steal(worker& w, bool& left) noexcept {
         const auto count = static_cast<unsigned>(workers_.size());
         const auto first = static_cast<unsigned>(w.next_random() % count);
         for (unsigned i = 0; i < 2 * count; ++i) {
@@ -872,6 +848,7 @@ private:
                 continue;
             }
             runnable* r = nullptr;
+            unsigned taken = 1;
             if (i < count) {
                 r = other.ring.steal_into(w.ring, taken);
                 if (r == nullptr) {
@@ -880,10 +857,9 @@ private:
                 }
             } else if (!uses_timed_sleeps_) {
                 r = take_lifo(other);
-                taken = 1;
             }
             if (r != nullptr) {
-                w.has_stolen(taken);
+                note_steal(w, taken);
                 left = !other.ring.empty() || !other.children.empty();
                 return r;
             }
@@ -901,11 +877,17 @@ private:
                 continue;
             }
             if (runnable* const r = take_lifo(other)) {
-                w.has_stolen(1);
+                note_steal(w, 1);
                 return r;
             }
         }
         return nullptr;
+    }
+    void note_steal(worker& w, unsigned taken) noexcept {
+        w.has_stolen(taken);
+        if (how_.trace != nullptr) {
+            how_.trace->stole(w.index, taken, Platform::now());
+        }
     }
 
     runnable* take_arm(worker& w, bool& left) noexcept {

@@ -42,44 +42,14 @@
 // firing does so after it has reset `armed_`. If the firing had the lock first, the thread would
 // find `armed_` reset.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/fatal_exception.hpp>
-#include <bide/core/detail/os_thread.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
-#include <bide/io/driver.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/worker.hpp>
-#include <bide/sched/idle.hpp>
-#include <bide/sched/scheduler_options.hpp>
-#include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <functional>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <system_error>
 #include <thread>
-#include <utility>
 
 #if defined(__linux__)
-#include <cstring>
 #include <sched.h>
 #include <unistd.h>
 #endif
