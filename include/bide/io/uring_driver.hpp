@@ -344,8 +344,8 @@ private:
 
     // Handles the kernel's answer. Returns false if the request is to be submitted again.
     static bool is_over(uring_request& r) noexcept {
-        if (r.answer == -ECANCELED ||
-            r.answer == -EINTR) { // or the thread of the request has ended
+        // It was ended on request, or because its thread has ended.
+        if (r.answer == -ECANCELED || r.answer == -EINTR) {
             return r.at == phase::ends_early;
         }
         r.result = r.answer;
