@@ -135,7 +135,7 @@ public:
     }
 
     // Overrides of basic_task_home. A task may end on any thread of the pool.
-    bool is_here() const noexcept override { return pool_.runs_here(); }
+    bool is_here() const noexcept final { return pool_.runs_here(); }
     executor_ref executor() noexcept override { return executor_ref::to(*this); }
     unsigned registry_here() const noexcept final {
         const worker* const w = pool_.current_worker();
