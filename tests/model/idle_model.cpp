@@ -37,14 +37,12 @@ public:
         unpark(idle_.wake_one());
     }
 
-    // Pushes all jobs at once, and looks for sleepers once.
+    // Pushes all jobs, and then looks for sleepers once.
     template <std::size_t N> void inject_all(job (&all)[N]) noexcept {
-        bide::detail::run_list list;
         for (job& j : all) {
             j.number = 1;
-            list.push(j);
+            injected_.push(j);
         }
-        injected_.push(list, N);
         unpark(idle_.wake_one());
     }
 
@@ -86,7 +84,7 @@ private:
             bide::runnable* const first = batch.pop();
             while (bide::runnable* const r = batch.pop()) {
                 more = true;
-                rings_[self].push(*r, injected_);
+                push(self, *r);
             }
             more = more || !injected_.empty();
             return first;
@@ -104,6 +102,12 @@ private:
         return nullptr;
     }
 
+    void push(unsigned self, bide::runnable& r) noexcept {
+        if (!rings_[self].push(r)) {
+            injected_.push(r);
+        }
+    }
+
     bool look() const noexcept {
         for (const run_queue& ring : rings_) {
             if (!ring.empty()) {
@@ -118,7 +122,7 @@ private:
         j.number = 2;
         for (int i = 1; i <= j.children; ++i) {
             (&j)[i].number = 1;
-            rings_[self].push((&j)[i], injected_);
+            push(self, (&j)[i]);
             unpark(idle_.wake_one());
         }
     }
@@ -263,12 +267,11 @@ TEST_CASE("idle: a push that relies on a searcher wakes a worker later") {
 struct loot {
     run_queue mine;
     run_queue theirs;
-    injector over;
     job all[3];
 
     loot() {
         for (job& j : all) {
-            theirs.push(j, over);
+            MODEL_REQUIRE(theirs.push(j));
         }
     }
     bool steal() noexcept {
@@ -452,7 +455,7 @@ TEST_CASE("idle: the last sleeper finds a blocked worker, or that worker found n
 // ---- The whole: workers in their loop, and pushes by external threads and by workers
 
 // A worker for each job. The first job pushes the next `children` jobs; the remaining jobs are injected after it. With
-// `at_once`, all jobs are injected in one push.
+// `at_once`, all jobs are injected before the first look for sleepers.
 template <unsigned Workers> model::body run_crew(int children, bool at_once = false) {
     return [=] {
         crew<Workers> c;

@@ -50,6 +50,7 @@ public:
 
     std::deque<worker>& workers() noexcept { return workers_; }
     worker* current_worker() const noexcept { return thread_role::here().owned; }
+    bool runs_here() const noexcept { return thread_role::here().pool == this; }
     void push_local(worker&, bide::runnable& r) noexcept { push(r); }
     void push(bide::runnable& r) noexcept {
         queue_.push(r);
@@ -165,16 +166,11 @@ public:
         require_end();
     }
 
-    bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
-
     const int count;
     outcome becomes[2];
     std::function<void()> at_end; // when no task is left
     var<int> over{0};
     small_pool all;
-
-private:
-    bool is_here() const noexcept override { return thread_role::here().pool == &all; }
 };
 
 void join(header& t) noexcept {

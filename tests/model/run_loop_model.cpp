@@ -172,12 +172,7 @@ public:
         loop.stop_run();
     }
 
-    bide::executor_ref executor() noexcept override { return bide::executor_ref::to(*this); }
-
     loop_type loop;
-
-private:
-    bool is_here() const noexcept override { return loop.runs_here(); }
 };
 
 void spawn_from_a_thread() {

@@ -79,8 +79,8 @@ public:
     }
 
     task_home& normal() noexcept { return *this; }
-    task_home& of_class(bide::task_priority which) noexcept { return home_of(which); }
-    task_home& of_thread(unsigned n) noexcept { return *home_of_pinned(n); }
+    task_home& of_class(bide::task_priority which) noexcept { return home_of({.priority = which}); }
+    task_home& of_thread(unsigned n) noexcept { return home_of({.worker = n}); }
 
     const bide::detail::unhandled& handler() const noexcept override { return unhandled_; }
 

@@ -47,16 +47,10 @@ TEST_CASE("injector: does in random steps what a list would do, and allocates no
         CAPTURE(step);
         const std::size_t n = chance.below(step / 500 % 2 == 0 ? 8 : 4);
         run_list list;
-        if (chance.below(2) == 0 && free.size() > n) { // a list, or one job
-            if (n == 1) {
+        if (chance.below(2) == 0 && free.size() > n) {
+            for (std::size_t i = 0; i < n; ++i) {
                 job& one = all[move_one(free, expected)];
                 REQUIRE(counted([&] { q.push(one); }));
-            } else {
-                for (std::size_t i = 0; i < n; ++i) {
-                    list.push(all[move_one(free, expected)]);
-                }
-                REQUIRE(counted([&] { q.push(list, n); }));
-                REQUIRE(list.pop() == nullptr);
             }
         } else { // a batch: at least one, the oldest first
             const std::size_t got = std::min(std::max<std::size_t>(n, 1), expected.size());

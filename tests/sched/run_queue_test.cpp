@@ -26,19 +26,6 @@ std::vector<int> range(int from, int to) {
     return all;
 }
 
-// Receives overflow: the numbers, and how many came at a time.
-struct spill {
-    std::vector<int> numbers;
-    std::vector<std::size_t> splices;
-
-    void push(bide::detail::run_list& list, std::size_t n) {
-        splices.push_back(n);
-        while (runnable* const r = list.pop()) {
-            numbers.push_back(number_of(r));
-        }
-    }
-};
-
 using native = native_platform;
 
 template <unsigned Capacity, unsigned Max> class checked_rings {
@@ -51,7 +38,7 @@ public:
         }
     }
 
-    // A full ring that cannot grow moves its older half and the new job out, in order, in one list.
+    // A full ring that cannot grow does not take the job.
     void push(std::size_t at) {
         if (free_.empty()) {
             return;
@@ -59,19 +46,12 @@ public:
         job& j = *free_.back();
         free_.pop_back();
         std::deque<int>& mine = expected_[at];
-        mine.push_back(j.number);
-        std::vector<int> moved;
-        if (mine.size() > Max) {
-            moved.assign(mine.begin(), mine.begin() + Max / 2);
-            mine.erase(mine.begin(), mine.begin() + Max / 2);
-            moved.push_back(mine.back());
-            mine.pop_back();
-        }
-        spill over;
-        good_ = good_ && rings_[at].push(j, over) == moved.size() && over.numbers == moved &&
-                over.splices.size() == (moved.empty() ? 0 : 1);
-        for (const int number : moved) {
-            gone(number);
+        const bool has_room = mine.size() < Max;
+        good_ = good_ && rings_[at].push(j) == has_room;
+        if (has_room) {
+            mine.push_back(j.number);
+        } else {
+            gone(j.number);
         }
     }
     // The oldest job comes first.
@@ -178,11 +158,11 @@ TEST_CASE("run_queue: a ring that may double once does in random steps what a li
 TEST_CASE("run_queue: nothing is allocated without growth, and a worker's ring holds 256") {
     basic_run_queue<native> q;
     basic_run_queue<native> mine;
-    spill over;
     std::vector<job> all = numbered(256);
     const std::size_t before = test::allocations_here();
+    bool has_all = true;
     for (std::size_t i = 0; i < 256; ++i) {
-        q.push(all[i], over);
+        has_all = q.push(all[i]) && has_all;
     }
     unsigned taken = 0;
     q.steal_into(mine, taken);
@@ -190,32 +170,33 @@ TEST_CASE("run_queue: nothing is allocated without growth, and a worker's ring h
     CHECK(made == 0);
     CHECK(taken == 128);
     CHECK(q.size() + mine.size() == 255);
-    CHECK(over.splices.empty());
+    CHECK(has_all);
 }
 
 TEST_CASE(
-    "run_queue: without memory, nothing is lost: jobs overflow, and the ring keeps its size") {
+    "run_queue: without memory, nothing is lost: a full ring takes no job, and keeps its size") {
     if (!test::counts_allocations()) {
         SUCCEED("the allocations are the sanitizer's");
         return;
     }
-    spill over;
-    over.numbers.reserve(128);
-    over.splices.reserve(128);
+    std::vector<int> had;
+    had.reserve(128);
+    int refused = 0;
     std::vector<job> all = numbered(100);
     basic_run_queue<native, 8> q(0xffff'fffcU);
     basic_run_queue<native, 8> mine;
     for (std::size_t i = 0; i < 50; ++i) {
-        q.push(all[i], over);
+        refused += q.push(all[i]) ? 0 : 1;
     }
     CHECK(q.capacity() == 64);
-    CHECK(over.splices.empty());
-    std::vector<int> had;
-    had.reserve(128);
+    CHECK(refused == 0);
     {
         const test::out_of_memory none;
         for (std::size_t i = 50; i < 100; ++i) {
-            q.push(all[i], over);
+            if (!q.push(all[i])) {
+                had.push_back(all[i].number);
+                ++refused;
+            }
         }
         unsigned taken = 0;
         had.push_back(number_of(q.steal_into(mine, taken)));
@@ -230,8 +211,7 @@ TEST_CASE(
             had.push_back(number_of(r));
         }
     }
-    CHECK(over.splices == std::vector<std::size_t>{33, 33});
-    had.insert(had.end(), over.numbers.begin(), over.numbers.end());
+    CHECK(refused == 36);
     std::sort(had.begin(), had.end());
     CHECK(had == range(0, 100));
 }

@@ -12,7 +12,7 @@ struct ball : runnable {
     std::atomic<bool> out{false}; // it is in a queue
 };
 
-// Each worker pushes its own balls into its ring, again and again. The ring grows, or they overflow
+// Each worker pushes its own balls into its ring, again and again. The ring grows, or they go
 // into the injector. They are stolen, and popped. Each ball is taken once before it is pushed again.
 template <class P, unsigned Capacity, unsigned Max> int throw_and_catch(unsigned workers) {
     std::vector<basic_run_queue<P, Capacity, Max>> rings(workers);
@@ -35,6 +35,11 @@ template <class P, unsigned Capacity, unsigned Max> int throw_and_catch(unsigned
                 b.out.store(false, std::memory_order_release);
             }
         };
+        const auto push = [&](runnable& r) noexcept {
+            if (!ring.push(r)) {
+                injected.push(r);
+            }
+        };
         const auto catch_some = [&] {
             for (std::uint32_t n = chance.below(jobs / 2); n > 0; --n) {
                 have(ring.pop());
@@ -49,7 +54,7 @@ template <class P, unsigned Capacity, unsigned Max> int throw_and_catch(unsigned
             injected.pop(batch, chance.below(8));
             have(batch.pop());
             while (runnable* const r = batch.pop()) {
-                ring.push(*r, injected);
+                push(*r);
             }
         };
         for (const test::stress_time time; time.is_left();) {
@@ -58,7 +63,7 @@ template <class P, unsigned Capacity, unsigned Max> int throw_and_catch(unsigned
                 if (!b.out.load(std::memory_order_acquire)) {
                     b.had = 0;
                     b.out.store(true, std::memory_order_relaxed);
-                    ring.push(b, injected);
+                    push(b);
                 }
             }
             catch_some();

@@ -7,16 +7,8 @@
 /// operating system and for a wake at the same time. The driver then completes the operations that
 /// became ready. io/epoll_driver.hpp is a driver.
 
-#include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/wait_ops.hpp>
-
-#include <atomic>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -64,8 +56,7 @@ public:
     /// The most operations that one wait() hands over, so that tasks and timers run in between.
     static constexpr unsigned max_completions = 256;
 
-    driver(const driver&) = delete;
-    driver& operator=(const driver&) = delete;
+    driver& operator=(driver&&) = delete;
     virtual ~driver() = default;
 
     /// Waits until an operation is ready, wake() was called, or the deadline has passed. With
@@ -97,8 +88,7 @@ public:
                     "bide: the driver is attached to another scheduler; end that first"));
             }
         }
-        attachment(const attachment&) = delete;
-        attachment& operator=(const attachment&) = delete;
+        attachment& operator=(attachment&&) = delete;
         /// Ends the operations that still wait, with errc::closed.
         /// Requires: no thread is in wait().
         ~attachment() {

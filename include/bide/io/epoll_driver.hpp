@@ -38,25 +38,15 @@
 #if defined(__linux__)
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/io/detail/event_fd.hpp>
 #include <bide/io/detail/growing_table.hpp>
 #include <bide/io/driver.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <climits>
-#include <cstdint>
 #include <ctime>
 #include <initializer_list>
-#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -230,9 +220,9 @@ class basic_readiness_driver : public Base {
     using node = basic_waiter<Platform>;
 
 public:
-    /// Makes the epoll set and the eventfd.
+    /// Makes the epoll set and the eventfd; passes the arguments to the set.
     /// Throws: std::system_error if the system has no more descriptors or memory.
-    basic_readiness_driver() {}
+    template <class... Args> explicit basic_readiness_driver(Args... args) : set_(args...) {}
 
     /// Closes the epoll set and the eventfd.
     /// Requires: no coroutine waits for a file, no wait() or wake() is under way, and there is no
@@ -303,9 +293,6 @@ public:
     void wake() noexcept override { set_.wake(); }
 
 protected:
-    /// Makes a set with a ring of this size.
-    explicit basic_readiness_driver(unsigned entries) : set_(entries) {}
-
     /// Ends all waits: the driver is no longer attached to a scheduler.
     // each() visits every entry that was made before the end of the attachment. A wait whose entry
     // is made later finds that there is no attachment [growing_table.chunk].

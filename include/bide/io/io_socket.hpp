@@ -26,22 +26,11 @@
 #if defined(__linux__)
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/io/epoll_driver.hpp>
 
 #include <cerrno>
-#include <cstddef>
 #include <span>
-#include <system_error>
-#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -119,7 +108,6 @@ public:
         std::swap(fd_, moved.fd_);
         return *this;
     }
-    basic_io_socket(const basic_io_socket&) = delete;
     /// Calls close().
     ~basic_io_socket() { close(); }
 

@@ -12,16 +12,8 @@
 
 #if defined(__linux__)
 
-#include <bide/core/config.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/io/detail/event_fd.hpp>
 #include <bide/task/strand.hpp>
-
-#include <cstddef>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -45,8 +37,7 @@ public:
     /// Makes the descriptor.
     /// Throws: std::system_error if the system has no more descriptors or memory.
     poll_executor() = default;
-    poll_executor(const poll_executor&) = delete;
-    poll_executor& operator=(const poll_executor&) = delete;
+    poll_executor& operator=(poll_executor&&) = delete;
 
     /// Runs all queued runnables, including runnables that are posted meanwhile.
     /// Requires: no runnable of the executor destroys it. Afterwards, no task is left that must

@@ -8,14 +8,8 @@
 
 #if defined(__linux__)
 
-#include <bide/core/async_op.hpp>
 #include <bide/core/callback_wait.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/fwd.hpp>
 #include <bide/io/detail/event_fd.hpp>
-
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -46,8 +40,7 @@ public:
     /// Makes the descriptor.
     /// Throws: std::system_error if the system has no more descriptors or memory.
     pollable_wait() : wait_(waker(&on_complete, &readable_)) {}
-    pollable_wait(const pollable_wait&) = delete;
-    pollable_wait& operator=(const pollable_wait&) = delete;
+    pollable_wait& operator=(pollable_wait&&) = delete;
 
     /// Returns the descriptor. It is readable exactly while is_complete().
     int fd() const noexcept { return readable_.fd(); }

@@ -24,7 +24,7 @@
 //   over        the result is final, and only the owner accesses the request
 //
 // The lock guards both queues of the ring. Each request is submitted at once. If the kernel accepts
-// no request because it lacks memory, the thread retries without the lock. Any thread takes
+// no request because it lacks memory, the thread retries with the lock held. Any thread takes
 // completions, and only stores each of them in its request. look() then handles the completed
 // requests, and may submit requests. If a thread takes completions and leaves a result for next(),
 // it wakes the thread in wait(), because the ring is no longer readable.
@@ -42,29 +42,13 @@
 #endif
 
 #include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/wait_ops.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/io/epoll_driver.hpp>
 #include <bide/task/detail/task_control.hpp>
 
-#include <atomic>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <span>
-#include <system_error>
-#include <utility>
 
 #include <liburing.h>
 #include <sys/types.h>
@@ -79,7 +63,6 @@ struct uring_request : basic_task_links<native_platform, uring_request> {
 
     phase at = phase::idle;
     bool writes = false;
-    bool is_left_out = false;  // its end was asked for before it could be submitted
     bool is_abandoned = false; // end_now() waits for it, and its waiter is not woken
     bool is_taken = false;     // in the list of the requests that look() handles
     bool has_answer = false;   // `answer` is the kernel's answer
@@ -213,7 +196,9 @@ public:
             take();
             look();
             if (r.at == phase::ends_early) {
-                wait_unlocked(again);
+                lock::release_plain(locked_);
+                again();
+                lock::acquire(locked_);
             }
         }
         if (note_news()) {
@@ -225,16 +210,10 @@ public:
     // Asks the kernel to end all requests for a file, or all requests if `fd` is negative.
     void end_all(int fd) noexcept {
         const guard section(locked_);
-        for (uring_request* r = running_.first(); r != nullptr;) {
+        for (uring_request* r = running_.first(); r != nullptr; r = r->next_in_list) {
             if (r->at == phase::submitted && (fd < 0 || r->fd == fd)) {
-                const unsigned before = releases_;
                 ask_for_end(*r, wait_status::closed);
-                if (before != releases_) {
-                    r = running_.first(); // this one may be over
-                    continue;
-                }
             }
-            r = r->next_in_list;
         }
     }
 
@@ -260,12 +239,6 @@ private:
 
     using list = basic_task_list<native_platform, uring_request>;
 
-    void wait_unlocked(basic_backoff<Platform>& again) noexcept {
-        ++releases_;
-        lock::release_plain(locked_);
-        again();
-        lock::acquire(locked_);
-    }
     // Returns true if next() has a result to return.
     bool has_news() const noexcept {
         // Order: relaxed; a hint, and next() looks under the lock.
@@ -281,43 +254,30 @@ private:
 
     // ---- Called with the lock
 
-    // Fills a submission entry by prepare(io_uring_sqe&), and submits it. While the queue is full,
-    // or the kernel accepts no request, releases the lock and retries.
-    template <class Prepare> void submit(std::uint64_t data, Prepare prepare) noexcept {
+    // Returns a submission entry, which the caller fills and submits. The queue is empty before.
+    io_uring_sqe& new_entry() noexcept { return *::io_uring_get_sqe(&ring_); }
+
+    // Submits the entry. While the kernel accepts no request, retries.
+    void submit(io_uring_sqe& entry, std::uint64_t data) noexcept {
+        entry.user_data = data;
         basic_backoff<Platform> again;
-        const auto wait = [&]() noexcept {
+        for (; ::io_uring_submit(&ring_) <= 0 && ::io_uring_sq_ready(&ring_) != 0; again()) {
             take(); // the kernel may want room for completions first
             if (note_news()) {
                 this->wake();
             }
-            wait_unlocked(again);
-        };
-        io_uring_sqe* to = ::io_uring_get_sqe(&ring_);
-        for (; to == nullptr; to = ::io_uring_get_sqe(&ring_)) {
-            if (!flush()) {
-                wait();
-            }
-        }
-        prepare(*to);
-        to->user_data = data;
-        while (!flush()) {
-            wait();
         }
     }
 
-    // Submits a request for the first time or again. submit() may release the lock. If another
-    // thread has asked for the end of the request meanwhile, submits a no-op in its place.
+    // Submits a request for the first time or again.
     void submit_transfer(uring_request& r) noexcept {
-        submit(reinterpret_cast<std::uintptr_t>(&r), [&r](io_uring_sqe& to) noexcept {
-            if (r.at != phase::submitted) {
-                r.is_left_out = true;
-                ::io_uring_prep_nop(&to);
-            } else if (r.writes) {
-                ::io_uring_prep_write(&to, r.fd, r.data, r.size, r.offset);
-            } else {
-                ::io_uring_prep_read(&to, r.fd, r.data, r.size, r.offset);
-            }
-        });
+        io_uring_sqe& entry = new_entry();
+        if (r.writes) {
+            ::io_uring_prep_write(&entry, r.fd, r.data, r.size, r.offset);
+        } else {
+            ::io_uring_prep_read(&entry, r.fd, r.data, r.size, r.offset);
+        }
+        submit(entry, reinterpret_cast<std::uintptr_t>(&r));
     }
 
     void ask_for_end(uring_request& r, wait_status why) noexcept {
@@ -327,20 +287,10 @@ private:
     }
     void submit_cancel(uring_request& r) noexcept {
         const auto of = reinterpret_cast<std::uintptr_t>(&r);
-        submit(of | ends_it, [of](io_uring_sqe& to) noexcept {
-            ::io_uring_prep_rw(IORING_OP_ASYNC_CANCEL, &to, -1, nullptr, 0, 0);
-            to.addr = of;
-        });
-    }
-
-    // Submits all requests to the kernel. Returns false if some are left.
-    bool flush() noexcept {
-        while (::io_uring_sq_ready(&ring_) != 0) {
-            if (const int n = ::io_uring_submit(&ring_); n <= 0 && n != -EINTR) {
-                return false;
-            }
-        }
-        return true;
+        io_uring_sqe& entry = new_entry();
+        ::io_uring_prep_rw(IORING_OP_ASYNC_CANCEL, &entry, -1, nullptr, 0, 0);
+        entry.addr = of;
+        submit(entry, of | ends_it);
     }
 
     // Stores the completions in their requests.
@@ -394,8 +344,8 @@ private:
 
     // Handles the kernel's answer. Returns false if the request is to be submitted again.
     static bool is_over(uring_request& r) noexcept {
-        const bool retried = r.answer == -ECANCELED || r.answer == -EINTR; // its thread has ended
-        if (r.is_left_out || retried) {
+        // It was ended on request, or because its thread has ended.
+        if (r.answer == -ECANCELED || r.answer == -EINTR) {
             return r.at == phase::ends_early;
         }
         r.result = r.answer;
@@ -407,7 +357,6 @@ private:
     typename Platform::template atomic<bool> has_news_{false};
     // Under the lock:
     io_uring ring_{};
-    unsigned releases_ = 0; // how often submit() has released the lock
     list running_;
     list ended_;
     uring_request* taken_ = nullptr;

@@ -34,24 +34,8 @@
 //
 // A thread that has left is joined by the next thread that leaves, by reap(), or by finish().
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
 #include <bide/core/detail/os_thread.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/futex.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/task/detail/task_control.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <new>
-#include <string>
-#include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -75,8 +59,7 @@ public:
     /// Calls finish().
     ~basic_blocking_pool() { finish(); }
 
-    basic_blocking_pool(const basic_blocking_pool&) = delete;
-    basic_blocking_pool& operator=(const basic_blocking_pool&) = delete;
+    basic_blocking_pool& operator=(basic_blocking_pool&&) = delete;
 
     /// Runs r.run.wake() on a thread of the pool: on the thread that became idle last, or on a new
     /// one. If no more threads can be started, queues `r`. Queued runnables run in the order of the

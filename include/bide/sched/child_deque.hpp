@@ -25,13 +25,9 @@
 // The pair [idle.announce] in idle.hpp: the owner pushes a child and then sees each worker that has
 // announced its sleep before. A worker that announces later sees the child.
 
-#include <bide/core/config.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
 
 #include <bit>
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -42,8 +38,7 @@ template <class Platform, unsigned Capacity = 256> class basic_child_deque {
 public:
     /// Constructs an empty deque.
     constexpr basic_child_deque() noexcept = default;
-    basic_child_deque(const basic_child_deque&) = delete;
-    basic_child_deque& operator=(const basic_child_deque&) = delete;
+    basic_child_deque& operator=(basic_child_deque&&) = delete;
 
     // ---- Functions for the owner
 

@@ -2,20 +2,13 @@
 #ifndef BIDE_SCHED_CHROME_TRACE_HPP
 #define BIDE_SCHED_CHROME_TRACE_HPP
 
-#include <bide/core/config.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/io/detail/growing_table.hpp>
 #include <bide/sched/detail/quoted.hpp>
 #include <bide/sched/scheduler_options.hpp>
-#include <bide/task/task_tag.hpp>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
 #include <string>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 

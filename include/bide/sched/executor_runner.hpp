@@ -11,18 +11,7 @@
 // destructor nor the executor waits for a task. The executor may count the tasks
 // (core/resume.hpp).
 
-#include <bide/core/config.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/join_handle.hpp>
-
-#include <concepts>
-#include <cstddef>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -93,7 +82,6 @@ private:
     static detail::task_home& home_of(const home_use& use) noexcept;
 
     const home_use home_;
-    bool closed_ = false;
 };
 
 /// Starts a task on an executor of another library. `source` is a task, a function, or a function
@@ -124,12 +112,6 @@ void spawn(S& where, Source source, Handler on_error) {
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/task/cancel_reason.hpp>
-#include <bide/task/detail/task_control.hpp>
-
 namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
@@ -141,11 +123,13 @@ public:
     executor_home(executor_ref where, std::function<void(std::exception_ptr)> on_unhandled)
         : where_(where), unhandled_(std::move(on_unhandled)) {}
 
-    // Refuses later tasks and cancels the present ones. Called once.
+    // Refuses later tasks and cancels the present ones. A second call has no effect.
     void close() noexcept {
         // Order: relaxed; a task that misses this store is cancelled all the same: either below,
         // because it is in the list, or when it first waits.
-        closing_.store(true, std::memory_order_relaxed);
+        if (closing_.exchange(true, std::memory_order_relaxed)) {
+            return;
+        }
         tasks_.close();
         tasks_.for_each([](task_header& t) { t.cancel(cancel_reason::shutdown); });
     }
@@ -205,11 +189,7 @@ BIDE_COMPILED_INLINE void executor_home_release::operator()(executor_home* home)
 
 } // namespace detail
 
-BIDE_COMPILED_INLINE void executor_runner::close() noexcept {
-    if (!std::exchange(closed_, true)) {
-        home_->close();
-    }
-}
+BIDE_COMPILED_INLINE void executor_runner::close() noexcept { home_->close(); }
 
 BIDE_COMPILED_INLINE std::size_t executor_runner::tasks() const noexcept { return home_->tasks(); }
 

@@ -5,23 +5,9 @@
 /// \file
 /// Calls a function on each worker of a scheduler, as pinned tasks (spawn_options::worker).
 
-#include <bide/core/config.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/scheduler_options.hpp>
-#include <bide/sync/detail/gate.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
-#include <concepts>
-#include <cstddef>
-#include <memory>
-#include <system_error>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -51,21 +37,24 @@ public:
     // Throws: std::bad_alloc.
     worker_calls(scheduler& on, F& body)
         : scheduler_(on), function_(body), workers_(on.concurrency()),
-          outcomes_(std::make_unique<outcome[]>(workers_)), ended_(std::ptrdiff_t{workers_}) {
-        calls_.reserve(workers_);
-        for (unsigned w = 0; w < workers_; ++w) {
-            calls_.emplace_back(*this, w);
-        }
-    }
+          outcomes_(std::make_unique<outcome[]>(workers_)), ended_(std::ptrdiff_t{workers_}) {}
+    worker_calls& operator=(worker_calls&&) = delete;
     ~worker_calls() {
-        calls_.clear(); // those that were not spawned
+        ended_.arrive(workers_ - made_);
         ended_.wait();
     }
 
     // Throws: std::bad_alloc. The destructor waits for the calls that were spawned.
     void spawn() {
-        for (unsigned w = 0; w < workers_; ++w) {
-            scheduler_.spawn(std::move(calls_[w]), {.worker = w}).detach();
+        while (made_ < workers_) {
+            const unsigned w = made_++;
+            auto call = [mine = call_end(this), w]() noexcept {
+                worker_calls& of = *mine;
+                of.outcomes_[w].was_called = true;
+                of.outcomes_[w].kept.compute(
+                    [&of, w]() -> value_type { return detail::call_on_worker(of.function_, w); });
+            };
+            scheduler_.spawn(std::move(call), {.worker = w}).detach();
         }
     }
 
@@ -100,35 +89,18 @@ private:
         bool was_called = false;
     };
 
-    class call {
-    public:
-        call(worker_calls& of, unsigned worker) noexcept : of_(&of), worker_(worker) {}
-        call(call&& other) noexcept
-            : of_(std::exchange(other.of_, nullptr)), worker_(other.worker_) {}
-        call& operator=(call&&) = delete;
-        ~call() {
-            if (of_ != nullptr) {
-                of_->ended_.arrive(1);
-            }
-        }
-        void operator()() noexcept {
-            outcome& mine = of_->outcomes_[worker_];
-            mine.was_called = true;
-            mine.kept.compute(
-                [this]() -> value_type { return detail::call_on_worker(of_->function_, worker_); });
-        }
-
-    private:
-        worker_calls* of_;
-        unsigned worker_;
+    // Ends a call when its callable is destroyed.
+    struct at_end {
+        void operator()(worker_calls* of) const noexcept { of->ended_.arrive(1); }
     };
+    using call_end = std::unique_ptr<worker_calls, at_end>;
 
     scheduler& scheduler_;
     F& function_;
     const unsigned workers_;
     const std::unique_ptr<outcome[]> outcomes_; // of the workers
     basic_gate<native_platform> ended_;
-    std::vector<call> calls_;
+    unsigned made_ = 0; // calls
 };
 
 } // namespace detail

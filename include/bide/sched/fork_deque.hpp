@@ -83,12 +83,9 @@
 // The pair [idle.announce] in idle.hpp: the owner publishes a job and then sees each worker that
 // has announced its sleep before. A worker that announces later sees the job.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/process_wide.hpp>
-#include <bide/core/platform.hpp>
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -111,8 +108,7 @@ public:
 
     /// Constructs an empty deque. The first push allocates.
     basic_fork_deque() noexcept = default;
-    basic_fork_deque(const basic_fork_deque&) = delete;
-    basic_fork_deque& operator=(const basic_fork_deque&) = delete;
+    basic_fork_deque& operator=(basic_fork_deque&&) = delete;
 
     // ---- Functions for the owner, which is one thread. A fork at depth d calls push() and later
     // pop(d). If pop(d) reports that the job was stolen, the owner waits for the end of the job and

@@ -71,13 +71,10 @@
 // timed sleeper is woken for another job, the end of its search wakes the next worker, which
 // becomes the timed sleeper.
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
 
 #include <bit>
-#include <cstdint>
 #include <memory>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -101,8 +98,7 @@ public:
         }
     }
 
-    basic_idle(const basic_idle&) = delete;
-    basic_idle& operator=(const basic_idle&) = delete;
+    basic_idle& operator=(basic_idle&&) = delete;
 
     // ---- A thread that has made a job visible, by a seq_cst step
 
@@ -303,17 +299,17 @@ private:
                 chosen = take_first((seen & is_timed) != 0 ? static_cast<unsigned>(timed_sleeper_)
                                                            : none);
             }
-            word next = rule.next(seen, chosen != none);
-            if (chosen != none) {
-                next += searcher - sleeper;
-                if ((seen & is_timed) != 0 && timed_sleeper_ == chosen) {
-                    next &= ~is_timed;
-                }
-            }
-            if (unlock_as(seen, next)) {
+            const word next = rule.next(seen, chosen != none);
+            if (unlock_as(seen, chosen != none ? without(next, chosen) : next)) {
                 return chosen;
             }
         }
+    }
+
+    // Called with the lock. Computes the word after the sleeper `which` became a searcher.
+    word without(word seen, unsigned which) const noexcept {
+        const bool was_timed = (seen & is_timed) != 0 && timed_sleeper_ == which;
+        return (seen + searcher - sleeper) & ~(was_timed ? is_timed : word{0});
     }
 
     // Removes the first worker from the set; `last_choice` only if it is the only one.
@@ -339,13 +335,7 @@ private:
         const bool asleep = (bits_of(which) & bit_of(which)) != 0;
         bits_of(which) = bits_of(which) & ~bit_of(which);
         for (;;) {
-            word next = seen;
-            if (asleep) {
-                next += searcher - sleeper;
-                if ((seen & is_timed) != 0 && timed_sleeper_ == which) {
-                    next &= ~is_timed;
-                }
-            }
+            word next = asleep ? without(seen, which) : seen;
             if (restores_deferred && (next & sleeping_) != 0) {
                 next |= deferred;
             }

@@ -3,8 +3,8 @@
 #define BIDE_SCHED_INJECTOR_HPP
 
 // The global queue: a linked list under a lock. It holds jobs that external threads have pushed,
-// and jobs that overflow from a worker's ring that cannot grow. If workers do not steal, it also
-// holds jobs that have yielded. One word holds the lock and the length:
+// and jobs that a worker's ring has not taken because it cannot grow. If workers do not steal, it
+// also holds jobs that have yielded. One word holds the lock and the length:
 //
 //   length << 2 | lock_bits
 //
@@ -13,15 +13,8 @@
 // without the lock is the second half of the pair [idle.announce] in idle.hpp. Only the holder of
 // the lock changes the length.
 
-#include <bide/core/config.hpp>
-#include <bide/core/executor.hpp>
 #include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/wake_scope.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -30,22 +23,23 @@ template <class Platform> class basic_injector {
 public:
     /// Constructs an empty queue.
     constexpr basic_injector() noexcept = default;
-    basic_injector(const basic_injector&) = delete;
-    basic_injector& operator=(const basic_injector&) = delete;
+    basic_injector& operator=(basic_injector&&) = delete;
 
     /// Appends `r`. The queue has no limit.
     /// Thread safety: any thread may call this and the other functions.
     void push(runnable& r) noexcept {
         r.next = nullptr;
-        splice(&r, &r, 1);
-    }
-
-    /// Puts the `count` items of `list` last, in order, in one step, and leaves `list` empty.
-    void push(detail::run_list& list, std::size_t count) noexcept {
-        const detail::run_list all = std::exchange(list, {});
-        if (all.first() != nullptr) {
-            splice(all.first(), all.last(), count);
+        const word length = lock::acquire(word_) >> shift;
+        if (length == 0) {
+            first_ = &r;
+        } else {
+            last_->next = &r;
         }
+        last_ = &r;
+        const auto* const at = &word_;
+        // Order: seq_cst; releases the lock [lock_bits.release] and publishes the length before the
+        // look for sleepers [idle.announce].
+        lock::wake_after(at, word_.exchange((length + 1) << shift, std::memory_order_seq_cst));
     }
 
     /// Takes the oldest item. Returns nullptr if there is none.
@@ -100,21 +94,6 @@ private:
     using word = std::uint64_t;
     using lock = lock_bits<Platform, word>;
     static constexpr unsigned shift = 2;
-
-    void splice(runnable* first, runnable* last, std::size_t count) noexcept {
-        const word length = lock::acquire(word_) >> shift;
-        if (length == 0) {
-            first_ = first;
-        } else {
-            last_->next = first;
-        }
-        last_ = last;
-        const word next = (length + count) << shift;
-        const auto* const at = &word_;
-        // Order: seq_cst; releases the lock [lock_bits.release] and publishes the length before the
-        // look for sleepers [idle.announce].
-        lock::wake_after(at, word_.exchange(next, std::memory_order_seq_cst));
-    }
 
     alignas(cache_line_pair) typename Platform::template atomic<word> word_{0};
     // Under the lock. Items are linked by `next`; `next` of the last one is nullptr.

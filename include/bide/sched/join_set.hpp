@@ -6,28 +6,8 @@
 /// Runs tasks and returns their outcomes one by one, in the order in which the tasks end.
 
 #include <bide/channel/select.hpp>
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sched/task_group.hpp>
-#include <bide/sched/task_runner.hpp>
-#include <bide/task/cancel_reason.hpp>
 #include <bide/task/detail/nonvoid.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/task.hpp>
-
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
@@ -56,10 +36,7 @@ template <class Platform> class basic_ended_children {
 public:
     static constexpr const char* waited_for = "join_set";
 
-    class child {
-        friend basic_ended_children;
-        typename Platform::template var<child*> next_{nullptr};
-    };
+    struct child : basic_task_links<Platform, child> {};
 
     // Counts a child. Requires: the child is not posted yet.
     void begin() noexcept {
@@ -72,7 +49,8 @@ public:
         lock::acquire(lock_);
         running_ = running_ - 1;
         if (c != nullptr) {
-            append(*c);
+            children_.push_back(*c);
+            ended_ = ended_ + 1;
         }
         wake_waiters();
     }
@@ -123,20 +101,10 @@ public:
     // For thread_wait.
     wait_status enqueue(node& w) noexcept {
         lock::acquire(lock_);
-        wait_status what = peek();
-        if (what == wait_status::waiting) {
-            what = queue_.push_unless_forbidden(w);
-        } else if (w.claim()) { // fails if the waiter's select chose another case
-            w.commit();
-            reserved_ = reserved_ + (what == wait_status::granted ? 1U : 0U);
-        } else {
-            what = wait_status::waiting;
-        }
+        const wait_status what = queue_or_claim(queue_, w, peek());
+        reserved_ = reserved_ + (what == wait_status::granted ? 1U : 0U);
         lock::release_plain(lock_);
-        if (what != wait_status::waiting) {
-            w.settle(what);
-        }
-        return what;
+        return settle_if_over(w, what);
     }
     bool cancel(node& w, wait_status why) noexcept {
         const guard section(lock_);
@@ -159,24 +127,9 @@ private:
         reserved_ = reserved_ + (what == wait_status::granted ? 1U : 0U);
         return what;
     }
-    void append(child& c) noexcept {
-        child* const last = last_;
-        c.next_ = nullptr;
-        if (last == nullptr) {
-            first_ = &c;
-        } else {
-            last->next_ = &c;
-        }
-        last_ = &c;
-        ended_ = ended_ + 1;
-    }
     child& pop() noexcept {
-        child& c = *static_cast<child*>(first_);
-        child* const next = c.next_;
-        first_ = next;
-        if (next == nullptr) {
-            last_ = nullptr;
-        }
+        child& c = *children_.first();
+        children_.remove(c);
         ended_ = ended_ - 1;
         return c;
     }
@@ -199,10 +152,9 @@ private:
     typename Platform::template atomic<std::uint32_t> lock_{0};
     // Guarded by it:
     basic_waiter_queue<Platform> queue_;
-    var<child*> first_{nullptr};
-    var<child*> last_{nullptr};
+    basic_task_list<Platform, child> children_; // those that have ended
     var<std::size_t> running_{0};
-    var<std::size_t> ended_{0}; // the length of the list
+    var<std::size_t> ended_{0}; // the length of `children_`
     var<std::size_t> reserved_{0};
     var<bool> cancelled_{false};
 };
@@ -308,8 +260,7 @@ public:
 
     /// Makes an empty set. Its children run on `where`.
     explicit join_set(task_runner& where) noexcept : home_(detail::runner_access::home(where)) {}
-    join_set(const join_set&) = delete;
-    join_set& operator=(const join_set&) = delete;
+    join_set& operator=(join_set&&) = delete;
 
     /// Cancels the children and waits for them. Outcomes that no call has returned are dropped.
     /// Blocks: until all children have ended. To avoid blocking, call cancel(), then await

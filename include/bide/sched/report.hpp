@@ -5,13 +5,8 @@
 /// \file
 /// What a scheduler or a run_loop has done, as numbers, and what it does now, as text.
 
-#include <bide/core/config.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sched/run_loop.hpp>
 #include <bide/sched/scheduler.hpp>
-
-#include <cstdint>
-#include <cstdio>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -51,20 +46,12 @@ void dump(const run_loop& of, std::FILE* to);
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/platform.hpp>
 #include <bide/sched/detail/loop.hpp>
 #include <bide/sched/detail/quoted.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/task/detail/task_control.hpp>
-#include <bide/task/task_tag.hpp>
 
-#include <atomic>
-#include <cstddef>
 #include <initializer_list>
-#include <limits>
 #include <map>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {

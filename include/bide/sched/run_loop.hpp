@@ -2,20 +2,8 @@
 #ifndef BIDE_SCHED_RUN_LOOP_HPP
 #define BIDE_SCHED_RUN_LOOP_HPP
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-
-#include <cstddef>
-#include <exception>
-#include <functional>
-#include <memory>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -144,17 +132,8 @@ struct run_loop_access {
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/io/driver.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/loop.hpp>
-
-#include <optional>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -173,8 +152,7 @@ public:
         : lifecycle(
               loop_, +[]() -> executor_ref { return required_service<platform>(); }),
           unhandled_(std::move(wanted.on_unhandled)),
-          loop_(executor_ref::to(*this), wanted.io, timer_slack_ns(wanted.timer_slack),
-                wanted.trace) {
+          loop_(executor_ref::to(*this), wanted.io, option_ns(wanted.timer_slack), wanted.trace) {
         static_cast<void>(
             error_of<stopped_error>(errc::stopped)); // made before any cancellation needs it
         if (wanted.io != nullptr) {
@@ -197,8 +175,8 @@ public:
 
     // Runs until no task is left. Returns as basic_loop::run() does.
     std::size_t run(deadline until) noexcept {
-        return loop_.run(until, [this](bool idle) noexcept {
-            if (!idle) {
+        return loop_.run(until, [this](bool is_idle) noexcept {
+            if (!is_idle) {
                 return false;
             }
             add_up();
@@ -208,7 +186,8 @@ public:
 
     // Runs what is runnable now.
     std::size_t poll(bool may_stop = true) noexcept {
-        return loop_.run(deadline::never(), [](bool idle) noexcept { return idle; }, may_stop);
+        return loop_.run(
+            deadline::never(), [](bool is_idle) noexcept { return is_idle; }, may_stop);
     }
 
     // Another thread may end the run and destroy the loop before this call has returned.
@@ -231,7 +210,6 @@ public:
     }
 
 private:
-    bool is_here() const noexcept override { return loop_.runs_here(); }
     const unhandled& handler() const noexcept override { return unhandled_; }
 
     const unhandled unhandled_;

@@ -14,7 +14,7 @@
 //     |  in transit    |  available      |  free, up to steal + capacity
 //
 //   real     the position of the next item to take. A CAS moves it up. The owner's pop moves it by
-//            one. A thief's claim, or an overflow of the owner, moves it by half of the items.
+//            one. A thief's claim moves it by half of the items.
 //   steal    equal to `real` while no thief is at work; then a pop moves both. A thief's claim
 //            moves only `real`, so `steal` stays at the first item of the claim. When the thief has
 //            copied its items, it moves `steal` up to the current `real`.
@@ -32,8 +32,8 @@
 // address of the buffer only after its claim [run_queue.buffer]. So the owner can free the old
 // buffer at once.
 //
-// If there is no memory for a larger buffer, the older half of the items and the new item overflow.
-// While a thief is at work, only the new item overflows.
+// If there is no memory for a larger buffer, or a thief is at work in a full buffer, the ring does
+// not take the new item.
 //
 // Each change of `head_` is a read-modify-write, with one exception. So each change continues the
 // release sequence of the thief that moved `steal`. The exception is the owner's store at the end
@@ -45,16 +45,11 @@
 // thief that moves stolen items. It then sees each worker that has announced its sleep before. A
 // worker that announces later sees the push.
 
-#include <bide/core/config.hpp>
 #include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/core/spin.hpp>
-#include <bide/core/wake_scope.hpp>
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
-#include <new>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -76,19 +71,17 @@ public:
     /// before the wrap.
     explicit basic_run_queue(std::uint32_t first) noexcept
         : head_(pack(first, first)), tail_(first) {}
-    basic_run_queue(const basic_run_queue&) = delete;
-    basic_run_queue& operator=(const basic_run_queue&) = delete;
+    basic_run_queue& operator=(basic_run_queue&&) = delete;
     /// Frees the buffer.
     ~basic_run_queue() { free_buffer(slots_); }
 
     /// Appends `r`. Only the owner calls it. If the ring is full, allocates a larger buffer. If
-    /// there is no memory for that, passes the older half of the items, followed by `r`, to
-    /// full.push(run_list&, count). If a thief is at work in a full ring, passes only `r`. Returns
-    /// how many items overflowed.
+    /// there is no memory for that, or if a thief is at work in a full ring, returns false, and
+    /// does not append `r`.
     /// Complexity: amortised constant.
-    template <class Overflow> unsigned push(runnable& r, Overflow& full) noexcept {
-        if (room() == 0) [[unlikely]] {
-            return push_to_full(r, full);
+    [[nodiscard]] bool push(runnable& r) noexcept {
+        if (room() == 0 && make_room(1) == 0) [[unlikely]] {
+            return false;
         }
         // Order: relaxed; the owner has written it itself.
         const position tail = tail_.load(std::memory_order_relaxed);
@@ -96,7 +89,7 @@ public:
         // Order: seq_cst; publishes the slot [run_queue.publish], before the look for sleepers
         // [idle.announce].
         tail_.store(tail + 1, std::memory_order_seq_cst);
-        return 0;
+        return true;
     }
 
     /// Takes the oldest item. Returns nullptr if there is none. Only the owner calls it.
@@ -226,42 +219,6 @@ private:
         }
     }
 
-    template <class Overflow>
-    BIDE_NOINLINE unsigned push_to_full(runnable& r, Overflow& full) noexcept {
-        // Order: relaxed; push() reads again, or the CAS decides.
-        word head = head_.load(std::memory_order_relaxed);
-        if (!is_claimed(head)) {
-            const position real = real_of(head);
-            const position half = capacity() / 2;
-            // Order: relaxed; the tail is the owner's own.
-            if (tail_.load(std::memory_order_relaxed) - real < capacity() ||
-                resize(2 * capacity())) {
-                return push(r, full);
-            }
-            // Order: relaxed; the items are the owner's own. Failure: a thief has come.
-            if (head_.compare_exchange_strong(head, pack(real + half, real + half),
-                                              std::memory_order_relaxed,
-                                              std::memory_order_relaxed)) {
-                overflow_half(real, r, full);
-                return half + 1;
-            }
-        }
-        detail::run_list one;
-        one.push(r);
-        full.push(one, 1);
-        return 1;
-    }
-
-    template <class Overflow> void overflow_half(position first, runnable& r, Overflow& full) {
-        detail::run_list some;
-        const position half = capacity() / 2;
-        for (position i = 0; i < half; ++i) {
-            some.push(*slot_of(first + i));
-        }
-        some.push(r);
-        full.push(some, half + 1);
-    }
-
     // Moves the items to a buffer of the given capacity, which has room for them. Returns false,
     // with nothing changed, if there is no memory, or if a thief is at work.
     bool resize(position capacity) noexcept {
@@ -297,7 +254,7 @@ private:
         return true;
     }
 
-    // If there is no room for `n` items, grows. Returns how many items have room.
+    // If there is no room for `wanted` items, grows. Returns how many items have room.
     position make_room(position wanted) noexcept {
         const position there = room();
         return there < wanted && resize(std::bit_ceil(capacity() - there + wanted)) ? room()

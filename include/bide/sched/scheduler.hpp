@@ -2,23 +2,8 @@
 #ifndef BIDE_SCHED_SCHEDULER_HPP
 #define BIDE_SCHED_SCHEDULER_HPP
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/fwd.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/sched/task_runner.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-#include <bide/task/task_tag.hpp>
-
-#include <concepts>
-#include <cstdio>
-#include <memory>
-#include <optional>
-#include <type_traits>
-#include <utility>
 
 #if !defined(_WIN32)
 #include <sys/types.h>
@@ -193,11 +178,7 @@ template <class T> T sync_wait(scheduler& where, task<T> t) {
 
 #if BIDE_DEFINITIONS
 
-#include <bide/core/detail/process_wide.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
-
-#include <new>
 
 #if !defined(_WIN32)
 #include <unistd.h>

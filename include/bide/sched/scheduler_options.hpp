@@ -5,14 +5,9 @@
 /// \file
 /// The options of a scheduler and of a task, and the interface that receives the events of workers.
 
-#include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/platform.hpp>
 #include <bide/task/task_tag.hpp>
 
-#include <cstddef>
-#include <cstdint>
-#include <exception>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -139,8 +134,7 @@ struct spawn_options {
 /// meanwhile, its call for the end of that task may come at the same time as another call.
 class trace_sink {
 public:
-    trace_sink(const trace_sink&) = delete;
-    trace_sink& operator=(const trace_sink&) = delete;
+    trace_sink& operator=(trace_sink&&) = delete;
     virtual ~trace_sink() = default;
 
     /// Called when the worker has run a job. `task` is the name of the task; nullptr if the task
@@ -159,8 +153,8 @@ protected:
 
 namespace detail {
 
-// The timer slack of the options, as the timer queue expects it.
-inline std::int64_t timer_slack_ns(std::chrono::microseconds wanted) noexcept {
+// Returns a time of the options in nanoseconds, at least 0 and at most 1 s.
+inline std::int64_t option_ns(std::chrono::microseconds wanted) noexcept {
     constexpr std::int64_t most = 1'000'000'000;
     const std::int64_t ns = deadline::saturated_ns(wanted);
     return ns < 0 ? 0 : ns < most ? ns : most;

@@ -8,35 +8,9 @@
 ///
 /// A coroutine that awaits the end of a group holds no thread, however deeply groups are nested.
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/sched/scheduler.hpp>
-#include <bide/sched/task_runner.hpp>
 #include <bide/sync/semaphore.hpp>
-#include <bide/task/cancel_reason.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
-#include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
-
-#include <coroutine>
-#include <cstddef>
-#include <cstdint>
-#include <exception>
-#include <limits>
-#include <mutex>
-#include <stdexcept>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -72,6 +46,22 @@ namespace detail {
 // A wait for the end of a group needs no thread. If a task that waits for its group is cancelled,
 // it continues to wait until all members have ended (wait_steps::on_cancel).
 
+// Called with the lock of the queue. If `what` is waiting, queues `w`. Otherwise `what` is the
+// outcome of `w`. Returns the outcome, or waiting if `w` is queued or its select has chosen another
+// case. After the release of the lock, the caller passes the result to settle_if_over().
+template <class Platform>
+wait_status queue_or_claim(basic_waiter_queue<Platform>& queue, basic_waiter<Platform>& w,
+                           wait_status what) noexcept {
+    if (what == wait_status::waiting) {
+        return queue.push_unless_forbidden(w);
+    }
+    if (!w.claim()) {
+        return wait_status::waiting;
+    }
+    w.commit();
+    return what;
+}
+
 template <class Platform> class basic_group;
 
 // A member of a group. It is a task, and this object is a field of its cell.
@@ -82,8 +72,7 @@ class basic_group_member : public basic_task_links<Platform, basic_group_member<
 public:
     basic_group_member(basic_group<Platform>& of, header& its_task) noexcept
         : group_(of), task_(its_task) {}
-    basic_group_member(const basic_group_member&) = delete;
-    basic_group_member& operator=(const basic_group_member&) = delete;
+    basic_group_member& operator=(basic_group_member&&) = delete;
 
     deadline limit() const noexcept { return group_.limit(); }
     const task_binding<Platform>* values() const noexcept { return group_.values(); }
@@ -121,8 +110,7 @@ public:
         static constexpr const char* waited_for = "the end of a group";
 
         end(basic_group& of, bool of_all) noexcept : group_(of), of_all_(of_all) {}
-        end(const end&) = delete;
-        end& operator=(const end&) = delete;
+        end& operator=(end&&) = delete;
 
         bool has_come() noexcept {
             const guard section(group_.lock_);
@@ -141,18 +129,10 @@ public:
         // For thread_wait.
         wait_status enqueue(node& w) noexcept {
             lock::acquire(group_.lock_);
-            wait_status what = wait_status::waiting;
-            if (!is_here()) {
-                what = queue_.push_unless_forbidden(w);
-            } else if (w.claim()) { // fails if the waiter's select chose another case
-                w.commit();
-                what = wait_status::granted;
-            }
+            const wait_status what =
+                queue_or_claim(queue_, w, is_here() ? wait_status::granted : wait_status::waiting);
             lock::release_plain(group_.lock_);
-            if (what != wait_status::waiting) {
-                w.settle(what);
-            }
-            return what;
+            return settle_if_over(w, what);
         }
 
         bool cancel(node& w, wait_status why) noexcept {
@@ -297,11 +277,8 @@ private:
         m.is_body_ = is_body;
         {
             const guard section(lock_);
-            if (is_body) {
-                has_body_ = true;
-            } else {
-                left_ = left_ + 1;
-            }
+            left_ = left_ + (is_body ? 0U : 1U);
+            has_body_ = has_body_ || is_body;
             if (!cancelled_) {
                 members_.push_front(m);
                 m.linked_ = true;
@@ -335,11 +312,8 @@ private:
 
     // Called with the lock held; releases it.
     void leave(bool is_body) noexcept {
-        if (is_body) {
-            has_body_ = false;
-        } else {
-            left_ = left_ - 1;
-        }
+        left_ = left_ - (is_body ? 0U : 1U);
+        has_body_ = has_body_ && !is_body;
         wake_list passed;
         if (children_.is_here()) {
             children_.queue_.pop_all(passed);
@@ -467,8 +441,7 @@ public:
     task_group(task_runner& where, std::size_t limit)
         : home_(detail::runner_access::home(where)), room_(permits_for(limit)),
           group_(limit == no_limit ? nullptr : &room_) {}
-    task_group(const task_group&) = delete;
-    task_group& operator=(const task_group&) = delete;
+    task_group& operator=(task_group&&) = delete;
 
     /// Runs body(group), which returns a task, and returns its value when the body and all children
     /// have ended. It starts when it is awaited, and waits without a thread.
@@ -633,8 +606,7 @@ public:
         /// Constructs the awaiter of `of`, which exists until the end of the await expression.
         explicit awaiter(spawn_operation& of) noexcept
             : of_(of), wait_for_room_(of.group_.room_.async_acquire()), wait_(wait_for_room_) {}
-        awaiter(const awaiter&) = delete;
-        awaiter& operator=(const awaiter&) = delete;
+        awaiter& operator=(awaiter&&) = delete;
 
         /// Takes room for a child.
         /// Returns: true if the coroutine need not suspend.

@@ -2,17 +2,7 @@
 #ifndef BIDE_SCHED_TASK_RUNNER_HPP
 #define BIDE_SCHED_TASK_RUNNER_HPP
 
-#include <bide/core/async_op.hpp>
-#include <bide/core/config.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
 #include <bide/task/join_handle.hpp>
-#include <bide/task/task.hpp>
-
-#include <cstdint>
-#include <type_traits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -27,8 +17,7 @@ struct runner_access;
 /// A runner shuts down in its destructor or earlier. From then on it refuses new tasks.
 class task_runner {
 public:
-    task_runner(const task_runner&) = delete;
-    task_runner& operator=(const task_runner&) = delete;
+    task_runner& operator=(task_runner&&) = delete;
 
     /// Starts a task. `source` is one of these:
     /// - a task;
@@ -126,11 +115,6 @@ struct runner_access {
 }} // namespace bide::BIDE_ABI
 
 #if BIDE_DEFINITIONS
-
-#include <bide/core/detail/fatal.hpp>
-
-#include <memory>
-#include <new>
 
 namespace bide { inline namespace BIDE_ABI {
 

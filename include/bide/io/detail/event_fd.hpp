@@ -6,7 +6,6 @@
 
 #if defined(__linux__)
 
-#include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
 
 #include <cerrno>
@@ -26,8 +25,7 @@ public:
             fail();
         }
     }
-    owned_fd(const owned_fd&) = delete;
-    owned_fd& operator=(const owned_fd&) = delete;
+    owned_fd& operator=(owned_fd&&) = delete;
     ~owned_fd() { ::close(fd_); }
 
     int fd() const noexcept { return fd_; }

@@ -13,13 +13,8 @@
 
 #include <bide/core/platform.hpp>
 
-#include <atomic>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <memory>
-#include <new>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

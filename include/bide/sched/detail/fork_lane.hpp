@@ -62,20 +62,8 @@
 // the work of one iteration, so that the estimate fits short and long runs. Only speed depends on
 // these numbers: the owner runs each arm that no worker takes.
 
-#include <bide/core/config.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/worker.hpp>
 #include <bide/sched/fork_deque.hpp>
-
-#include <algorithm>
-#include <cstdint>
-#include <limits>
-#include <new>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -191,7 +179,7 @@ public:
     // Waits until the stolen job has ended or was given back, and returns which of these it was. If
     // `helps` is false, runs no other job meanwhile.
     BIDE_NOINLINE typename job::end wait(job& mine, depth_type at, bool helps = true) noexcept {
-        const auto how = helps ? wait_for<true>(mine, *this) : wait_for<false>(mine, *this);
+        const auto how = wait_for(mine, *this, helps);
         deque_.reset(at);
         return how;
     }
@@ -199,8 +187,8 @@ public:
     // Waits until the stolen job `mine` has ended or was given back. The job was stolen from the
     // lane `from`, which may be a lane of another thread. Runs no other job meanwhile: this lane
     // may have older jobs, and a thief that stole from another lane must not find them.
-    BIDE_NOINLINE typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
-        return wait_for<false>(mine, from);
+    typename job::end wait_idle(job& mine, basic_fork_lane& from) noexcept {
+        return wait_for(mine, from, false);
     }
 
     // Removes all jobs, which were stolen and have ended.
@@ -305,7 +293,8 @@ private:
     static constexpr depth_type most_public = depth_type{1} << 30;
     static constexpr std::int64_t worth_a_wake_ns = 20'000;
 
-    template <bool Helps> typename job::end wait_for(job& mine, basic_fork_lane& from) noexcept {
+    BIDE_NOINLINE typename job::end wait_for(job& mine, basic_fork_lane& from,
+                                             bool helps) noexcept {
         auto how = job::end::none;
         // The jobs that it runs meanwhile count as waiting.
         const std::int64_t before = overhead_.ns;
@@ -316,12 +305,12 @@ private:
             basic_spin<Platform>::until(
                 [&]() noexcept {
                     how = mine.look(thief);
-                    if (Helps && how == job::end::none && thief != nullptr) {
+                    if (helps && how == job::end::none && thief != nullptr) {
                         other = thief->steal();
                     }
                     return how != job::end::none || other != nullptr;
                 },
-                Helps ? pool_.least_spin_ns() : 0);
+                helps ? pool_.least_spin_ns() : 0);
             if (other != nullptr) {
                 basic_fork_lane* now = nullptr;
                 how = mine.look(now);
@@ -334,7 +323,7 @@ private:
             if (how != job::end::none) {
                 break;
             }
-            if (Helps && thief != nullptr && thief->publish_hidden()) {
+            if (helps && thief != nullptr && thief->publish_hidden()) {
                 pool_.fork_published(false);
                 continue;
             }
@@ -572,8 +561,7 @@ public:
             lane_->set_outside(its_pool.current_worker() == nullptr);
         }
     }
-    basic_scoped_lane(const basic_scoped_lane&) = delete;
-    basic_scoped_lane& operator=(const basic_scoped_lane&) = delete;
+    basic_scoped_lane& operator=(basic_scoped_lane&&) = delete;
     ~basic_scoped_lane() {
         if (lane_ == nullptr) {
             return;
@@ -662,8 +650,7 @@ public:
         on.begin(from.worth(), from.begin_ns());
         context::here() = {on.scheduler_id, &on};
     }
-    basic_fork_scope(const basic_fork_scope&) = delete;
-    basic_fork_scope& operator=(const basic_fork_scope&) = delete;
+    basic_fork_scope& operator=(basic_fork_scope&&) = delete;
     ~basic_fork_scope() {
         context& here = context::here();
         if (site_ != nullptr) {

@@ -29,15 +29,7 @@
 // The poster reads `ended_` after its push. shutdown() sets `ended_` before it empties the queue
 // [lifecycle.unrun].
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_control.hpp>
-
-#include <atomic>
-#include <cstdint>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -63,8 +55,7 @@ public:
             // destroys the scheduler does so only after it has seen that runnable.
             external_calls_.fetch_add(1, std::memory_order_relaxed);
         }
-        external_call(const external_call&) = delete;
-        external_call& operator=(const external_call&) = delete;
+        external_call& operator=(external_call&&) = delete;
         ~external_call() {
             // Order: release [lifecycle.external_call]; the destructor comes after this.
             external_calls_.fetch_sub(1, std::memory_order_release);
@@ -143,7 +134,9 @@ public:
         task_ended();
     }
 
-    // Overrides of basic_task_home.
+    // Overrides of basic_task_home. A task may end on any thread of the pool.
+    bool is_here() const noexcept final { return pool_.runs_here(); }
+    executor_ref executor() noexcept override { return executor_ref::to(*this); }
     unsigned registry_here() const noexcept final {
         const worker* const w = pool_.current_worker();
         return w != nullptr ? w->index : 0;

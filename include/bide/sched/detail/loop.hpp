@@ -28,26 +28,7 @@
 // acquire order, and so sees all earlier changes of the loop [loop.runner]. The members of the loop
 // need no other memory order.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/futex.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/io/driver.hpp>
 #include <bide/sched/detail/worker.hpp>
-#include <bide/sched/injector.hpp>
-#include <bide/sched/scheduler_options.hpp>
-#include <bide/task/detail/task_control.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -67,16 +48,16 @@ public:
           timers_(waker(&on_earlier_timer, this), timer_slack_ns) {}
 
     // Runs jobs on the calling thread. Sleeps while there is nothing to run. Returns the number of
-    // jobs when is_over(idle) returns true, stop_run() was called, or the deadline has passed.
-    // is_over() is called before each job, with `idle` false, and when there is nothing to run,
-    // with `idle` true. If `may_stop` is false, stop_run() does not end this call but the next one.
-    // Terminates if the loop is running already.
+    // jobs when is_over(is_idle) returns true, stop_run() was called, or the deadline has passed.
+    // is_over() is called before each job, with `is_idle` false, and when there is nothing to run,
+    // with `is_idle` true. If `may_stop` is false, stop_run() does not end this call but the next
+    // one. Terminates if the loop is running already.
     template <class IsOver>
     std::size_t run(deadline until, IsOver&& is_over, bool may_stop = true) noexcept {
         enter();
         run_scope mine(*this, true);
-        const auto ends = [&](bool idle) noexcept {
-            return (!idle && may_stop && take_stop()) || is_over(idle);
+        const auto ends = [&](bool is_idle) noexcept {
+            return (!is_idle && may_stop && take_stop()) || is_over(is_idle);
         };
         return run_jobs(until, ends, mine.outer_host());
     }
@@ -156,8 +137,7 @@ private:
             outer_loop_ = std::exchange(running_here(), &of);
             resumed_.worker = of.executor_;
         }
-        run_scope(const run_scope&) = delete;
-        run_scope& operator=(const run_scope&) = delete;
+        run_scope& operator=(run_scope&&) = delete;
         ~run_scope() {
             running_here() = outer_loop_;
             resumed_ = outer_resumed_;

@@ -59,35 +59,16 @@
 // worker. Two threads can make this decision: the thread that blocks, and the last sleeper when it
 // is about to run a job. Each of them changes the idle word and then reads it [idle.blocked].
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/process_wide.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/spin.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
-#include <bide/io/driver.hpp>
 #include <bide/sched/detail/worker.hpp>
 #include <bide/sched/idle.hpp>
-#include <bide/sched/injector.hpp>
-#include <bide/sched/scheduler_options.hpp>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
 struct pool_options {
     unsigned workers;
     bool steal;                      // workers steal from each other
-    driver* io;                      // one of the idle workers sleeps in it
-    std::int64_t max_timed_sleep_ns; // 0: there is no timed sleeper
+    driver* io;                      // one of the idle workers sleeps in it; nullptr: none
+    std::int64_t max_timed_sleep_ns; // at most 1 s; 0: there is no timed sleeper
     trace_sink* trace = nullptr;
     std::int64_t timer_slack_ns = 0;
     int spare_processors = 0;           // more processors than workers; negative: fewer
@@ -223,14 +204,9 @@ public:
     using thread_queue = basic_thread_queue<Platform>;
 
     BIDE_COLD basic_pool(owner& of, const options& wanted)
-        : owner_(of), executor_(wanted.executor),
-          scheduler_id_(wanted.scheduler_id != nullptr ? wanted.scheduler_id : this),
-          trace_(wanted.trace), driver_(wanted.io), timer_slack_ns_(wanted.timer_slack_ns),
-          max_timed_sleep_ns_((std::min)(wanted.max_timed_sleep_ns, std::int64_t{1'000'000'000})),
-          steals_(wanted.steal && wanted.workers > 1),
+        : owner_(of), how_(wanted), steals_(wanted.steal && wanted.workers > 1),
           shares_rings_(steals_ || wanted.workers == 1),
-          uses_timed_sleeps_(wanted.max_timed_sleep_ns != 0 && steals_),
-          spare_processors_(wanted.spare_processors), workers_(wanted.workers),
+          uses_timed_sleeps_(wanted.max_timed_sleep_ns != 0 && steals_), workers_(wanted.workers),
           idle_(wanted.workers), driver_lock_(wanted.io) {
         if (steals_) {
             detail::prepare_heavy_fence<Platform>(); // for thieves that publish (fork_deque.hpp)
@@ -259,7 +235,7 @@ public:
         if (mine != nullptr) {
             mine->set_owned(w.index);
         }
-        resumed.worker = executor_;
+        resumed.worker = how_.executor;
         while (here.worker == &w) {
             runnable* const r = find(w);
             if (r == nullptr) {
@@ -301,6 +277,8 @@ public:
         }
     }
 
+    // Returns true if the calling thread runs a worker of this pool, or blocking tasks.
+    bool runs_here() const noexcept { return thread_role::here().pool == this; }
     // Returns the worker of this pool that the calling thread owns, or nullptr.
     worker* current_worker() const noexcept {
         const thread_role& here = thread_role::here();
@@ -368,8 +346,8 @@ public:
     fixed_array<worker>& workers() noexcept { return workers_; }
     const fixed_array<worker>& workers() const noexcept { return workers_; }
     bool steals() const noexcept { return steals_; }
-    std::int64_t timer_slack_ns() const noexcept { return timer_slack_ns_; }
-    executor_ref executor() const noexcept { return executor_; }
+    std::int64_t timer_slack_ns() const noexcept { return how_.timer_slack_ns; }
+    executor_ref executor() const noexcept { return how_.executor; }
     bool has_queue(executor_ref where) noexcept { return owner_.has_queue(where); }
 
     // Called when a new timer has become the earliest timer of the worker `of`. The owner of `of`
@@ -396,13 +374,11 @@ public:
         }
     }
 
-    // Appends `r` to the ring. If the ring is full and cannot grow, half of it moves to the
-    // injector.
+    // Appends `r` to the ring. If the ring is full and cannot grow, `r` goes to the injector.
     void push_ring(worker& w, runnable& r) noexcept {
-        overflow out{*this};
-        if (const unsigned moved = w.ring.push(r, out)) {
-            w.overflowed.add(moved);
-            wake_any();
+        if (!w.ring.push(r)) {
+            w.overflowed.add(1);
+            push(r);
         } else if (steals_ && !w.is_searching) {
             wake_any();
         }
@@ -542,7 +518,9 @@ public:
     }
 
     // The address that identifies the scheduler.
-    const void* scheduler_id() const noexcept { return scheduler_id_; }
+    const void* scheduler_id() const noexcept {
+        return how_.scheduler_id != nullptr ? how_.scheduler_id : this;
+    }
     // Called when the calling thread leaves the pool.
     void drop_thread_lane() noexcept {
         if (auto* const all = arms()) {
@@ -584,18 +562,13 @@ public:
     // Returns the minimum time for which a thread spins when it finds no arm of a fork-join. A loop
     // offers an arm about every 4 us. If there are fewer processors than workers, returns 0,
     // because a spinning thread would take the processor from another worker.
-    std::int64_t least_spin_ns() const noexcept { return spare_processors_ < 0 ? 0 : 5'000; }
+    std::int64_t least_spin_ns() const noexcept { return how_.spare_processors < 0 ? 0 : 5'000; }
 
 private:
     static constexpr unsigned max_lifo_streak = 3;
     static constexpr std::int64_t never = worker::never;
     static constexpr std::int64_t first_timed_sleep_ns = 100'000;
     static constexpr std::int64_t long_timed_sleep_ns = 1'000'000;
-
-    struct overflow {
-        basic_pool& all;
-        void push(run_list& list, std::size_t n) noexcept { all.injector_.push(list, n); }
-    };
 
     // ---- The next job
 
@@ -637,7 +610,7 @@ private:
     void execute(worker& w, runnable& r) noexcept {
         w.polled.add(1);
         w.ran_arm = &r == &w.arm;
-        run_job(w, w.index, trace_, r); // another thread may own the worker afterwards
+        run_job(w, w.index, how_.trace, r); // another thread may own the worker afterwards
     }
 
     // Returns a job, or nullptr if run() is to return.
@@ -647,7 +620,7 @@ private:
         bool woken = false; // another thread has woken this worker
         bool leaves_arms = false;
         const bool is_substitute = thread_role::here().is_substitute;
-        w.timed_sleep_ns = (std::min)(first_timed_sleep_ns, max_timed_sleep_ns_);
+        w.timed_sleep_ns = (std::min)(first_timed_sleep_ns, how_.max_timed_sleep_ns);
         w.is_searching = true;
         for (;;) {
             if (searching) {
@@ -724,14 +697,9 @@ private:
             more = r != nullptr && woken; // as above
         }
         if (r == nullptr && steals_) {
-            unsigned taken = 1;
-            r = steal(w, taken, more);
+            r = steal(w, more);
             if (r == nullptr && after_timed_sleep) {
-                taken = 1;
                 r = take_stale(w);
-            }
-            if (r != nullptr && trace_ != nullptr) {
-                trace_->stole(w.index, taken, Platform::now());
             }
             if (r == nullptr && !but_arms) {
                 r = take_arm(w, more);
@@ -743,7 +711,7 @@ private:
 
     // ---- The queues
 
-    void unpark(worker& w) noexcept { w.sleeper.unpark(driver_); }
+    void unpark(worker& w) noexcept { w.sleeper.unpark(how_.io); }
     void unpark(unsigned number) noexcept {
         if (number != idle_.none) {
             unpark(workers_[number]);
@@ -768,9 +736,10 @@ private:
     }
 
     void push_all(worker& w, run_list& list) noexcept {
-        overflow out{*this};
         while (runnable* const r = list.pop()) {
-            w.ring.push(*r, out);
+            if (!w.ring.push(*r)) {
+                injector_.push(*r);
+            }
         }
     }
 
@@ -868,9 +837,9 @@ private:
     // Searches the other workers, beginning with a random one. Takes half of the jobs in the ring
     // of another worker: returns the first job and moves the others to the ring of `w`. If the ring
     // of the other worker is empty, takes its oldest child. If no worker had either, and there is
-    // never a timed sleeper, takes the job in a LIFO slot. Sets `taken` to the number of jobs, and
-    // sets `left` to true if the other worker has more jobs.
-    runnable* steal(worker& w, unsigned& taken, bool& left) noexcept {
+    // never a timed sleeper, takes the job in a LIFO slot. Sets `left` to true if the other worker
+    // has more jobs.
+    runnable* steal(worker& w, bool& left) noexcept {
         const auto count = static_cast<unsigned>(workers_.size());
         const auto first = static_cast<unsigned>(w.next_random() % count);
         for (unsigned i = 0; i < 2 * count; ++i) {
@@ -879,6 +848,7 @@ private:
                 continue;
             }
             runnable* r = nullptr;
+            unsigned taken = 1;
             if (i < count) {
                 r = other.ring.steal_into(w.ring, taken);
                 if (r == nullptr) {
@@ -887,10 +857,9 @@ private:
                 }
             } else if (!uses_timed_sleeps_) {
                 r = take_lifo(other);
-                taken = 1;
             }
             if (r != nullptr) {
-                w.has_stolen(taken);
+                note_steal(w, taken);
                 left = !other.ring.empty() || !other.children.empty();
                 return r;
             }
@@ -908,11 +877,17 @@ private:
                 continue;
             }
             if (runnable* const r = take_lifo(other)) {
-                w.has_stolen(1);
+                note_steal(w, 1);
                 return r;
             }
         }
         return nullptr;
+    }
+    void note_steal(worker& w, unsigned taken) noexcept {
+        w.has_stolen(taken);
+        if (how_.trace != nullptr) {
+            how_.trace->stole(w.index, taken, Platform::now());
+        }
     }
 
     runnable* take_arm(worker& w, bool& left) noexcept {
@@ -1021,7 +996,7 @@ private:
         w.left_driver = true;
     }
     bool sleeps_briefly(const worker& w) const noexcept {
-        return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, max_timed_sleep_ns_);
+        return w.timed_sleep_ns < (std::min)(long_timed_sleep_ns, how_.max_timed_sleep_ns);
     }
 
     // Sleeps. Returns true if the worker was woken, false if it is to look for jobs by itself.
@@ -1035,13 +1010,13 @@ private:
                 other.polled_when_seen.store(other.polled.read(), std::memory_order_relaxed);
             }
             until = Platform::now() + w.timed_sleep_ns;
-            w.timed_sleep_ns = (std::min)(2 * w.timed_sleep_ns, max_timed_sleep_ns_);
+            w.timed_sleep_ns = (std::min)(2 * w.timed_sleep_ns, how_.max_timed_sleep_ns);
         }
         until = (std::min)(until, w.lead_until);
         driver* const io = driver_lock_.try_enter();
         w.parked.add(1);
-        const bool woken = park_worker(w.sleeper, &w, w.index, deadline::at_ns(until), io, trace_,
-                                       &service_executor<Platform>);
+        const bool woken = park_worker(w.sleeper, &w, w.index, deadline::at_ns(until), io,
+                                       how_.trace, &service_executor<Platform>);
         if (io != nullptr) {
             leave_driver(w);
         }
@@ -1126,21 +1101,15 @@ private:
     unsigned callers_in_place() const noexcept {
         // Order: relaxed; a hint.
         const int callers =
-            callers_.load(std::memory_order_relaxed) - (std::max)(spare_processors_, 0);
+            callers_.load(std::memory_order_relaxed) - (std::max)(how_.spare_processors, 0);
         return static_cast<unsigned>((std::max)(callers, 0));
     }
 
     owner& owner_;
-    const executor_ref executor_;
-    const void* const scheduler_id_;
-    trace_sink* const trace_;
-    driver* const driver_;
-    const std::int64_t timer_slack_ns_; // the workers read it when they are made
-    const std::int64_t max_timed_sleep_ns_;
+    const options how_;
     const bool steals_;
     const bool shares_rings_; // a job in a ring does not wait for the owner of the ring alone
     const bool uses_timed_sleeps_;
-    const int spare_processors_;
     fixed_array<worker> workers_;
     basic_idle<Platform> idle_;
     alignas(cache_line_pair) basic_injector<Platform> injector_;

@@ -11,18 +11,7 @@
 // scheduler ends before the runnable has run, a resumer of bide's service runs it. Then the
 // runnable does not make the call and does not access the scheduler.
 
-#include <bide/core/config.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
-#include <bide/core/wait_status.hpp>
-#include <bide/core/waiter.hpp>
 #include <bide/sched/detail/scheduler_core.hpp>
-#include <bide/sched/detail/worker.hpp>
-#include <bide/sync/detail/gate.hpp>
-
-#include <stop_token>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 

@@ -42,44 +42,14 @@
 // firing does so after it has reset `armed_`. If the firing had the lock first, the thread would
 // find `armed_` reset.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/fatal.hpp>
-#include <bide/core/detail/fatal_exception.hpp>
-#include <bide/core/detail/os_thread.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/lock_bits.hpp>
-#include <bide/core/parker.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
-#include <bide/io/driver.hpp>
 #include <bide/sched/blocking_pool.hpp>
 #include <bide/sched/detail/lifecycle.hpp>
 #include <bide/sched/detail/pool.hpp>
-#include <bide/sched/detail/worker.hpp>
-#include <bide/sched/idle.hpp>
-#include <bide/sched/scheduler_options.hpp>
-#include <bide/sync/detail/gate.hpp>
 #include <bide/task/detail/task_cell.hpp>
-#include <bide/task/detail/task_control.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <functional>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <system_error>
 #include <thread>
-#include <utility>
 
 #if defined(__linux__)
-#include <cstring>
 #include <sched.h>
 #include <unistd.h>
 #endif
@@ -90,22 +60,6 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 // so does the CPU quota of its control group (version 2), rounded up.
 
 #if defined(__linux__)
-
-// Returns the number of processors in a cpu.max file of cgroup v2, such as "50000 100000". Returns
-// 0 if the file says "max" or does not exist.
-BIDE_COLD inline unsigned processors_of_cpu_max(const char* path) noexcept {
-    std::FILE* const file = std::fopen(path, "re");
-    if (file == nullptr) {
-        return 0;
-    }
-    long long quota = 0;
-    long long period = 0;
-    const bool limited = std::fscanf(file, "%lld %lld", &quota, &period) == 2;
-    std::fclose(file);
-    return limited && quota > 0 && period > 0
-               ? static_cast<unsigned>((std::min)((quota - 1) / period + 1, 1'000'000LL))
-               : 0;
-}
 
 // Returns the least quota of the process's control group and the groups above it, or 0.
 BIDE_COLD inline unsigned processors_of_cgroup() noexcept {
@@ -123,16 +77,22 @@ BIDE_COLD inline unsigned processors_of_cgroup() noexcept {
         }
     }
     std::fclose(file);
-    unsigned least = 0;
+    long long least = 0;
     for (;;) {
         char max[sizeof path + 16];
         std::snprintf(max, sizeof max, "%s/cpu.max", path);
-        if (const unsigned n = processors_of_cpu_max(max); n != 0) {
-            least = least == 0 ? n : (std::min)(least, n);
+        long long quota = 0;
+        long long period = 0; // the file has both, such as "50000 100000", or "max" for no quota
+        if (std::FILE* const limit = std::fopen(max, "re")) {
+            if (std::fscanf(limit, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0) {
+                const long long n = (quota - 1) / period + 1;
+                least = least == 0 ? n : (std::min)(least, n);
+            }
+            std::fclose(limit);
         }
         char* const last = std::strrchr(path, '/');
         if (last < path + root) {
-            return least;
+            return static_cast<unsigned>((std::min)(least, 1'000'000LL));
         }
         *last = '\0';
     }
@@ -189,7 +149,11 @@ class basic_tended_pool : public basic_blocking_pool<Platform, Thread> {
 
 public:
     BIDE_COLD basic_tended_pool(Pool& workers, typename base::options wanted) noexcept
-        : base(with_attention(std::move(wanted), this)), workers_(workers) {
+        : base([&wanted, this] {
+              wanted.attention = waker(&arm, this);
+              return std::move(wanted);
+          }()),
+          workers_(workers) {
         timer_.fire = waker(&on_timer, this);
     }
 
@@ -200,12 +164,6 @@ public:
     }
 
 private:
-    static typename base::options with_attention(typename base::options wanted,
-                                                 basic_tended_pool* self) noexcept {
-        wanted.attention = waker(&arm, self);
-        return wanted;
-    }
-
     BIDE_COLD static void arm(void* self) noexcept {
         auto& mine = *static_cast<basic_tended_pool*>(self);
         // Order: acquire [tended_pool.armed]; the last firing no longer uses the timer.
@@ -500,52 +458,7 @@ private:
 
 // ---- The homes of tasks, and the scheduler
 
-// The home of the high tasks, of the low tasks, or of the tasks that are pinned to one thread.
-// `Home` is task_home, or the type of a model.
-template <class Platform, class Home> class basic_queue_home final : public Home {
-    using pool_type = basic_pool<Platform>;
-    using lifecycle = basic_lifecycle<Platform, Home, pool_type>;
-    using worker = basic_worker<Platform>;
-
-public:
-    // If `of` is not nullptr, the tasks are pinned to the thread of this worker.
-    basic_queue_home(lifecycle& core, pool_type& its_pool, task_priority which,
-                     worker* of = nullptr) noexcept
-        : core_(core), pool_(its_pool), class_(which), worker_(of) {}
-    basic_queue_home(const basic_queue_home&) = delete;
-    basic_queue_home& operator=(const basic_queue_home&) = delete;
-
-    void push(runnable& r, worker*) noexcept {
-        worker_ != nullptr ? pool_.push_pinned(*worker_, r) : pool_.push(class_, r);
-    }
-    // A pinned task also ends on its own thread. Its coroutine and its function are destroyed
-    // there.
-    bool is_here() const noexcept override {
-        return worker_ != nullptr ? basic_thread_role<Platform>::here().pinned == &worker_->pinned
-                                  : core_.is_here();
-    }
-    void start(basic_task_header<Platform>& t) noexcept override { core_.start_in(*this, t); }
-    void post(runnable& r) noexcept override { core_.post_in(*this, r); }
-    executor_ref executor() noexcept override { return executor_ref::to(*this); }
-
-    unsigned registry_here() const noexcept override { return core_.registry_here(); }
-    basic_task_registry<Platform>& registry(unsigned number) noexcept override {
-        return core_.registry(number);
-    }
-    bool is_closing() const noexcept override { return core_.is_closing(); }
-    void task_ended() noexcept override { core_.task_ended(); }
-    const unhandled& handler() const noexcept override { return core_.handler(); }
-    void enter() noexcept override { core_.enter(); }
-    void leave() noexcept override { core_.leave(); }
-
-private:
-    lifecycle& core_;
-    pool_type& pool_;
-    const task_priority class_;
-    worker* const worker_;
-};
-
-// `Thread` is os_thread, or that of a model.
+// `Home` is task_home and `Thread` is os_thread, or both are types of a model.
 template <class Platform, class Home, class Thread = os_thread>
 class basic_scheduler_parts : public basic_worker_threads<Platform, basic_pool<Platform>, Thread>,
                               public basic_lifecycle<Platform, Home, basic_pool<Platform>> {
@@ -554,11 +467,10 @@ class basic_scheduler_parts : public basic_worker_threads<Platform, basic_pool<P
     using pool_type = basic_pool<Platform>;
     using threads = basic_worker_threads<Platform, pool_type, Thread>;
     using role = typename pool_type::thread_role;
+    using worker = typename pool_type::worker;
 
 public:
     using lifecycle = basic_lifecycle<Platform, Home, pool_type>;
-
-    executor_ref executor() noexcept final { return executor_ref::to<lifecycle>(*this); }
 
     // Returns the number of the worker for which the calling thread was started. Returns nothing if
     // the thread was not started for a worker of this scheduler.
@@ -568,18 +480,34 @@ public:
                    ? std::optional(here.pinned->index)
                    : std::nullopt;
     }
-    // Returns true if the calling thread runs a worker or blocking tasks of this scheduler.
-    bool is_here() const noexcept final { return role::here().pool == &this->pool(); }
+
+    // Returns the home of a task that is spawned with these options.
+    // Throws: std::invalid_argument, see scheduler::spawn().
+    Home& home_of(const spawn_options& how) {
+        if (!how.worker && how.priority == task_priority::normal) {
+            return *this;
+        }
+        if (!how.worker) {
+            return how.priority == task_priority::high ? high_ : low_;
+        }
+        if (how.priority != task_priority::normal) {
+            BIDE_THROW(std::invalid_argument("scheduler::spawn(): a pinned task has no priority"));
+        }
+        if (*how.worker >= pinned_.size()) {
+            BIDE_THROW(std::invalid_argument("scheduler::spawn(): there is no such worker"));
+        }
+        return pinned_[*how.worker];
+    }
 
 protected:
     // `of` is the scheduler of the threads. `fallback` is as in basic_lifecycle.
     BIDE_COLD basic_scheduler_parts(scheduler* of, scheduler_options& wanted, pool_options how,
                                     typename lifecycle::get_executor fallback)
         : threads(of, wanted, with_names(how, of, *this)), lifecycle(this->pool(), fallback),
-          high_(*this, this->pool(), task_priority::high),
-          low_(*this, this->pool(), task_priority::low), pinned_(this->pool().workers().size()) {
-        for (auto& w : this->pool().workers()) {
-            pinned_.add(*this, this->pool(), task_priority::normal, &w);
+          high_(*this, task_priority::high), low_(*this, task_priority::low),
+          pinned_(this->pool().workers().size()) {
+        for (worker& w : this->pool().workers()) {
+            pinned_.add(*this, task_priority::normal, &w);
         }
     }
 
@@ -595,15 +523,6 @@ protected:
         }
     }
 
-    // Returns the home of the high tasks or of the low tasks.
-    Home& home_of(task_priority which) noexcept {
-        return which == task_priority::high ? high_ : low_;
-    }
-    // Returns nullptr if there is no such worker.
-    Home* home_of_pinned(unsigned number) noexcept {
-        return number < pinned_.size() ? &pinned_[number] : nullptr;
-    }
-
     void enter() noexcept override {
         role::here() = {&this->pool(), nullptr};
         current::here().instance = this->scheduler_;
@@ -615,7 +534,40 @@ protected:
     }
 
 private:
-    using queue_home = basic_queue_home<Platform, Home>;
+    // The home of the high tasks, of the low tasks, or of the tasks that are pinned to one thread.
+    class queue_home final : public Home {
+    public:
+        // If `of` is not nullptr, the tasks are pinned to the thread of this worker.
+        queue_home(basic_scheduler_parts& all, task_priority which, worker* of = nullptr) noexcept
+            : all_(all), class_(which), worker_(of) {}
+
+        void push(runnable& r, worker*) noexcept {
+            worker_ != nullptr ? all_.pool().push_pinned(*worker_, r) : all_.pool().push(class_, r);
+        }
+        // A pinned task also ends on its own thread. Its coroutine and its function are destroyed
+        // there.
+        bool is_here() const noexcept override {
+            return worker_ != nullptr ? role::here().pinned == &worker_->pinned : all_.is_here();
+        }
+        void start(header& t) noexcept override { all_.start_in(*this, t); }
+        void post(runnable& r) noexcept override { all_.post_in(*this, r); }
+        executor_ref executor() noexcept override { return executor_ref::to(*this); }
+
+        unsigned registry_here() const noexcept override { return all_.registry_here(); }
+        basic_task_registry<Platform>& registry(unsigned number) noexcept override {
+            return all_.registry(number);
+        }
+        bool is_closing() const noexcept override { return all_.is_closing(); }
+        void task_ended() noexcept override { all_.task_ended(); }
+        const unhandled& handler() const noexcept override { return all_.handler(); }
+        void enter() noexcept override { all_.enter(); }
+        void leave() noexcept override { all_.leave(); }
+
+    private:
+        basic_scheduler_parts& all_;
+        const task_priority class_;
+        worker* const worker_;
+    };
 
     // Overrides of basic_pool_owner.
     void found_nothing() noexcept final { this->add_up(); }
@@ -656,12 +608,9 @@ public:
     }
 
     BIDE_COLD ~scheduler_core() {
-        if (current_scheduler::is_of(*scheduler_)) {
-            fatal("~scheduler(): a scheduler must not be shut down by one of its own workers or in "
-                  "an "
-                  "arm");
+        if (!shut_down(deadline::never())) {
+            refuse_shutdown();
         }
-        shut_down(deadline::never());
         end_external_calls();
     }
 
@@ -674,12 +623,6 @@ public:
             shut_down(deadline::never());
             BIDE_THROW(std::system_error(error, "a worker of a scheduler cannot be started"));
         }
-    }
-
-    // Returns the home of a task that is spawned with these options.
-    // Throws: std::invalid_argument, see scheduler::spawn().
-    task_home& home_of(const spawn_options& how) {
-        return how.priority == task_priority::normal && !how.worker ? *this : queue_of(how);
     }
 
     // Starts a blocking task.
@@ -698,9 +641,7 @@ public:
             if (is_closing() || current_scheduler::here().leaving) {
                 return false; // another thread shuts it down
             }
-            fatal("scheduler::shutdown(): a scheduler must not be shut down by one of its own "
-                  "workers "
-                  "or in an arm");
+            refuse_shutdown();
         }
         return shutdown(until, [this]() noexcept {
             end_threads();
@@ -710,21 +651,10 @@ public:
     }
 
 private:
-    const unhandled& handler() const noexcept override { return unhandled_; }
-
-    BIDE_NOINLINE task_home& queue_of(const spawn_options& how) {
-        if (!how.worker) {
-            return parts::home_of(how.priority);
-        }
-        if (how.priority != task_priority::normal) {
-            BIDE_THROW(std::invalid_argument("scheduler::spawn(): a pinned task has no priority"));
-        }
-        task_home* const pinned = home_of_pinned(*how.worker);
-        if (pinned == nullptr) {
-            BIDE_THROW(std::invalid_argument("scheduler::spawn(): there is no such worker"));
-        }
-        return *pinned;
+    [[noreturn]] BIDE_COLD static void refuse_shutdown() noexcept {
+        fatal("a scheduler must not be shut down by one of its own workers or in an arm");
     }
+    const unhandled& handler() const noexcept override { return unhandled_; }
 
     // Called before a part of the scheduler is made.
     BIDE_COLD static pool_options options_of_pool(const scheduler_options& wanted) {
@@ -740,10 +670,9 @@ private:
         return {workers,
                 wanted.enable_stealing,
                 wanted.io,
-                deadline::saturated_ns(
-                    (std::max)(wanted.max_timed_sleep, std::chrono::microseconds(0))),
+                option_ns(wanted.max_timed_sleep),
                 wanted.trace,
-                timer_slack_ns(wanted.timer_slack),
+                option_ns(wanted.timer_slack),
                 static_cast<int>(processors) - static_cast<int>(workers)};
     }
 

@@ -45,33 +45,15 @@
 // worker. A thread without a worker uses `owned_` only: it writes `none`, and looks at its queue
 // before it parks. A pusher that reads `none` unparks the thread.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/detail/noted.hpp>
-#include <bide/core/detail/task_context.hpp>
-#include <bide/core/executor.hpp>
-#include <bide/core/futex.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/resume.hpp>
-#include <bide/core/spin.hpp>
 #include <bide/core/timer.hpp>
-#include <bide/core/wake_scope.hpp>
-#include <bide/fwd.hpp>
 #include <bide/io/driver.hpp>
 #include <bide/sched/child_deque.hpp>
 #include <bide/sched/injector.hpp>
 #include <bide/sched/run_queue.hpp>
 #include <bide/sched/scheduler_options.hpp>
 #include <bide/task/detail/task_control.hpp>
-#include <bide/task/task_tag.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
 #include <memory>
-#include <optional>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -103,8 +85,7 @@ public:
     // Throws: std::bad_alloc.
     explicit fixed_array(std::size_t most)
         : first_(std::allocator<T>().allocate(most)), most_(most) {}
-    fixed_array(const fixed_array&) = delete;
-    fixed_array& operator=(const fixed_array&) = delete;
+    fixed_array& operator=(fixed_array&&) = delete;
     ~fixed_array() {
         shrink(0);
         std::allocator<T>().deallocate(first_, most_);
@@ -293,7 +274,7 @@ bool park_worker(basic_sleeper<Platform>& sleeper, [[maybe_unused]] const void* 
 // ---- Pinned jobs
 
 // The jobs that only one thread may run: a list under a lock.
-template <class Platform> class basic_thread_queue {
+template <class Platform> class basic_thread_queue : public basic_injector<Platform> {
 public:
     static constexpr unsigned none = ~0U;
 
@@ -304,7 +285,7 @@ public:
     // Appends `r`. Returns the worker that the thread owns, or `none`. The caller then wakes that
     // worker or that thread. Any thread may call it.
     unsigned push(runnable& r) noexcept {
-        jobs_.push(r);
+        basic_injector<Platform>::push(r);
         // Order: seq_cst [thread_queue.owner]; after the job was made visible.
         return owned_.load(std::memory_order_seq_cst);
     }
@@ -316,15 +297,9 @@ public:
         owned_.store(worker, std::memory_order_seq_cst);
     }
 
-    runnable* pop() noexcept { return jobs_.pop(); }
-    // Order: seq_cst [thread_queue.owner]; the look.
-    bool empty() const noexcept { return jobs_.empty(); }
-    std::size_t size() const noexcept { return jobs_.size(); }
-
     const unsigned index;
 
 private:
-    basic_injector<Platform> jobs_;
     typename Platform::template atomic<unsigned> owned_;
 };
 
