@@ -19,17 +19,17 @@
 /// other machines, and only relies on clocks that run at about the same rate (within `drift`). Its
 /// cost: a contender that sees a lease for the first time waits for the whole length of the lease.
 ///
-/// Observation also ends leases on the other clocks: a lease that was seen unchanged for longer than
-/// its length plus the margin has expired. It replaces the boottime clock where that cannot be read:
-/// the holder is of another boot (a container may show another boot id, or have a time namespace),
-/// or a boot is not known. Then the contenders of one known boot observe together: the first one
-/// stores in the record the time since which it has seen the entry unchanged. So contenders that
-/// each live shorter than a lease get the lock, too.
+/// Observation also ends leases on the other clocks: a lease that was seen unchanged for longer
+/// than its length plus the margin has expired. It replaces the boottime clock where that cannot be
+/// read: the holder is of another boot (a container may show another boot id, or have a time
+/// namespace), or a boot is not known. Then the contenders of one known boot observe together: the
+/// first one stores in the record the time since which it has seen the entry unchanged. So
+/// contenders that each live shorter than a lease get the lock, too.
 ///
-/// On every clock, an entry that is bound to a process has expired when the process has ended, but a
-/// grant not before its minimum hold time. A process of the same boot and pid namespace is looked up
-/// by its pid. Any other process is looked up by its mark of presence (slot_presence), if the store
-/// keeps marks. A grant that is bound to a mark and to no process lasts as long as the mark,
+/// On every clock, an entry that is bound to a process has expired when the process has ended, but
+/// a grant not before its minimum hold time. A process of the same boot and pid namespace is looked
+/// up by its pid. Any other process is looked up by its mark of presence (slot_presence), if the
+/// store keeps marks. A grant that is bound to a mark and to no process lasts as long as the mark,
 /// whatever the clock says.
 
 #include <bide/core/config.hpp>
@@ -78,9 +78,9 @@ public:
     }
 
 private:
-    // Each grant, renewal, refresh and new place in the queue changes one of these values. The count
-    // is not enough: if a waiter enters the queue again, its count begins at 0 again. The times are
-    // only compared for equality.
+    // Each grant, renewal, refresh and new place in the queue changes one of these values. The
+    // count is not enough: if a waiter enters the queue again, its count begins at 0 again. The
+    // times are only compared for equality.
     using state = std::array<std::int64_t, 4>;
     struct seen_entry {
         state of;

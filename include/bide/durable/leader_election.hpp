@@ -129,9 +129,10 @@ public:
     /// requested. A store that fails is tried again every durable_options::poll_most;
     /// durable_options::observer is told of its errors.
     ///
-    /// on_elected runs on this thread. The candidate leads until on_elected has returned, also after
-    /// a stop, unless it loses the lock. So on_elected has to return soon after leader_term::stop is
-    /// stopped. Terms of one run never overlap, and follow each other without a pause.
+    /// on_elected runs on this thread. The candidate leads until on_elected has returned, also
+    /// after a stop, unless it loses the lock. So on_elected has to return soon after
+    /// leader_term::stop is stopped. Terms of one run never overlap, and follow each other without
+    /// a pause.
     ///
     /// Returns: nothing after a stop; an error that lasts, see may_pass();
     /// std::errc::operation_in_progress; durable_errc::invalid_argument without on_elected.

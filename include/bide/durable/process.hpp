@@ -6,9 +6,9 @@
 /// Identifies processes for other processes of the same machine, tells whether a process still
 /// runs, and reads the clock that continues while the machine sleeps.
 ///
-/// A process is identified by its pid, the namespace of the pid, the time of its start (because pids
-/// are reused), and the boot of the machine. Only a process of the same boot and namespace can look
-/// it up. If a process cannot be looked up, it counts as running.
+/// A process is identified by its pid, the namespace of the pid, the time of its start (because
+/// pids are reused), and the boot of the machine. Only a process of the same boot and namespace can
+/// look it up. If a process cannot be looked up, it counts as running.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/process_wide.hpp>

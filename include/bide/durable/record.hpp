@@ -634,8 +634,8 @@ inline bool depends(const record& r, std::size_t index, const origin& process) n
 
 /// Grants free permits to the waiters in order, up to the first waiter that does not listen
 /// (terms::listens) or is not a process of this machine. A waiter at the head that has expired
-/// loses its place. `self` tells where the caller runs. If the clock of the terms is not that of the
-/// record, changes nothing: the waiters then read the record themselves (concerned_by_change()).
+/// loses its place. `self` tells where the caller runs. If the clock of the terms is not that of
+/// the record, changes nothing.
 ///
 /// Call it after a change that may have freed permits or a place, and store both together.
 template <class Judge>

@@ -87,7 +87,7 @@ struct stored_observation {
     friend bool operator==(const stored_observation&, const stored_observation&) = default;
 };
 
-/// How many observations one entry stores, each of another boot. A further one replaces one of them.
+/// How many observations one entry stores, each of another boot. A further one replaces one.
 inline constexpr std::size_t most_observations = 8;
 
 /// A contender that asks for permits.
@@ -196,8 +196,8 @@ struct acquire_outcome {
     bool is_only_observed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
-    /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began the
-    /// lease again.
+    /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began
+    /// the lease again.
     std::int64_t expires_at = 0;
     std::int64_t position = 0; ///< waiting: how many waiters are ahead
     std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known
@@ -210,8 +210,8 @@ struct release_terms {
     /// If true, the grant ends at once, whatever its minimum hold time: the contender gave up and
     /// has done no work.
     bool undo = false;
-    /// If true, the caller stores the record even if release() changed nothing. Then an earlier write
-    /// whose end is not known cannot reach the store any more.
+    /// If true, the caller stores the record even if release() changed nothing. Then an earlier
+    /// write whose end is not known cannot reach the store any more.
     bool settle = false;
 };
 

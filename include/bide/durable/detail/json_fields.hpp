@@ -109,7 +109,8 @@ public:
         std::string others; // the fields that are not listed
         std::vector<std::string> names;
         do {
-            one.begin_list();
+            one.next_bit = 1;
+            one.is_listed = false;
             fields(into, one);
             if (!one.is_over && !one.is_listed) {
                 skip();
@@ -118,7 +119,7 @@ public:
                 one.next();
             }
         } while (!one.is_over);
-        expect(one.has_required() && all_differ(names));
+        expect((one.required & ~one.seen) == 0 && all_differ(names));
         if constexpr (requires { into.extra; }) {
             others.append(names.empty() ? "" : "}");
             into.extra = std::move(others);
@@ -162,11 +163,6 @@ private:
     struct field_reader : part {
         explicit field_reader(json_reader& of) : part(of, '}') {}
 
-        void begin_list() noexcept {
-            next_bit = 1;
-            is_listed = false;
-        }
-        bool has_required() const noexcept { return (required & ~seen) == 0; }
         template <class T>
         void operator()(std::string_view its_name, T& value, const stored_as& how = {}) {
             const std::uint32_t mine = std::exchange(next_bit, next_bit << 1);
@@ -422,13 +418,12 @@ private:
         }
         to_ += '"';
     }
-    void write(const std::string& text) { write(std::string_view(text)); }
     void write(const std::vector<label>& values) {
         to_ += '{';
         for (const label& one : values) {
-            write(std::string_view(one.key));
+            write(one.key);
             to_ += ':';
-            write(std::string_view(one.value));
+            write(one.value);
         }
         to_ += '}';
     }

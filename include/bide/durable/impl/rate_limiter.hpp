@@ -5,8 +5,8 @@
 // The record of a durable_rate_limiter: the leaky bucket of ITU-T I.371 as a meter.
 //
 // The record has a debt, in units that need no rounding. A token that is taken adds period_ns units
-// to the debt. In each nanosecond `count` units drain away. Tokens that are taken are available when
-// the debt is at most burst * period_ns, so in the order in which they were taken.
+// to the debt. In each nanosecond `count` units drain away. Tokens that are taken are available
+// when the debt is at most burst * period_ns, so in the order in which they were taken.
 //
 // The record stores the debt and the time at which the debt had that size. It stores no time in the
 // future. So if the clock is set back, or after a reboot, the debt drains from the new time on, and
@@ -42,6 +42,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -359,9 +360,12 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
     return is_taken ? std::move(some) : nullptr;
 }
 
-// Takes n tokens. If the caller leaves the call, the tokens are given back.
-inline task<taking_result> take_tokens(std::shared_ptr<rate_store> from, std::int64_t n,
-                                       rate_wait wait) {
+// Acquires n tokens. If their time comes later than the wait, the result is errc::timeout, or false
+// if Answer is bool. If the caller leaves the call to the store, the tokens are given back.
+template <class Answer>
+task<result<Answer, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
+                                                     std::int64_t n, rate_wait wait) {
+    constexpr bool is_try = std::is_same_v<Answer, bool>;
     if (n < 1 || n > from->rate.burst) {
         co_return unexpected{
             make_error_code(n < 1 ? durable_errc::invalid_argument : durable_errc::too_heavy)};
@@ -374,39 +378,30 @@ inline task<taking_result> take_tokens(std::shared_ptr<rate_store> from, std::in
         return take_now(from, n, until, tries_until);
     };
     auto taking = async_call_store(take, limits);
-    co_return co_await std::move(taking);
-}
-
-inline task<result<void, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
-                                                          std::int64_t n, rate_wait wait) {
-    auto taking = take_tokens(from, n, wait);
-    const taking_result got = co_await std::move(taking);
-    if (!got || *got == nullptr) {
-        co_return unexpected{got ? make_error_code(errc::timeout) : got.error()};
-    }
-    auto pause = sleep_until((*got)->ready).with_stop(wait.stop);
-    const auto over = co_await std::move(pause);
-    (*got)->is_unused = false;
-    if (over) {
-        co_return result<void, std::error_code>();
-    }
-    auto returning = async_call_store((*got)->giving_back(), from->limits(from->retry_end()),
-                                      call_kind::has_to_run);
-    static_cast<void>(co_await std::move(returning));
-    co_return unexpected{make_error_code(errc::stopped)};
-}
-
-inline task<result<bool, std::error_code>> try_acquire_tokens(std::shared_ptr<rate_store> from,
-                                                              std::int64_t n) {
-    auto taking = take_tokens(std::move(from), n, {std::chrono::nanoseconds(0), {}});
     const taking_result got = co_await std::move(taking);
     if (!got) {
         co_return unexpected{got.error()};
     }
-    if (*got != nullptr) {
-        (*got)->is_unused = false;
+    if (*got == nullptr) {
+        if constexpr (is_try) {
+            co_return false;
+        }
+        co_return unexpected{make_error_code(errc::timeout)};
     }
-    co_return *got != nullptr;
+    auto pause = sleep_until((*got)->ready).with_stop(wait.stop);
+    const auto over = co_await std::move(pause);
+    (*got)->is_unused = false;
+    if (!over) {
+        auto returning = async_call_store((*got)->giving_back(), from->limits(from->retry_end()),
+                                          call_kind::has_to_run);
+        static_cast<void>(co_await std::move(returning));
+        co_return unexpected{make_error_code(errc::stopped)};
+    }
+    if constexpr (is_try) {
+        co_return true;
+    } else {
+        co_return result<void, std::error_code>();
+    }
 }
 
 } // namespace detail
@@ -419,22 +414,21 @@ durable_rate_limiter::durable_rate_limiter(slot_ref slot, std::int64_t count,
           std::move(slot), detail::token_rate::make(count, period.count(), burst),
           std::move(options))) {}
 
-BIDE_DURABLE_INLINE result<void, std::error_code> durable_rate_limiter::acquire(std::int64_t n,
-                                                                                rate_wait wait) {
-    return sync_wait(detail::acquire_tokens(store_, n, std::move(wait)));
-}
 BIDE_DURABLE_INLINE task<result<void, std::error_code>>
 durable_rate_limiter::async_acquire(std::int64_t n, rate_wait wait) {
-    return detail::acquire_tokens(store_, n, std::move(wait));
+    return detail::acquire_tokens<void>(store_, n, std::move(wait));
 }
-
-BIDE_DURABLE_INLINE result<bool, std::error_code>
-durable_rate_limiter::try_acquire(std::int64_t n) {
-    return sync_wait(detail::try_acquire_tokens(store_, n));
+BIDE_DURABLE_INLINE result<void, std::error_code> durable_rate_limiter::acquire(std::int64_t n,
+                                                                                rate_wait wait) {
+    return sync_wait(async_acquire(n, std::move(wait)));
 }
 BIDE_DURABLE_INLINE task<result<bool, std::error_code>>
 durable_rate_limiter::async_try_acquire(std::int64_t n) {
-    return detail::try_acquire_tokens(store_, n);
+    return detail::acquire_tokens<bool>(store_, n, {std::chrono::nanoseconds(0), {}});
+}
+BIDE_DURABLE_INLINE result<bool, std::error_code>
+durable_rate_limiter::try_acquire(std::int64_t n) {
+    return sync_wait(async_try_acquire(n));
 }
 
 BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> durable_rate_limiter::available() {
