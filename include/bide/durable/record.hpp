@@ -304,35 +304,28 @@ inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept
     return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1 + us;
 }
 
-/// Returns an error if a description is not valid. Does not check that it is UTF-8.
-inline std::error_code check(const description& about) noexcept {
-    bool good = about.note.size() <= longest_note && about.labels.size() <= most_labels;
-    for (auto one = about.labels.begin(); one != about.labels.end(); ++one) {
+/// Returns true if the rules accept a contender. Does not check that its text is UTF-8.
+inline bool is_valid(const contender& self) noexcept {
+    const auto& labels = self.about.labels;
+    bool good = !self.holder_id.empty() && self.holder_id.size() <= longest_name &&
+                !self.nonce.empty() && self.nonce.size() <= longest_name && self.weight >= 1 &&
+                self.weight <= largest_permits && self.about.note.size() <= longest_note &&
+                labels.size() <= most_labels;
+    for (auto one = labels.begin(); good && one != labels.end(); ++one) {
         const auto has_key = [&](const label& other) { return other.key == one->key; };
-        good = good && !one->key.empty() && one->key.size() <= longest_label &&
-               one->value.size() <= longest_label &&
-               std::none_of(about.labels.begin(), one, has_key);
+        good = !one->key.empty() && one->key.size() <= longest_label &&
+               one->value.size() <= longest_label && std::none_of(labels.begin(), one, has_key);
     }
-    return good ? std::error_code() : make_error_code(durable_errc::invalid_argument);
+    return good;
 }
-/// Returns an error if a contender is not valid.
-inline std::error_code check(const contender& self) noexcept {
-    const bool named = !self.holder_id.empty() && self.holder_id.size() <= longest_name &&
-                       !self.nonce.empty() && self.nonce.size() <= longest_name;
-    return named && self.weight >= 1 && self.weight <= largest_permits
-               ? check(self.about)
-               : make_error_code(durable_errc::invalid_argument);
-}
-/// Returns an error if the terms or the time are not valid.
-inline std::error_code check(const terms& t, std::int64_t now) noexcept {
+/// Returns true if the rules accept the terms and the time.
+inline bool is_valid(const terms& t, std::int64_t now) noexcept {
     const auto is_within = [](std::int64_t n, std::int64_t least, std::int64_t most) {
         return n >= least && n <= most;
     };
-    const bool meant =
-        is_within(t.permits, 1, largest_permits) && is_within(t.lease_ms, 1, largest_duration) &&
-        is_within(t.at_least_ms, 0, largest_duration) &&
-        is_within(t.waiter_ttl_ms, 1, largest_duration) && is_within(now, 0, largest_time);
-    return meant ? std::error_code() : make_error_code(durable_errc::invalid_argument);
+    return is_within(t.permits, 1, largest_permits) && is_within(t.lease_ms, 1, largest_duration) &&
+           is_within(t.at_least_ms, 0, largest_duration) &&
+           is_within(t.waiter_ttl_ms, 1, largest_duration) && is_within(now, 0, largest_time);
 }
 
 /// Returns the number of free permits. It is negative if a resize() has left fewer permits than are
@@ -377,33 +370,6 @@ inline acquire_outcome refused(std::error_code why, bool changed = false) noexce
     return out;
 }
 
-// Returns an error if a contender cannot ask for permits of this record, whatever is held of it.
-inline std::error_code check(const record& r, const contender& self, const terms& t,
-                             std::int64_t now) noexcept {
-    if (durable::check(self) || durable::check(t, now)) {
-        return make_error_code(durable_errc::invalid_argument);
-    }
-    if (r.clock != t.clock) {
-        return make_error_code(durable_errc::clock_mismatch);
-    }
-    return r.permits == t.permits || t.adopt_permits || r.resized
-               ? std::error_code()
-               : make_error_code(durable_errc::permits_mismatch);
-}
-
-// Gives a record without holders and waiters the permits of the terms, unless it was resized.
-// Returns false if the record has other permits, and holders or waiters.
-inline bool adopt(record& r, const terms& t) noexcept {
-    if (r.permits == t.permits || r.resized) {
-        return true;
-    }
-    if (!r.holders.empty() || !r.waiters.empty()) {
-        return false;
-    }
-    r.permits = t.permits;
-    return true;
-}
-
 // The outcome of a contender that holds its permits now.
 inline acquire_outcome has_permits(acquire_status status, const holder& mine) {
     acquire_outcome out;
@@ -429,18 +395,6 @@ inline std::optional<acquire_outcome> found_grant(record& r, const contender& se
     out.changed = false;
     out.expires_at = mine->expires_at;
     return out;
-}
-
-// Answers a contender that holds its permits already, and extends its lease.
-inline acquire_outcome already_holds(const record& r, holder& mine, const contender& self,
-                                     const terms& t, std::int64_t now) {
-    if (mine.weight != self.weight) {
-        return refused(durable_errc::invalid_argument);
-    }
-    extend(r, mine, t.lease_ms, now, self.from);
-    mine.from = self.from;
-    mine.about = self.about;
-    return has_permits(acquire_status::held, mine);
 }
 
 // Makes the contender a holder.
@@ -510,22 +464,36 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
-    if (const std::error_code error = detail::check(r, self, t, now)) {
-        return detail::refused(error);
+    const bool adopts = r.permits != t.permits && !r.resized; // the number of permits of the terms
+    if (!is_valid(self) || !is_valid(t, now)) {
+        return detail::refused(durable_errc::invalid_argument);
+    }
+    if (r.clock != t.clock) {
+        return detail::refused(durable_errc::clock_mismatch);
+    }
+    if (adopts && !t.adopt_permits) {
+        return detail::refused(durable_errc::permits_mismatch);
     }
     if (const auto found = detail::found_grant(r, self, t, now)) {
         return *found;
     }
     sweep(r, judge, self.nonce);
-    if (!detail::adopt(r, t)) {
+    if (adopts && !(r.holders.empty() && r.waiters.empty())) {
         return detail::refused(durable_errc::permits_mismatch, detail::observe(r, self, now));
     }
+    r.permits = adopts ? t.permits : r.permits;
     if (self.weight > r.permits) {
         return detail::refused(r.permits == t.permits ? durable_errc::too_heavy
                                                       : durable_errc::permits_mismatch);
     }
     if (holder* const mine = detail::find_holder(r, self.nonce, 0)) {
-        return detail::already_holds(r, *mine, self, t, now);
+        if (mine->weight != self.weight) {
+            return detail::refused(durable_errc::invalid_argument);
+        }
+        detail::extend(r, *mine, t.lease_ms, now, self.from);
+        mine->from = self.from;
+        mine->about = self.about;
+        return detail::has_permits(acquire_status::held, *mine);
     }
     const detail::queue_place place = detail::place_of(r, self.nonce);
     if (place.is_taken && r.waiters[place.index].weight != self.weight) {
@@ -545,8 +513,8 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 template <class Judge>
 std::error_code renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
                       std::int64_t now, const Judge& judge, const origin& self) {
-    if (check(t, now) || r.clock != t.clock) {
-        return check(t, now) ? durable_errc::invalid_argument : durable_errc::clock_mismatch;
+    if (!is_valid(t, now) || r.clock != t.clock) {
+        return is_valid(t, now) ? durable_errc::clock_mismatch : durable_errc::invalid_argument;
     }
     holder* const mine = fence == 0 ? nullptr : detail::find_holder(r, nonce, fence);
     if (mine == nullptr || judge.expired(*mine)) {
@@ -640,7 +608,7 @@ inline bool depends(const record& r, std::size_t index, const origin& process) n
 /// Call it after a change that may have freed permits or a place, and store both together.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
-    if (check(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
+    if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
         return;
     }
     while (!r.waiters.empty() && free_permits(r) > 0) {

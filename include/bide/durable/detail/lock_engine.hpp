@@ -473,7 +473,7 @@ inline lock_engine::lock_engine(slot_ref slot, std::int64_t permits, durable_opt
     terms_.max_waiters = options_.max_waiters;
     terms_.adopt_permits = options_.adopt_permits;
     const bool sane =
-        !durable::check(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
+        durable::is_valid(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
         options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
         options_.attempt_limit.count() >= 0 && options_.warn_before.count() >= 0 &&
         options_.warn_before.count() < terms_.lease_ms - margin_ms_ &&
@@ -702,10 +702,10 @@ inline result<std::optional<durable::inspection>, std::error_code> lock_engine::
 
 template <class Change> result<bool, std::error_code> lock_engine::administer(Change change) {
     bool done = false;
-    std::error_code refused; // a time that no record can have
+    bool is_refused = false; // the time is one that no record can have
     const auto rule = [&](record_view& view, bool maybe_done) {
-        refused = durable::check(terms_, view.now_ms);
-        if (refused) {
+        is_refused = !durable::is_valid(terms_, view.now_ms);
+        if (is_refused) {
             return false;
         }
         const std::int64_t noted_ms =
@@ -717,8 +717,8 @@ template <class Change> result<bool, std::error_code> lock_engine::administer(Ch
     if (const std::error_code error = update(main_, intent::nothing, deadline::never(), rule)) {
         return unexpected{error};
     }
-    if (refused) {
-        return unexpected{refused};
+    if (is_refused) {
+        return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
     signal().signal();
     return done;
