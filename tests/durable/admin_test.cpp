@@ -59,6 +59,21 @@ TEST_CASE("admin: contenders that wait follow a new number of permits") {
     REQUIRE(waiting.get().has_value());
 }
 
+TEST_CASE("admin: a change by a lock on another clock leaves the waiters their places") {
+    const memory_slot slot;
+    durable_semaphore lock(slot, 1, test::unhurried());
+    auto held = lock.ticket();
+    REQUIRE(lock.try_acquire(held)->acquired);
+    for (int i = 0; i < 2; ++i) {
+        auto queued = lock.ticket();
+        REQUIRE_FALSE(lock.try_acquire(queued)->acquired);
+    }
+    durable_options other = test::unhurried();
+    other.clock = lock_clock::caller; // its times are later than all of the record
+    REQUIRE(durable_semaphore(slot, 1, other).admin("ops").force_release(held.fence, "").value());
+    REQUIRE(lock.inspect().value()->live.waiters.size() == 2);
+}
+
 TEST_CASE("admin: repair replaces a record that cannot be read, and no other") {
     memory_slot slot;
     durable_mutex m(slot);

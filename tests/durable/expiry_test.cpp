@@ -77,7 +77,7 @@ TEST_CASE("expiry: a process that cannot be looked up has ended when its mark is
     h.from.mark = 7;
     waiter w = waits(2000);
     w.from = h.from;
-    const expiry_judge judge = expiry_judge(lock_clock::server, 1000, self).knowing(&known);
+    const expiry_judge judge(lock_clock::server, 1000, self, &known);
     for (const presence says : {presence::yes, presence::unknown}) {
         known.says = says;
         REQUIRE_FALSE(judge.expired(h));
@@ -89,7 +89,7 @@ TEST_CASE("expiry: a process that cannot be looked up has ended when its mark is
     REQUIRE_FALSE(judge.expired(w, false));
 
     known.says = presence::yes; // its lease expired nevertheless: it may be suspended
-    REQUIRE(expiry_judge(lock_clock::server, 2000, self).knowing(&known).expired(h));
+    REQUIRE(expiry_judge(lock_clock::server, 2000, self, &known).expired(h));
 
     known.says = presence::no; // where the system tells, its word counts
     h.from = this_origin(true);
@@ -147,14 +147,13 @@ TEST_CASE("expiry: the system is asked only about processes that are not known t
     holder h = held(2000);
     h.from.pid = 0x7fff'ffff; // there is none
     h.from.space = 5;
-    const expiry_judge judge(lock_clock::boottime, 1000, self);
+    const expiry_judge judge(lock_clock::boottime, 1000, self, &known);
 #if defined(__linux__)
     REQUIRE(judge.expired(h));
-    REQUIRE(judge.knowing(&known).expired(h));
-    REQUIRE(judge.knowing(nullptr).expired(h));
+    REQUIRE(expiry_judge(lock_clock::boottime, 1000, self).expired(h));
 #endif
     known.it_does = true;
-    REQUIRE_FALSE(judge.knowing(&known).expired(h));
+    REQUIRE_FALSE(judge.expired(h));
     h.expires_at = 1000; // its lease expired nevertheless
-    REQUIRE(judge.knowing(&known).expired(h));
+    REQUIRE(judge.expired(h));
 }

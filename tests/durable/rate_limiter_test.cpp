@@ -278,26 +278,24 @@ TEST_CASE("durable_rate_limiter: processes share the rate, and one that is kille
     REQUIRE(*limiter.available() == 50);
 }
 
-TEST_CASE("durable_rate_limiter: reservations are in order, and the last one can be cancelled") {
-    const memory_slot slot;
-    durable_rate_limiter one(slot, 1, 1h, 2, unhurried());
-    rate_options far = unhurried();
-    far.longest_wait = 3h;
-    durable_rate_limiter other(slot, 1, 1h, 2, far);
-    auto first = one.reserve(2);
-    auto second = other.reserve();
-    auto third = other.reserve();
-    REQUIRE((first && second && third));
-    REQUIRE(first->ready_at() <= std::chrono::steady_clock::now());
-    REQUIRE(second->ready_at() > first->ready_at());
-    REQUIRE(third->ready_at() > second->ready_at() + 59min);
-    REQUIRE(one.reserve().error() == durable_errc::queue_full); // longest_wait
-    REQUIRE_FALSE(*second->cancel());
-    REQUIRE(*third->cancel());
-    REQUIRE_FALSE(*third->cancel());
-    auto fourth = other.reserve();
-    REQUIRE(fourth->ready_at() < third->ready_at() + 1min);
-    REQUIRE(*one.available() == 0);
+TEST_CASE("durable_rate_limiter: tokens come in the order of the requests, and the last go back") {
+    rate_record r;
+    r.rate = *token_rate::make(1, 10, 2);
+    REQUIRE(r.take(2, 0, "first") == 0);
+    REQUIRE(r.take(1, 100, "second") == 10);
+    REQUIRE(r.take(1, 100, "third") == 20);
+    REQUIRE_FALSE(r.give_back(1, "second"));
+    REQUIRE(r.give_back(1, "third"));
+    REQUIRE_FALSE(r.give_back(1, "third"));
+    REQUIRE(r.take(1, 100, "fourth") == 20);
+    REQUIRE(r.rate.available(r.debt) == 0);
+
+    rate_options near = unhurried();
+    near.longest_wait = 30min;
+    durable_rate_limiter limiter(memory_slot(), 1, 1h, 1, near);
+    REQUIRE(*limiter.try_acquire());
+    REQUIRE(*limiter.available() == 0);
+    REQUIRE(limiter.acquire().error() == durable_errc::queue_full);
 }
 
 TEST_CASE("durable_rate_limiter: a wait that is stopped gives its tokens back") {
@@ -320,7 +318,8 @@ TEST_CASE("durable_rate_limiter: a wait that is stopped gives its tokens back") 
 
 TEST_CASE("durable_rate_limiter: coroutines wait for tokens, and give them back if cancelled") {
     scheduler workers;
-    durable_rate_limiter limiter(memory_slot(), 1, 1h, 2, unhurried());
+    memory_slot slot;
+    durable_rate_limiter limiter(slot, 1, 1h, 2, unhurried());
     const auto body = [&](std::stop_token stop) -> task<std::error_code> {
         const auto one = co_await limiter.async_acquire();
         if (!one) {
@@ -354,9 +353,8 @@ TEST_CASE("durable_rate_limiter: coroutines wait for tokens, and give them back 
     REQUIRE(test::eventually([&] { return began.load(); })); // else the task never starts
     cancelled.cancel();
     REQUIRE(std::move(cancelled).join() == errc::stopped);
-    const auto next = limiter.reserve();
-    REQUIRE(next);
-    REQUIRE(next->ready_at() < std::chrono::steady_clock::now() + 61min);
+    const auto r = bide::detail::decode_rate(slot.load()->value);
+    REQUIRE(r->rate.wait_ns(r->debt) == 0); // no token is reserved
 }
 
 TEST_CASE("durable_rate_limiter: waits for the time of its tokens") {

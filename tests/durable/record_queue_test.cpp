@@ -88,6 +88,19 @@ TEST_CASE("record: permits are not passed on to a waiter that could not use them
     REQUIRE_FALSE(passed([](record& r) { r.waiters[0].from.mark = 0; })); // its end is not seen
     REQUIRE_FALSE(passed([](record& r) { r.clock = lock_clock::observed; }));
     REQUIRE_FALSE(passed([](record& r) { r.clock = lock_clock::caller; }));
+    // The time of the caller is on another clock than the record's.
+    REQUIRE_FALSE(passed([](record& r) { r.clock = lock_clock::server; }));
+}
+
+TEST_CASE("record: a caller on another clock passes nothing on, and removes no waiter") {
+    record r = queue(listening(), {1, 2, 3});
+    release_of(r, 1, 20);
+    const record before = r;
+    terms other = listening();
+    other.clock = lock_clock::server;
+    const std::int64_t later = 1'717'000'000'000; // on the record's clock, every place has expired
+    pass_on(r, other, later, expiry_judge(lock_clock::server, later, here), here);
+    REQUIRE(r == before);
 }
 
 TEST_CASE("record: a waiter whose place has expired is granted nothing, and the next one is") {

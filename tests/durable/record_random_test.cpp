@@ -223,10 +223,9 @@ private:
 
     expiry_judge judge(int by) {
         here_ = origin_of(by);
-        const expiry_judge by_clock(clock_, time_of(by), here_);
+        const expiry_judge by_clock(clock_, time_of(by), here_, &knowledge_);
         const auto& seen = seen_[static_cast<std::size_t>(by)];
-        return (is_observed() ? by_clock.bounded_by(seen, time_of_look(by), 0) : by_clock)
-            .knowing(&knowledge_);
+        return is_observed() ? by_clock.bounded_by(seen, time_of_look(by), 0) : by_clock;
     }
 
     void look(int by) {
@@ -610,22 +609,20 @@ private:
                 renew(real_, self, with, on_terms(s), time_of(s.by), judge(s.by), origin_of(s.by));
             const bool due = model_renew(s, self, with);
             told_ = due ? with : 0;
-            return (out.status == renew_status::renewed) == due && out.changed == due
-                       ? ""
-                       : "renew answers something else";
+            return !out == due ? "" : "renew answers something else";
         }
         case what::release:
         case what::late_release: {
             const std::int64_t with =
                 s.is == what::release ? std::max<std::int64_t>(fence, 1) : s.pick + 1;
-            return release(real_, self, with, time_of(s.by), origin_of(s.by), {.undo = s.undo})
-                               .changed == model_release(s, self, with)
+            return (release(real_, self, with, time_of(s.by), origin_of(s.by), {.undo = s.undo}) !=
+                    release_status::not_there) == model_release(s, self, with)
                        ? ""
                        : "release answers something else";
         }
         case what::withdraw:
-            return release(real_, self, 0, time_of(s.by), origin_of(s.by), {.undo = s.undo})
-                               .changed == model_release(s, self, 0)
+            return (release(real_, self, 0, time_of(s.by), origin_of(s.by), {.undo = s.undo}) !=
+                    release_status::not_there) == model_release(s, self, 0)
                        ? ""
                        : "withdrawal answers something else";
         case what::force: {

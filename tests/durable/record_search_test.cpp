@@ -29,12 +29,13 @@
 namespace {
 
 namespace durable = bide::durable;
+using bide::durable_errc;
 using bide::lock_clock;
 using durable::acquire_status;
 using durable::contender;
 using durable::holder;
 using durable::record;
-using durable::renew_status;
+using durable::release_status;
 using durable::terms;
 using durable::waiter;
 using test::is_long_run;
@@ -390,10 +391,10 @@ struct make_up_call {
 durable::acquire_outcome acquires(const acquire_call& c) {
     return durable::acquire(c.r, c.self, c.t, c.now, c.j);
 }
-durable::renew_outcome renews(const renew_call& c) {
+std::error_code renews(const renew_call& c) {
     return durable::renew(c.r, c.nonce, c.fence, c.t, c.now, c.j, c.j.here());
 }
-durable::release_outcome releases(const release_call& c) {
+release_status releases(const release_call& c) {
     return durable::release(c.r, c.nonce, c.fence, c.j.now(), c.j.here(), {.undo = c.undo});
 }
 void makes_up(const make_up_call& c) {
@@ -406,8 +407,8 @@ void passes_on(record& r, const terms& t, const judge& j) {
 // The real rules; a planted fault replaces one.
 struct rules {
     std::function<durable::acquire_outcome(const acquire_call&)> acquire = acquires;
-    std::function<durable::renew_outcome(const renew_call&)> renew = renews;
-    std::function<durable::release_outcome(const release_call&)> release = releases;
+    std::function<std::error_code(const renew_call&)> renew = renews;
+    std::function<release_status(const release_call&)> release = releases;
     std::function<void(const make_up_call&)> make_up = makes_up;
     std::function<record(const terms&)> fresh = durable::fresh_record;
     std::function<void(record&, const terms&, const judge&)> pass_on = passes_on;
@@ -691,9 +692,10 @@ public:
         const auto changes_nothing = [&](int nonce, int fence) {
             after_ = before_;
             const std::string name = nonce_text(nonce);
-            expect(!of_.release({after_, name, fence, j, false}).changed && after_ == before_,
+            expect(of_.release({after_, name, fence, j, false}) == release_status::not_there &&
+                       after_ == before_,
                    "a release with what is nobody's changed something");
-            expect(!of_.renew({after_, name, fence, on_terms(renewing, 0), epoch, j}).changed &&
+            expect(of_.renew({after_, name, fence, on_terms(renewing, 0), epoch, j}) &&
                        after_ == before_,
                    "a renewal with what is nobody's changed something");
         };
@@ -865,15 +867,12 @@ private:
                        "a poll leaves a place that is soon over");
             }
         } else if (q.what == releasing || q.what == undoing) {
-            const auto is = of_.release({after_, nonce, q.fence, j, q.what == undoing});
-            got.changed = is.changed;
-            got.had = is.status != durable::release_status::not_there;
+            got.changed = got.had = of_.release({after_, nonce, q.fence, j, q.what == undoing}) !=
+                                    release_status::not_there;
         } else {
             const auto is = of_.renew({after_, nonce, q.fence, t, j.now(), j});
-            got.changed = is.changed;
-            got.refused = is.status == durable::renew_status::refused;
-            got.had = is.status == durable::renew_status::renewed;
-            expect(!got.had || is.changed, "what is had is not stored");
+            got.changed = got.had = !is;
+            got.refused = is && is != durable_errc::lock_lost;
         }
         expect(!got.refused, "something was refused");
         if (got.changed && s_.listens) {
@@ -1610,9 +1609,9 @@ TEST_CASE("record: the judge of the search decides as expiry_judge does") {
         known.says = q.cannot_ask != 0 ? bide::presence::unknown
                      : has != 0        ? bide::presence::yes
                                        : bide::presence::no;
-        const durable::expiry_judge by_clock(s.clock, epoch, here);
+        const durable::expiry_judge by_clock(s.clock, epoch, here, &known);
         const durable::expiry_judge theirs =
-            (s.observes() ? by_clock.bounded_by(seen, epoch, 0) : by_clock).knowing(&known);
+            s.observes() ? by_clock.bounded_by(seen, epoch, 0) : by_clock;
         CAPTURE(way);
         REQUIRE(ours.expired(r.holders[0]) == theirs.expired(r.holders[0]));
         REQUIRE(ours.expired(r.waiters[0], true) == theirs.expired(r.waiters[0], true));
@@ -1904,7 +1903,7 @@ TEST_CASE("record: a renewal by a program that does not know observations makes 
     holds("observations that a renewal keeps", s, {.renew = [](const renew_call& c) {
               const auto before = observations_of(c.r, c.nonce);
               const auto got = renews(c);
-              if (got.status == renew_status::renewed) {
+              if (!got) {
                   named(c.r.holders, c.nonce)->observed = before;
               }
               return got;
@@ -2095,7 +2094,7 @@ TEST_CASE("record: the search finds leases that end too early") {
     finds("one clock, a tick apart", two_holders, {.offset = {0, 1, 0, 0}});
     const rules for_less{.renew = [](const renew_call& c) {
         const auto got = durable::renew(c.r, c.nonce, c.fence, c.t, c.now, c.j, {});
-        if (got.status == renew_status::renewed) {
+        if (!got) {
             begins_now(*named(c.r.holders, c.nonce), c.t, c.now);
         }
         return got;
@@ -2113,9 +2112,9 @@ TEST_CASE("record: the search finds renewals and releases that are not exactly t
         const std::int64_t fence = mine == c.r.holders.end() ? 1 : mine->fence;
         return durable::renew(c.r, c.nonce, fence, c.t, c.now, c.j, {});
     };
-    const auto what_is_gone = [](const renew_call& c) -> durable::renew_outcome {
+    const auto what_is_gone = [](const renew_call& c) -> std::error_code {
         const auto got = durable::renew(c.r, c.nonce, c.fence, c.t, c.now, c.j, {});
-        if (got.status != renew_status::lost || named(c.r.holders, c.nonce) != c.r.holders.end()) {
+        if (got != durable_errc::lock_lost || named(c.r.holders, c.nonce) != c.r.holders.end()) {
             return got;
         }
         holder& h = c.r.holders.emplace_back();
@@ -2123,7 +2122,7 @@ TEST_CASE("record: the search finds renewals and releases that are not exactly t
         h.nonce = c.nonce;
         h.fence = c.fence;
         begins_now(h, c.t, c.now);
-        return {renew_status::renewed, true, {}};
+        return {};
     };
     finds("renewed by nonce", renewed, {}, {.renew = by_nonce});
     finds("renewed though gone", renewed, {}, {.renew = what_is_gone});
@@ -2165,7 +2164,7 @@ TEST_CASE("record: the search finds minimum hold times that are shorter") {
             h.held_boot = boot_text(c.j.q->boot);
         }
         const auto got = releases({other, c.nonce, c.fence, c.j, c.undo});
-        c.r = got.changed ? other : c.r;
+        c.r = got != release_status::not_there ? other : c.r;
         return got;
     }};
     scope s = two_boots;
@@ -2194,7 +2193,7 @@ TEST_CASE("record: the search finds faults with other boots") {
               const auto mine = named(c.r.holders, c.nonce);
               const auto from = mine == c.r.holders.end() ? durable::origin() : mine->from;
               const auto got = renews(c);
-              if (got.status == renew_status::renewed) {
+              if (!got) {
                   mine->from = from;
               }
               return got;
@@ -2206,7 +2205,7 @@ TEST_CASE("record: the search finds faults with other boots") {
               const bool is_other =
                   mine != c.r.holders.end() && boot_number(mine->from) != c.j.q->boot;
               const auto got = renews(c);
-              if (got.status == renew_status::renewed && is_other) {
+              if (!got && is_other) {
                   begins_now(*mine, c.t, c.now);
               }
               return got;
@@ -2218,7 +2217,7 @@ TEST_CASE("record: the search finds observations that are stored or read wrongly
     finds("an observation that a renewal keeps", two_holders, s, {.renew = [](const renew_call& c) {
               const auto before = observations_of(c.r, c.nonce);
               const auto got = renews(c);
-              if (got.status == renew_status::renewed) {
+              if (!got) {
                   const auto mine = named(c.r.holders, c.nonce);
                   mine->observed = before;
                   for (durable::stored_observation& o : mine->observed) {
@@ -2309,15 +2308,15 @@ TEST_CASE("record: the search finds lost records that are not compensated") {
     };
     finds("waited for too short a time", two_holders, s, of);
     finds("renewed past the unknown", two_holders, s,
-          {.renew = [](const renew_call& c) -> durable::renew_outcome {
+          {.renew = [](const renew_call& c) -> std::error_code {
               const auto got = renews(c);
               const auto mine = named(c.r.holders, c.nonce);
-              if (got.status != renew_status::lost || mine == c.r.holders.end() ||
+              if (got != durable_errc::lock_lost || mine == c.r.holders.end() ||
                   mine->fence != c.fence) {
                   return got;
               }
               mine->expires_at = c.now + c.t.lease_ms;
-              return {renew_status::renewed, true, {}};
+              return {};
           }});
     // With observed leases a ticket may renew a lease that had expired for other clients, if the
     // record that said so is lost. A guard does not renew a lease that it knows to have expired.

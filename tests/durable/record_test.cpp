@@ -38,7 +38,7 @@ TEST_CASE("record: when the tokens are used up, no contender is granted") {
     const auto last = lock.acquire("a", 1000);
     REQUIRE(is(last, acquire_status::granted));
     REQUIRE(last.fence == largest_number - 1);
-    REQUIRE(lock.release("a", last.fence).changed);
+    REQUIRE(lock.release("a", last.fence) == release_status::released);
     REQUIRE(is_refused(lock.acquire("b", 1001), durable_errc::corrupt_record));
 }
 
@@ -97,10 +97,7 @@ TEST_CASE("record: another clock is refused, by acquire and by renew") {
          {lock_clock::boottime, lock_clock::server, lock_clock::observed}) {
         lock.t.clock = other;
         REQUIRE(is_refused(lock.acquire("b", 1000), durable_errc::clock_mismatch));
-        const auto out = lock.renew("a", a.fence, 1000);
-        REQUIRE(out.status == renew_status::refused);
-        REQUIRE(out.error == durable_errc::clock_mismatch);
-        REQUIRE_FALSE(out.changed);
+        REQUIRE(lock.renew("a", a.fence, 1000) == durable_errc::clock_mismatch);
     }
     REQUIRE(lock.r == before);
 }
@@ -116,8 +113,7 @@ TEST_CASE("record: arguments out of range are refused first") {
         change(lock.t);
         const bool acquired = !is_refused(lock.acquire("b", now), durable_errc::invalid_argument);
         const auto renewed = lock.renew("a", 1, now);
-        return !acquired && renewed.status == renew_status::refused && !renewed.changed &&
-               renewed.error == durable_errc::invalid_argument && lock.r == before;
+        return !acquired && renewed == durable_errc::invalid_argument && lock.r == before;
     };
     const auto nothing = [](terms&) {};
     for (const std::int64_t now : {std::int64_t{-1}, least, largest_time + 1, most}) {
@@ -156,16 +152,16 @@ TEST_CASE("record: the largest times and lengths do not overflow") {
     REQUIRE(is(a, acquire_status::granted));
     REQUIRE(lock.r.holders[0].expires_at <= largest_number);
     REQUIRE(is(lock.acquire("b", largest_time), acquire_status::waiting));
-    REQUIRE(lock.renew("a", a.fence, largest_time).status == renew_status::renewed);
+    REQUIRE_FALSE(lock.renew("a", a.fence, largest_time));
     // Values that a record may contain.
     lock.r.holders[0].expires_at = largest_number;
     lock.r.waiters[0].expires_at = largest_number;
-    REQUIRE(lock.renew("a", a.fence, 0).status == renew_status::renewed);
+    REQUIRE_FALSE(lock.renew("a", a.fence, 0));
     REQUIRE(lock.r.holders[0].expires_at == largest_number);
     REQUIRE(is(lock.acquire("b", 0), acquire_status::waiting));
     REQUIRE(lock.r.waiters[0].expires_at == largest_duration);
     lock.r.holders[0].held_until = largest_number;
-    REQUIRE(lock.release("a", a.fence, largest_time).changed);
+    REQUIRE(lock.release("a", a.fence, largest_time) == release_status::released);
     REQUIRE(lock.r.holders[0].lease_ms <= largest_duration);
     REQUIRE(lock.r.holders[0].expires_at <= largest_number);
 }
@@ -364,7 +360,7 @@ TEST_CASE("record: a renewal where no boot is known leaves the grant bound to it
     origin renewer; // the process
     renewer.pid = 12;
     renewer.mark = 8;
-    REQUIRE(renew(r, "a's", a.fence, t, 1010, judge, renewer).status == renew_status::renewed);
+    REQUIRE_FALSE(renew(r, "a's", a.fence, t, 1010, judge, renewer));
     REQUIRE(r.holders[0].from.mark == 7);
     REQUIRE(r.holders[0].from.pid == 0);
 }
@@ -372,11 +368,11 @@ TEST_CASE("record: a renewal where no boot is known leaves the grant bound to it
 TEST_CASE("record: a release can spare one grant of its ticket") {
     table lock;
     const auto a = lock.acquire("a", 1000);
-    REQUIRE(lock.release("a", 0, 1000, {.but = a.fence}).status == release_status::not_there);
+    REQUIRE(lock.release("a", 0, 1000, {.but = a.fence}) == release_status::not_there);
     REQUIRE(lock.holders() == "a");
     lock.acquire("b", 1001);
-    REQUIRE(lock.release("b", 0, 1000, {.but = a.fence}).status == release_status::withdrawn);
-    REQUIRE(lock.release("a", 0, 1000, {.but = a.fence + 7}).status == release_status::released);
+    REQUIRE(lock.release("b", 0, 1000, {.but = a.fence}) == release_status::withdrawn);
+    REQUIRE(lock.release("a", 0, 1000, {.but = a.fence + 7}) == release_status::released);
 }
 
 TEST_CASE("record: a grant with a minimum hold time that is released early rests until then") {
@@ -387,8 +383,7 @@ TEST_CASE("record: a grant with a minimum hold time that is released early rests
     REQUIRE(lock.r.holders[0].held_until == 1250);
     lock.acquire("b", 1001);
     const auto out = lock.release("a", a.fence, 1010);
-    REQUIRE(out.status == release_status::released);
-    REQUIRE(out.changed);
+    REQUIRE(out == release_status::released);
 
     const holder& h = lock.r.holders[0];
     REQUIRE(is_resting(h));
@@ -421,7 +416,7 @@ TEST_CASE(
         lock.r.holders[0].from.boot = "b2"; // it kept what it does not know
         lock.r.holders[0].expires_at = 350;
         const origin there{.host = "h", .boot = "b2", .pid = 7, .start = 8, .space = 9};
-        REQUIRE(release(lock.r, "a's", a.fence, 100, there).changed);
+        REQUIRE(release(lock.r, "a's", a.fence, 100, there) == release_status::released);
         REQUIRE(is_resting(lock.r.holders[0]));
         REQUIRE(lock.r.holders[0].lease_ms == 300);
         REQUIRE(lock.r.holders[0].from == origin{.boot = "b2"});

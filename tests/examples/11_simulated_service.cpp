@@ -196,11 +196,9 @@ struct node {
         std::int64_t until = 0;
         bool is_renewed = false;
         const auto rule = [&](durable::record& r, std::int64_t now) {
-            const auto out =
-                durable::renew(r, self.nonce, fence, terms(), now, judge(now), self.from);
-            is_renewed = out.status == durable::renew_status::renewed;
+            is_renewed = !durable::renew(r, self.nonce, fence, terms(), now, judge(now), self.from);
             until = now + lease_ms;
-            return out.changed;
+            return is_renewed;
         };
         const bool is_stored = co_await s.lock.change(rule);
         if (is_stored && is_renewed) {

@@ -50,11 +50,11 @@ struct table {
     acquire_outcome acquire(const std::string& name, std::int64_t now) {
         return acquire(who(name), now);
     }
-    renew_outcome renew(const std::string& name, std::int64_t fence, std::int64_t now) {
+    std::error_code renew(const std::string& name, std::int64_t fence, std::int64_t now) {
         return bide::durable::renew(r, name + "'s", fence, t, now, judge(now), {});
     }
-    release_outcome release(const std::string& name, std::int64_t fence, std::int64_t now = 5000,
-                            release_terms how = {}) {
+    release_status release(const std::string& name, std::int64_t fence, std::int64_t now = 5000,
+                           release_terms how = {}) {
         return bide::durable::release(r, name + "'s", fence, now, {}, how);
     }
     clock_judge judge(std::int64_t now) const { return {now, dead}; }

@@ -29,10 +29,9 @@ struct held_locks;
 /// A durable lock with its key, and how to acquire it.
 ///
 /// The key decides the order in which locks are acquired: byte by byte, the smallest first. All
-/// processes have to use the same key for the same lock, the name of its record for example. A path
-/// that differs between machines or containers must not be the key. If two programs use different
-/// keys for one lock, each may wait for a lock that the other one holds, until the time limit of
-/// one of them.
+/// processes have to use the same key for the same lock, the name of its record for example, not a
+/// path that differs between machines. Otherwise each of two programs may wait for a lock that the
+/// other one holds, until the time limit of one of them.
 class keyed_lock : detail::durable_lock {
 public:
     /// Acquires a mutex.
@@ -114,8 +113,7 @@ private:
 
 /// Acquires all locks, in the order of their keys, each in the queue of its lock.
 ///
-/// The request applies to all: the timeout is for all locks together. Without a timeout, the call
-/// waits for as long as another contender holds a lock. While the call waits for one lock, it
+/// The timeout of the request is for all locks together. While the call waits for one lock, it
 /// renews those that it has acquired. acquire_request::on_position is called for the lock for which
 /// the call waits.
 ///

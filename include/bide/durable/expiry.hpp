@@ -14,26 +14,23 @@
 /// observed  it was seen unchanged for longer than its length plus a margin   any machines, any clocks
 /// \endcode
 ///
-/// A time that one machine wrote must not be read on the clock of another machine. If the clocks of
-/// two machines differ by one tick, two contenders could hold the lock at once. `observed` reads no
-/// times of other machines. It only relies on clocks that run at about the same rate (within
-/// `drift`). Its cost: a contender that sees a lease for the first time waits for the whole length
-/// of the lease.
+/// A time that one machine wrote must not be read on the clock of another machine. If the clocks
+/// differ by one tick, two contenders could hold the lock at once. `observed` reads no times of
+/// other machines, and only relies on clocks that run at about the same rate (within `drift`). Its
+/// cost: a contender that sees a lease for the first time waits for the whole length of the lease.
 ///
-/// Observation also bounds leases on the other clocks. A lease that was seen unchanged for longer
-/// than its length plus the margin has expired, whatever its clock shows. Observation also replaces
-/// the boottime clock where that cannot be read: the holder is of another boot (a container may
-/// show another boot id, or have a time namespace), or a boot is not known. Then the contenders of
-/// one known boot observe together: the first one stores in the record the time since which it has
-/// seen the entry unchanged, and the others go on from that time. So contenders that each live
-/// shorter than a lease get the lock, too.
+/// Observation also ends leases on the other clocks: a lease that was seen unchanged for longer
+/// than its length plus the margin has expired. It replaces the boottime clock where that cannot be
+/// read: the holder is of another boot (a container may show another boot id, or have a time
+/// namespace), or a boot is not known. Then the contenders of one known boot observe together: the
+/// first one stores in the record the time since which it has seen the entry unchanged. So
+/// contenders that each live shorter than a lease get the lock, too.
 ///
-/// On every clock, an entry that is bound to a process has expired when the process has ended. A
-/// grant with a minimum hold time does not end with its process before that time. A process of the
-/// same boot and pid namespace is looked up by its pid. Any other process is looked up by its mark
-/// of presence (slot_presence), if the store keeps marks. A grant that is bound to a mark and to no
-/// process lasts as long as the mark, whatever the clock says. If every clock fails, fencing tokens
-/// still protect the resource.
+/// On every clock, an entry that is bound to a process has expired when the process has ended, but
+/// a grant not before its minimum hold time. A process of the same boot and pid namespace is looked
+/// up by its pid. Any other process is looked up by its mark of presence (slot_presence), if the
+/// store keeps marks. A grant that is bound to a mark and to no process lasts as long as the mark,
+/// whatever the clock says.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/process.hpp>
@@ -81,9 +78,9 @@ public:
     }
 
 private:
-    // Each grant, renewal, refresh and new place in the queue changes at least one of these values.
-    // The count of renewals or refreshes is not enough: if a waiter loses its place and enters the
-    // queue again, its count begins at 0 again. The times are only compared for equality.
+    // Each grant, renewal, refresh and new place in the queue changes one of these values. The
+    // count is not enough: if a waiter enters the queue again, its count begins at 0 again. The
+    // times are only compared for equality.
     using state = std::array<std::int64_t, 4>;
     struct seen_entry {
         state of;
@@ -122,9 +119,11 @@ protected:
 class expiry_judge {
 public:
     /// Constructs a judge for a clock. `now` is a time on that clock; for `boottime` it is
-    /// boottime_ms(). With lock_clock::observed it has no meaning: see bounded_by().
-    expiry_judge(lock_clock clock, std::int64_t now, const origin& here) noexcept
-        : clock_(clock), now_(now), here_(&here) {}
+    /// boottime_ms(). With lock_clock::observed it has no meaning: see bounded_by(). If `processes`
+    /// is not nullptr, the judge asks it before it asks the system.
+    expiry_judge(lock_clock clock, std::int64_t now, const origin& here,
+                 const process_knowledge* processes = nullptr) noexcept
+        : clock_(clock), now_(now), here_(&here), processes_(processes) {}
 
     /// Returns a copy of this judge with one more rule: an entry has also expired if it was seen
     /// unchanged for longer than its length plus `drift` times its length (0.1 means a tenth).
@@ -137,14 +136,6 @@ public:
         more.seen_ = &seen;
         more.looked_ = boottime;
         more.drift_ = drift;
-        return more;
-    }
-
-    /// Returns a copy of this judge that asks `processes` before it asks the system. If `processes`
-    /// is nullptr, the judge asks only the system.
-    expiry_judge knowing(const process_knowledge* processes) const noexcept {
-        expiry_judge more = *this;
-        more.processes_ = processes;
         return more;
     }
 
@@ -203,10 +194,10 @@ private:
     lock_clock clock_;
     std::int64_t now_;
     const origin* here_;
+    const process_knowledge* processes_;
     const observations* seen_ = nullptr;
     std::int64_t looked_ = 0;
     double drift_ = 0;
-    const process_knowledge* processes_ = nullptr;
 };
 
 }}} // namespace bide::BIDE_ABI::durable

@@ -6,11 +6,8 @@
 /// Elects one leader among all processes and machines that share a slot.
 ///
 /// The record is that of a durable_mutex: the leader is its holder, the candidates are its waiters.
-/// For inspect() and admin(), make a durable_mutex on another slot object for the same value.
-///
-/// A candidate announces durable_options::holder_id, for example its address. It cannot change the
-/// announcement while it leads, unlike Proclaim of etcd. To change it, resign, and campaign again
-/// with another object.
+/// For inspect() and admin(), make a durable_mutex on another slot object for the same value. A
+/// candidate announces durable_options::holder_id, for example its address.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -43,32 +40,25 @@ struct leader_info {
 
 /// Which change of leadership to wait for.
 struct leader_wait {
-    /// The token of the leader that the caller knows; 0 for no leader.
-    std::int64_t known = 0;
-    /// How long to wait.
-    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
-    /// Ends the wait when a stop is requested.
-    std::stop_token stop{};
+    std::int64_t known = 0; ///< the token of the leader that the caller knows; 0 for no leader
+    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max(); ///< how long to wait
+    std::stop_token stop{}; ///< ends the wait when a stop is requested
 };
 
 /// A term of this candidate.
 struct leader_term {
     std::int64_t token = 0; ///< the fencing token of the term
 
-    /// Is stopped when the work of the term has to end: the lock is lost, resign() was called, or
-    /// the run is stopped. If the lock is lost, the token is stopped before another candidate
-    /// leads.
+    /// Is stopped when the work of the term has to end: resign() was called, the run is stopped, or
+    /// the lock is lost, in this case before another candidate leads.
     std::stop_token stop{};
 };
 
 /// A candidate in an election. Copies are the same candidate.
 ///
 /// A crash of the leader ends its term as it ends a grant of a durable_mutex. A child of fork()
-/// leads nothing, and is a candidate of its own. A campaign or a run of the parent does not go on
-/// in the child.
-///
-/// A leader that is suspended for longer than its lease may go on working while another candidate
-/// leads. So pass the token to the resource, and let the resource refuse older tokens.
+/// leads nothing, and is a candidate of its own. A leader that is suspended for longer than its
+/// lease may go on working while another candidate leads: let the resource refuse older tokens.
 ///
 /// Thread safety: any thread may call any function at any time.
 class leader_election {
@@ -95,9 +85,8 @@ public:
     /// term and returns at once; then the run campaigns again.
     ///
     /// Returns: durable_errc::lock_lost if the leadership was lost before; the errors of
-    /// durable_guard::async_release(). If this candidate neither leads nor campaigns, returns at
-    /// once.
-    /// Blocks: for the store, as durable_guard::async_release() waits.
+    /// durable_guard::async_release().
+    /// Blocks: if it leads, for the store, as durable_guard::async_release() waits.
     result<void, std::error_code> resign();
     /// Resigns as resign() does, for a coroutine.
     task<result<void, std::error_code>> async_resign();
@@ -107,9 +96,8 @@ public:
     /// Returns the fencing token of this candidate; 0 if it does not lead.
     std::int64_t token() const;
     /// Returns a token that is stopped when the present term ends: by a loss or by resign(). If
-    /// this candidate does not lead, the token is stopped already.
-    ///
-    /// Its callbacks may run on the thread that monitors all leases: keep them short.
+    /// this candidate does not lead, the token is stopped already. Its callbacks may run on the
+    /// thread that monitors all leases: keep them short.
     std::stop_token lost() const;
 
     // ---- observers, which need not campaign
@@ -122,9 +110,8 @@ public:
     task<result<std::optional<leader_info>, std::error_code>> async_leader() const;
 
     /// Waits until the leader differs from the one that the caller knows, and returns the present
-    /// leader. Pass the token of that leader to the next call. The call reads the record at least
-    /// once in durable_options::poll_most. While this candidate campaigns, the call notices changes
-    /// earlier.
+    /// leader. Reads the record at least once in durable_options::poll_most. While this candidate
+    /// campaigns, the call notices changes earlier.
     ///
     /// Returns: nothing if there is no leader now; errc::timeout, errc::stopped; the errors of
     /// leader().
@@ -142,10 +129,10 @@ public:
     /// requested. A store that fails is tried again every durable_options::poll_most;
     /// durable_options::observer is told of its errors.
     ///
-    /// on_elected runs on this thread. The candidate leads until on_elected has returned, also after
-    /// a stop, unless it loses the lock. So on_elected has to return soon after leader_term::stop is
-    /// stopped. Terms of one run never overlap. They follow each other without a pause: if on_elected
-    /// returns at once, the run changes the record all the time.
+    /// on_elected runs on this thread. The candidate leads until on_elected has returned, also
+    /// after a stop, unless it loses the lock. So on_elected has to return soon after
+    /// leader_term::stop is stopped. Terms of one run never overlap, and follow each other without
+    /// a pause.
     ///
     /// Returns: nothing after a stop; an error that lasts, see may_pass();
     /// std::errc::operation_in_progress; durable_errc::invalid_argument without on_elected.

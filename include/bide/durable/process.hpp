@@ -6,10 +6,9 @@
 /// Identifies processes for other processes of the same machine, tells whether a process still
 /// runs, and reads the clock that continues while the machine sleeps.
 ///
-/// A process is identified by its pid, the namespace of the pid, the time of its start, and the
-/// boot of the machine. The time of the start is needed because pids are reused. Only a process of
-/// the same boot and namespace can look it up. If a process cannot be looked up, it counts as
-/// running.
+/// A process is identified by its pid, the namespace of the pid, the time of its start (because
+/// pids are reused), and the boot of the machine. Only a process of the same boot and namespace can
+/// look it up. If a process cannot be looked up, it counts as running.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/process_wide.hpp>
@@ -111,11 +110,8 @@ inline process_stat stat_of(const std::string& path) {
 } // namespace detail
 
 /// Returns an id of the present boot of the machine, plus the time namespace unless that is the
-/// initial one.
-///
-/// Processes with the same id can read each other's times. In each time namespace the boottime
-/// clock and the start times of processes differ. If the system does not tell the boot, the id is
-/// empty.
+/// initial one: in each, the boottime clock differs. Processes with the same id can read each
+/// other's times. If the system does not tell the boot, the id is empty.
 inline std::string this_boot() {
     std::string id;
 #if defined(__linux__)
@@ -194,8 +190,7 @@ inline bool is_gone([[maybe_unused]] const origin& it, [[maybe_unused]] const or
     if (!can_look_up(it, here)) {
         return false;
     }
-    if (it.pid == here.pid &&
-        it.pid == ::getpid()) { // not in a child that still has its parent's origin
+    if (it.pid == here.pid && it.pid == ::getpid()) { // a child may have its parent's origin
         return it.start != here.start;
     }
     const auto pid = static_cast<pid_t>(it.pid);
@@ -203,9 +198,8 @@ inline bool is_gone([[maybe_unused]] const origin& it, [[maybe_unused]] const or
         return true;
     }
     const detail::process_stat found = detail::stat_of("/proc/" + std::to_string(pid) + "/stat");
-    if (found.pid == 0) {
-        return ::kill(pid, 0) != 0 &&
-               errno == ESRCH; // otherwise /proc hides it, or there are no resources
+    if (found.pid == 0) { // it has ended, /proc hides it, or there are no resources
+        return ::kill(pid, 0) != 0 && errno == ESRCH;
     }
     // If only its first thread has ended, it is a zombie with threads that run.
     return found.start != it.start ||
@@ -236,8 +230,7 @@ inline int watch_process([[maybe_unused]] const origin& it, [[maybe_unused]] con
 
 namespace detail {
 
-// Distinguishes a process from its parents by an address. To read the address is cheaper than
-// getpid(2), which is a system call.
+// Distinguishes a process from its parents by an address, without a system call.
 struct BIDE_SHARED process_token {
     // Returns nullptr if there is no memory.
     static const process_token* here() noexcept {

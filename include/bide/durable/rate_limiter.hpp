@@ -25,7 +25,6 @@
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
 class rate_store;
-struct taken_tokens;
 } // namespace detail
 
 /// The options of a durable_rate_limiter. All limiters of a record need the same clock.
@@ -42,8 +41,7 @@ struct rate_options {
     ///   how long the machine was down.
     /// - caller: the function `now`, or the system clock of each machine. etcd has no clock, so its
     ///   slots need this choice. A machine whose clock is ahead by d takes up to rate * d tokens
-    ///   too many, at most a burst at a time; a machine that is behind waits up to
-    ///   clock_tolerance longer.
+    ///   too many, at most a burst at a time.
     std::optional<lock_clock> clock{};
     /// With lock_clock::caller, this function returns the time, since any epoch.
     std::function<std::chrono::milliseconds()> now{};
@@ -91,14 +89,12 @@ struct rate_wait {
 /// that is set forward fills the bucket early: up to a burst, and the reserved tokens, are granted
 /// twice. If a slot lost a value, the bucket is empty.
 ///
-/// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock
-/// refuses the record of a limiter: durable_errc::corrupt_record. To begin with a full bucket
-/// again, delete the record.
+/// The record has a JSON format of its own. A limiter refuses the record of a lock, and a lock that
+/// of a limiter: durable_errc::corrupt_record. To begin with a full bucket, delete the record.
 ///
 /// If the number of tokens is below 1, the error is durable_errc::invalid_argument; if it is above
-/// the burst, too_heavy. If the store fails, the call returns the error of the store. If it is
-/// unknown whether tokens were taken, they are taken again. Copies are the same limiter. A child of
-/// fork() may use its copy of a limiter.
+/// the burst, too_heavy. If it is unknown whether the store has taken tokens, they are taken again.
+/// Copies are the same limiter. A child of fork() may use its copy.
 ///
 /// Thread safety: any thread may call any member concurrently.
 class durable_rate_limiter {
@@ -136,29 +132,6 @@ public:
     result<bool, std::error_code> try_acquire(std::int64_t n = 1);
     /// Acquires n tokens as try_acquire() does, for a coroutine.
     task<result<bool, std::error_code>> async_try_acquire(std::int64_t n = 1);
-
-    /// Tokens that were reserved. Keeps them when it is destroyed.
-    class [[nodiscard]] reservation {
-    public:
-        /// Returns the time of the tokens, which may have passed.
-        std::chrono::steady_clock::time_point ready_at() const noexcept;
-        /// Gives the tokens back. A second call has no effect.
-        ///
-        /// Returns: true if the tokens are back; false if they are lost, because other tokens were
-        /// taken later. A second call returns false.
-        /// Blocks: for the store, at most retry_time plus attempt_limit.
-        result<bool, std::error_code> cancel();
-
-    private:
-        friend class durable_rate_limiter;
-        explicit reservation(std::shared_ptr<detail::taken_tokens> some) : some_(std::move(some)) {}
-        std::shared_ptr<detail::taken_tokens> some_;
-    };
-    /// Takes n tokens without a wait. The caller waits until they are available.
-    ///
-    /// Returns: as acquire().
-    /// Blocks: for the store, at most retry_time plus attempt_limit.
-    result<reservation, std::error_code> reserve(std::int64_t n = 1);
 
     /// Returns the number of tokens in the bucket. It may be outdated when the caller reads it.
     ///

@@ -10,28 +10,26 @@
 /// compare-and-swap has a lock.
 ///
 /// Holders hold permits. Waiters are in the order of arrival. A contender is identified by the
-/// nonce of its ticket: two contenders with the same name are still two. A contender whose request
-/// was carried out, but whose reply was lost, finds itself in the record. Every grant gets a
-/// fencing token that is larger than all earlier tokens, which a resource can check. It also gets a
-/// lane, the lowest number that no other holder has, for resources that come in `permits` copies.
+/// nonce of its ticket, not by its name. If a request was carried out and its reply was lost, the
+/// contender finds itself in the record. Every grant gets a fencing token that is larger than all
+/// earlier tokens, which a resource can check. It also gets a lane, the lowest number that no other
+/// holder has, for resources that come in `permits` copies.
 ///
 /// No entry stays forever. A grant ends when its lease expires. A place in the queue ends if its
-/// waiter does not refresh it in time. The caller supplies the judge that decides this:
+/// waiter does not refresh it in time. The caller supplies the judge that decides this, see
+/// durable/expiry.hpp:
 /// \code
 /// judge.expired(holder)           // the lease expired, or the holder is gone
 /// judge.expired(waiter, at_head)  // the waiter is gone; at_head: no live waiter is before it
 /// \endcode
-/// See durable/expiry.hpp.
 ///
 /// A grant may have a minimum hold time: for that long after the grant, no other contender gets its
 /// permits. If it is released earlier, its entry stays until then, as a resting entry. If its
-/// process ends, its lease goes on until then: such a lease is never shorter than the minimum hold
-/// time.
+/// process ends, its lease goes on: a lease is never shorter than the minimum hold time.
 ///
-/// Admission is by prefix sums. A contender is granted its permits if the free permits suffice for
-/// all waiters before it and for itself. So the order is kept, and a later waiter may be granted
-/// its permits before the first waiter calls. A contender of all permits, for example a writer, is
-/// not starved by contenders of one permit.
+/// A contender is granted its permits if the free permits suffice for all waiters before it and for
+/// itself. So the order is kept, a later waiter may be granted its permits before the first waiter
+/// calls, and a contender of all permits, for example a writer, is not starved.
 ///
 /// All times are in milliseconds, on the clock that the record names.
 
@@ -47,7 +45,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -57,26 +54,18 @@ namespace bide { inline namespace BIDE_ABI { namespace durable {
 //
 // How the rules change one entry of a record: a holder or a waiter.
 //
-// Observations are stored for contenders that live shorter than a lease. A contender cannot read
-// the times of an entry if the writer of the entry belongs to another boot, or to an unknown one.
-// If the contender's own boot is known, it then stores in the entry the time since which it has
-// seen the entry unchanged. A later contender of the same boot goes on from that time.
-//   - A stored observation ends no lease early. The compare-and-swap that stores the observation
-//     fails if the value is no longer the one that was seen. An observation is read on the clock on
-//     which it was written. Each move of the entry (a renewal or a refresh) removes the
-//     observation. A program that does not know observations leaves the observation in the entry,
-//     but changes the entry's count of moves. If the count in an observation differs from that of
-//     the entry, the observation is void.
-//   - Contenders of several boots do not replace each other's observations for ever. A valid
-//     observation is replaced only if the entry has eight of them, each of another boot. While at
-//     most eight boots have contenders, each boot stores at most one between two moves of the
-//     entry.
-//     With more boots, each attempt stores at most one observation. The time decides which of the
-//     eight observations it replaces (to_be_replaced()). The oldest is not always replaced, because
-//     it will be the first to show that the lease has expired. If N further boots store their
-//     observations, an earlier observation survives with a probability of (7/8)^N. Contenders that
-//     live longer than the lease observe the entry by themselves; they do not change the record
-//     only to store an observation.
+// A contender cannot read the times of an entry if the writer of the entry belongs to another boot,
+// or to an unknown one. If the contender's own boot is known, it then stores in the entry the time
+// since which it has seen the entry unchanged. A later contender of the same boot goes on from that
+// time. So contenders that each live shorter than a lease see the lease expire, too.
+//   - A stored observation ends no lease early. It is stored by a compare-and-swap, which fails if
+//     the entry has changed since it was seen. It is read on the clock on which it was written.
+//     Each renewal or refresh removes it. A program that does not know observations keeps it, but
+//     changes the entry's count of moves: an observation with another count is void.
+//   - An entry has at most eight observations, each of another boot. While at most eight boots have
+//     contenders, each stores at most one between two moves of the entry. With more boots, each
+//     attempt replaces one of them, which the time decides: not always the oldest, because that
+//     will be the first to show that the lease has expired.
 
 namespace detail {
 
@@ -103,9 +92,8 @@ inline bool reads_times(lock_clock clock, const std::string& boot,
                         const std::string& here) noexcept {
     return !has_boots(clock) || (!boot.empty() && boot == here);
 }
-// Returns true if `self` may judge the entry by its times. With lock_clock::observed only the owner
-// of the entry reads its times: clones of a virtual machine may have one boot id and different
-// clocks.
+// Returns true if `self` may judge the entry by its times. With lock_clock::observed only its owner
+// may: clones of a virtual machine may have one boot id and different clocks.
 inline bool has_same_clock(const record& r, const origin& it, const origin& self) noexcept {
     return r.clock != lock_clock::observed && reads_times(r.clock, it.boot, self.boot);
 }
@@ -249,15 +237,6 @@ const stored_observation* find_observation(const Entry& e, std::string_view boot
     return nullptr;
 }
 
-// Returns the index, below `size`, of the observation that is replaced at the time `now`.
-// Multiplies the time by 2^64 / (golden ratio) and uses the upper bits. So times at regular
-// intervals are spread over all indices.
-inline std::size_t to_be_replaced(std::int64_t now, std::size_t size) noexcept {
-    return bide::detail::integer_cast<std::size_t>(
-               (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33) %
-           size;
-}
-
 // Stores that a contender of that boot sees the entry at `now`. False: that is stored already.
 template <class Entry> bool observe(Entry& e, std::int64_t now, const std::string& boot) {
     const stored_observation* const known = find_observation(e, boot);
@@ -268,8 +247,11 @@ template <class Entry> bool observe(Entry& e, std::int64_t now, const std::strin
         return old.moves != moves_of(e) || old.boot == boot;
     });
     if (e.observed.size() >= most_observations) {
-        const std::size_t at = to_be_replaced(now, e.observed.size());
-        e.observed.erase(e.observed.begin() + static_cast<std::ptrdiff_t>(at));
+        // The upper bits of a product with 2^64 / (golden ratio): so times at regular intervals are
+        // spread over all indices.
+        const auto spread = (static_cast<std::uint64_t>(now) * 0x9e3779b97f4a7c15U) >> 33;
+        e.observed.erase(e.observed.begin() +
+                         static_cast<std::ptrdiff_t>(spread % e.observed.size()));
     }
     e.observed.push_back({boot, moves_of(e), now, {}});
     return true;
@@ -277,8 +259,7 @@ template <class Entry> bool observe(Entry& e, std::int64_t now, const std::strin
 
 // Stores an observation that begins at `now` in each entry whose times the contender cannot read,
 // unless the contender's boot has stored one already. Stores nothing with lock_clock::observed:
-// several machines, for example clones of a virtual machine, may have one boot id and different
-// clocks. Returns false if there was nothing to store.
+// see has_same_clock(). Returns false if there was nothing to store.
 inline bool observe(record& r, const contender& self, std::int64_t now) {
     if (r.clock != lock_clock::boottime || self.from.boot.empty()) {
         return false;
@@ -313,46 +294,38 @@ inline record fresh_record(const terms& t) {
 
 /// Returns the least token of a grant at `unix_ms`, in milliseconds since 1970.
 ///
-/// The token of a grant is this one or the record's next, whichever is larger. So the token is
-/// larger than every token of a value that was lost. Exception: the clock is behind the time of the
-/// last grant in that value, because it was set back or is the clock of another machine. A
-/// millisecond has 1,024 tokens; no lock grants so often. The token reaches 2^53 in the year 2248.
-/// `us` is the microseconds of that millisecond, if the clock tells them.
+/// The token of a grant is this one or the record's next, whichever is larger. So it is larger than
+/// every token of a value that was lost, unless the clock is behind the time of the last grant in
+/// that value. A millisecond has 1,024 tokens. The token reaches 2^53 in the year 2248. `us` is the
+/// microseconds of that millisecond, if the clock tells them.
 inline std::int64_t floor_of(std::int64_t unix_ms, std::int64_t us = 0) noexcept {
     constexpr std::int64_t room = std::int64_t{1} << 40;
     constexpr std::int64_t highest = largest_number - room;
     return std::clamp<std::int64_t>(unix_ms, 0, highest / 1024) * 1024 + 1 + us;
 }
 
-/// Returns an error if a description is not valid. Does not check that it is UTF-8.
-inline std::error_code check(const description& about) noexcept {
-    bool good = about.note.size() <= longest_note && about.labels.size() <= most_labels;
-    for (auto one = about.labels.begin(); one != about.labels.end(); ++one) {
+/// Returns true if the rules accept a contender. Does not check that its text is UTF-8.
+inline bool is_valid(const contender& self) noexcept {
+    const auto& labels = self.about.labels;
+    bool good = !self.holder_id.empty() && self.holder_id.size() <= longest_name &&
+                !self.nonce.empty() && self.nonce.size() <= longest_name && self.weight >= 1 &&
+                self.weight <= largest_permits && self.about.note.size() <= longest_note &&
+                labels.size() <= most_labels;
+    for (auto one = labels.begin(); good && one != labels.end(); ++one) {
         const auto has_key = [&](const label& other) { return other.key == one->key; };
-        good = good && !one->key.empty() && one->key.size() <= longest_label &&
-               one->value.size() <= longest_label &&
-               std::none_of(about.labels.begin(), one, has_key);
+        good = !one->key.empty() && one->key.size() <= longest_label &&
+               one->value.size() <= longest_label && std::none_of(labels.begin(), one, has_key);
     }
-    return good ? std::error_code() : make_error_code(durable_errc::invalid_argument);
+    return good;
 }
-/// Returns an error if a contender is not valid.
-inline std::error_code check(const contender& self) noexcept {
-    const bool named = !self.holder_id.empty() && self.holder_id.size() <= longest_name &&
-                       !self.nonce.empty() && self.nonce.size() <= longest_name;
-    return named && self.weight >= 1 && self.weight <= largest_permits
-               ? check(self.about)
-               : make_error_code(durable_errc::invalid_argument);
-}
-/// Returns an error if the terms or the time are not valid.
-inline std::error_code check(const terms& t, std::int64_t now) noexcept {
+/// Returns true if the rules accept the terms and the time.
+inline bool is_valid(const terms& t, std::int64_t now) noexcept {
     const auto is_within = [](std::int64_t n, std::int64_t least, std::int64_t most) {
         return n >= least && n <= most;
     };
-    const bool meant =
-        is_within(t.permits, 1, largest_permits) && is_within(t.lease_ms, 1, largest_duration) &&
-        is_within(t.at_least_ms, 0, largest_duration) &&
-        is_within(t.waiter_ttl_ms, 1, largest_duration) && is_within(now, 0, largest_time);
-    return meant ? std::error_code() : make_error_code(durable_errc::invalid_argument);
+    return is_within(t.permits, 1, largest_permits) && is_within(t.lease_ms, 1, largest_duration) &&
+           is_within(t.at_least_ms, 0, largest_duration) &&
+           is_within(t.waiter_ttl_ms, 1, largest_duration) && is_within(now, 0, largest_time);
 }
 
 /// Returns the number of free permits. It is negative if a resize() has left fewer permits than are
@@ -365,27 +338,24 @@ inline std::int64_t free_permits(const record& r) noexcept {
     return free;
 }
 
-namespace detail {
-struct ignore_entry {
-    void operator()(const entry&) const noexcept {}
-};
-} // namespace detail
-
-/// Removes the entries that have expired, except the place of `self` in the queue. Calls
-/// on_removed(entry) for each of them.
-template <class Judge, class Removed = detail::ignore_entry>
-void sweep(record& r, const Judge& judge, std::string_view self = {}, Removed on_removed = {}) {
-    const auto removed_if = [&](bool gone, const auto& entry) {
-        if (gone) {
-            on_removed(entry);
+/// Removes the entries that have expired, except the place of `self` in the queue. If `removed` is
+/// not nullptr, adds them to its lists.
+template <class Judge>
+void sweep(record& r, const Judge& judge, std::string_view self = {},
+           inspection* removed = nullptr) {
+    std::erase_if(r.holders, [&](const holder& one) {
+        const bool gone = judge.expired(one);
+        if (gone && removed != nullptr) {
+            removed->expired.push_back(one);
         }
         return gone;
-    };
-    std::erase_if(r.holders,
-                  [&](const holder& one) { return removed_if(judge.expired(one), one); });
+    });
     bool at_head = true;
     std::erase_if(r.waiters, [&](const waiter& one) {
-        const bool gone = one.nonce != self && removed_if(judge.expired(one, at_head), one);
+        const bool gone = one.nonce != self && judge.expired(one, at_head);
+        if (gone && removed != nullptr) {
+            removed->vanished.push_back(one);
+        }
         at_head = at_head && gone;
         return gone;
     });
@@ -398,33 +368,6 @@ inline acquire_outcome refused(std::error_code why, bool changed = false) noexce
     out.error = why;
     out.changed = changed;
     return out;
-}
-
-// Returns an error if a contender cannot ask for permits of this record, whatever is held of it.
-inline std::error_code check(const record& r, const contender& self, const terms& t,
-                             std::int64_t now) noexcept {
-    if (durable::check(self) || durable::check(t, now)) {
-        return make_error_code(durable_errc::invalid_argument);
-    }
-    if (r.clock != t.clock) {
-        return make_error_code(durable_errc::clock_mismatch);
-    }
-    return r.permits == t.permits || t.adopt_permits || r.resized
-               ? std::error_code()
-               : make_error_code(durable_errc::permits_mismatch);
-}
-
-// Gives a record without holders and waiters the permits of the terms, unless it was resized.
-// Returns false if the record has other permits, and holders or waiters.
-inline bool adopt(record& r, const terms& t) noexcept {
-    if (r.permits == t.permits || r.resized) {
-        return true;
-    }
-    if (!r.holders.empty() || !r.waiters.empty()) {
-        return false;
-    }
-    r.permits = t.permits;
-    return true;
 }
 
 // The outcome of a contender that holds its permits now.
@@ -454,18 +397,6 @@ inline std::optional<acquire_outcome> found_grant(record& r, const contender& se
     return out;
 }
 
-// Answers a contender that holds its permits already, and extends its lease.
-inline acquire_outcome already_holds(const record& r, holder& mine, const contender& self,
-                                     const terms& t, std::int64_t now) {
-    if (mine.weight != self.weight) {
-        return refused(durable_errc::invalid_argument);
-    }
-    extend(r, mine, t.lease_ms, now, self.from);
-    mine.from = self.from;
-    mine.about = self.about;
-    return has_permits(acquire_status::held, mine);
-}
-
 // Makes the contender a holder.
 inline acquire_outcome grant(record& r, const queue_place& place, const contender& self,
                              const terms& t, std::int64_t now) {
@@ -490,10 +421,9 @@ inline acquire_outcome grant(record& r, const queue_place& place, const contende
 }
 
 // Refreshes the contender's place in the queue. If it has none, enters it in the queue, if
-// terms::enqueue is true and the queue is not full. Also stores the contender's observations, in
-// two cases: the record changes anyway, or the contender has no place in the queue. A contender
-// with a place may live long enough to observe by itself, so the record is not changed only for its
-// observations.
+// terms::enqueue is true and the queue is not full. Also stores the contender's observations if the
+// record changes anyway, or if the contender has no place: one with a place may live long enough to
+// observe by itself.
 inline acquire_outcome wait(record& r, const queue_place& place, const contender& self,
                             const terms& t, std::int64_t now) {
     acquire_outcome out;
@@ -528,28 +458,42 @@ inline acquire_outcome wait(record& r, const queue_place& place, const contender
 /// contender that holds the permits already gets the same grant, and its lease begins again. A
 /// contender that listens (terms::listens) keeps the lease that pass_on() has begun.
 ///
-/// If a contender is not granted its permits, it stores the time since which it has seen those
-/// entries whose times it cannot read, unless a contender of its boot has stored such a time
-/// already. So an acquisition that fails changes the record once, not at each try.
+/// If a contender is not granted its permits, it stores its observations of those entries whose
+/// times it cannot read, unless its boot has stored them already. So an acquisition that fails
+/// changes the record once, not at each try.
 template <class Judge>
 acquire_outcome acquire(record& r, const contender& self, const terms& t, std::int64_t now,
                         const Judge& judge) {
-    if (const std::error_code error = detail::check(r, self, t, now)) {
-        return detail::refused(error);
+    const bool adopts = r.permits != t.permits && !r.resized; // the number of permits of the terms
+    if (!is_valid(self) || !is_valid(t, now)) {
+        return detail::refused(durable_errc::invalid_argument);
+    }
+    if (r.clock != t.clock) {
+        return detail::refused(durable_errc::clock_mismatch);
+    }
+    if (adopts && !t.adopt_permits) {
+        return detail::refused(durable_errc::permits_mismatch);
     }
     if (const auto found = detail::found_grant(r, self, t, now)) {
         return *found;
     }
     sweep(r, judge, self.nonce);
-    if (!detail::adopt(r, t)) {
+    if (adopts && !(r.holders.empty() && r.waiters.empty())) {
         return detail::refused(durable_errc::permits_mismatch, detail::observe(r, self, now));
     }
+    r.permits = adopts ? t.permits : r.permits;
     if (self.weight > r.permits) {
         return detail::refused(r.permits == t.permits ? durable_errc::too_heavy
                                                       : durable_errc::permits_mismatch);
     }
     if (holder* const mine = detail::find_holder(r, self.nonce, 0)) {
-        return detail::already_holds(r, *mine, self, t, now);
+        if (mine->weight != self.weight) {
+            return detail::refused(durable_errc::invalid_argument);
+        }
+        detail::extend(r, *mine, t.lease_ms, now, self.from);
+        mine->from = self.from;
+        mine->about = self.about;
+        return detail::has_permits(acquire_status::held, *mine);
     }
     const detail::queue_place place = detail::place_of(r, self.nonce);
     if (place.is_taken && r.waiters[place.index].weight != self.weight) {
@@ -563,28 +507,28 @@ acquire_outcome acquire(record& r, const contender& self, const terms& t, std::i
 ///
 /// A lease that expired is lost, even if no contender has taken the permits. `self` tells where the
 /// caller runs.
+///
+/// Returns: nothing if the lease was renewed: the record has to be stored. Otherwise
+/// durable_errc::lock_lost, invalid_argument or clock_mismatch.
 template <class Judge>
-renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
-                    std::int64_t now, const Judge& judge, const origin& self) {
-    if (check(t, now)) {
-        return {renew_status::refused, false, make_error_code(durable_errc::invalid_argument)};
-    }
-    if (r.clock != t.clock) {
-        return {renew_status::refused, false, make_error_code(durable_errc::clock_mismatch)};
+std::error_code renew(record& r, std::string_view nonce, std::int64_t fence, const terms& t,
+                      std::int64_t now, const Judge& judge, const origin& self) {
+    if (!is_valid(t, now) || r.clock != t.clock) {
+        return is_valid(t, now) ? durable_errc::clock_mismatch : durable_errc::invalid_argument;
     }
     holder* const mine = fence == 0 ? nullptr : detail::find_holder(r, nonce, fence);
     if (mine == nullptr || judge.expired(*mine)) {
-        return {renew_status::lost, false, {}};
+        return durable_errc::lock_lost;
     }
     holder longer = *mine;
     detail::extend(r, longer, t.lease_ms, now, self);
     const std::int64_t minimum = std::exchange(longer.held_until, 0);
     if (judge.expired(longer)) { // it is bound to a process that has ended
-        return {renew_status::lost, false, {}};
+        return durable_errc::lock_lost;
     }
     longer.held_until = minimum;
     *mine = std::move(longer);
-    return {renew_status::renewed, true, {}};
+    return {};
 }
 
 /// Removes exactly the grant `fence` of this nonce. If `fence` is 0, removes any grant of this
@@ -593,8 +537,8 @@ renew_outcome renew(record& r, std::string_view nonce, std::int64_t fence, const
 ///
 /// If the minimum hold time of the grant has not passed at `now`, its entry stays as a resting
 /// entry (is_resting()), unless `how.undo` is true. `self` tells where the caller runs.
-inline release_outcome release(record& r, std::string_view nonce, std::int64_t fence,
-                               std::int64_t now, const origin& self, release_terms how = {}) {
+inline release_status release(record& r, std::string_view nonce, std::int64_t fence,
+                              std::int64_t now, const origin& self, release_terms how = {}) {
     const auto mine = std::find_if(r.holders.begin(), r.holders.end(), [&](const holder& h) {
         return h.nonce == nonce && h.fence != how.but && (fence == 0 || h.fence == fence);
     });
@@ -602,48 +546,33 @@ inline release_outcome release(record& r, std::string_view nonce, std::int64_t f
         if (how.undo || !detail::rest(r, *mine, now, self)) {
             r.holders.erase(mine);
         }
-        return {release_status::released, true};
+        return release_status::released;
     }
-    const auto gone =
-        fence != 0 ? 0
-                   : std::erase_if(r.waiters, [&](const waiter& w) { return w.nonce == nonce; });
-    return gone != 0 ? release_outcome{release_status::withdrawn, true} : release_outcome{};
+    const auto is_its = [&](const waiter& w) { return w.nonce == nonce; };
+    return fence == 0 && std::erase_if(r.waiters, is_its) != 0 ? release_status::withdrawn
+                                                               : release_status::not_there;
 }
 
 /// Lists the holders and waiters, as the judge sees them now.
 template <class Judge> inspection inspect(const record& r, const Judge& judge) {
     inspection seen{r, {}, {}, 0};
-    sweep(seen.live, judge, {}, [&seen](const auto& gone) {
-        if constexpr (std::is_same_v<decltype(gone), const holder&>) {
-            seen.expired.push_back(gone);
-        } else {
-            seen.vanished.push_back(gone);
-        }
-    });
+    sweep(seen.live, judge, {}, &seen);
     seen.free = free_permits(seen.live);
     return seen;
 }
 
 // ---- the rules of the queue
 //
-// What a change of a record means for its waiters: which of them are granted their permits with it,
-// and which of them have to read the record afterwards.
+// Which waiters are granted their permits with a change of the record, and which have to read the
+// record afterwards.
 //
-// Without pass_on() each waiter takes its permits itself, with a change of its own. Then a lock
-// needs two changes of the record to pass from one holder to the next: a release and an
-// acquisition. And every waiter has to read the record after each change, because the change may
-// have freed its permits.
-//
-// A waiter need not read the record after each change if every process ahead of it can notify it.
-// It reads the record when it is notified, and when the process that it depends on has ended:
-//
-// - The first waiter depends on the processes of all holders.
-// - A later waiter depends on the process of the waiter directly ahead of it.
-//
-// While these processes run, one of them makes the change that concerns the waiter, and notifies
-// the waiter. If such a process ends before it has notified the waiter, the waiter notices the end.
-// Another process, which has no entry or cannot reach the waiter, may make a change without a
-// notification. So every waiter also reads the record from time to time.
+// Without pass_on() each waiter takes its permits by a change of its own, so every waiter has to
+// read the record after each change. A waiter need not do so if every process ahead of it can
+// notify it. The first waiter depends on the processes of all holders. A later waiter depends on
+// the process of the waiter directly ahead of it. While these processes run, one of them makes the
+// change that concerns the waiter, and notifies it. If such a process ends before, the waiter
+// notices the end. A process that has no entry, or that cannot reach the waiter, may make a change
+// without a notification. So every waiter also reads the record from time to time.
 
 namespace detail {
 
@@ -673,12 +602,13 @@ inline bool depends(const record& r, std::size_t index, const origin& process) n
 
 /// Grants free permits to the waiters in order, up to the first waiter that does not listen
 /// (terms::listens) or is not a process of this machine. A waiter at the head that has expired
-/// loses its place. `self` tells where the caller runs.
+/// loses its place. `self` tells where the caller runs. If the clock of the terms is not that of
+/// the record, changes nothing.
 ///
 /// Call it after a change that may have freed permits or a place, and store both together.
 template <class Judge>
 void pass_on(record& r, const terms& t, std::int64_t now, const Judge& judge, const origin& self) {
-    if (check(t, now) || !detail::has_common_clock(r)) {
+    if (!is_valid(t, now) || r.clock != t.clock || !detail::has_common_clock(r)) {
         return;
     }
     while (!r.waiters.empty() && free_permits(r) > 0) {
@@ -751,10 +681,9 @@ inline bool force_release(record& r, std::int64_t fence, admin_note note) {
     return true;
 }
 
-/// Changes the number of permits. If holders have more permits than the new number, no contender is
-/// granted a permit until enough are released. A contender that was made with another number adopts
-/// the new number, whatever terms::adopt_permits says. A contender that asks for more permits than
-/// the new number is refused.
+/// Changes the number of permits. If holders have more permits, no contender is granted a permit
+/// until enough are released. A contender that was made with another number adopts the new one,
+/// whatever terms::adopt_permits says. A request for more permits than that is refused.
 ///
 /// Returns: false if `permits` is out of range.
 inline bool resize(record& r, std::int64_t permits, admin_note note) {
@@ -777,20 +706,17 @@ inline record repair(const terms& t, std::int64_t min_fence, admin_note note) {
     return r;
 }
 
-/// Changes a record after a later record was lost.
+/// Changes a record after a later record was lost, whose grants are not known.
 ///
-/// The grants of the lost record are not known. So the tokens continue from the first token of the
-/// terms, or leap by fence_leap if the first token is not larger. A leap alone is not enough: the
-/// value that replaces the lost record may be lost, too. Then this record is read again, and a
-/// second leap would lead to the same tokens.
+/// The tokens continue from the first token of the terms, or leap by fence_leap if the first token
+/// is not larger. A leap alone is not enough: if the value that replaces the lost record is lost,
+/// too, a second leap from this record leads to the same tokens.
 ///
-/// A renewal may have been lost, too, after an observer had seen it. So the counts of renewals of
-/// all holders continue from the new token. Then no later renewal has the same count as a lost one,
-/// which an observer may have seen for a long time.
+/// The counts of renewals of all holders continue from the new token. So no later renewal has the
+/// count of a lost one, which an observer may have seen for a long time.
 ///
-/// If the lost record was acknowledged, it may have had a holder that this record does not show,
-/// and that holder may still work. Then a holder of all permits is entered, for the longest lease
-/// that the record or the terms show.
+/// If the lost record was acknowledged, a holder that only it showed may still work. Then a holder
+/// of all permits is entered, for the longest lease that the record or the terms show.
 inline void make_up_for_lost(record& r, bool acknowledged, const terms& t, std::int64_t now,
                              const origin& self) {
     const std::int64_t before = r.fence;

@@ -22,14 +22,13 @@
 ///
 /// `clock` is one of caller, boottime, server, observed. `fence` is the next token, which is larger
 /// than the token of every holder. `"resized":true` behind `permits` says that an administrator has
-/// set the permits. This field and the fields host, boot, pid, start, space, mark, observed, note,
-/// labels, heldUntil, heldBoot and admin may be absent. A waiter may also have observed, note and
-/// labels. An observation is void if its `moves` differs from the entry's `renewals` or
-/// `refreshes`: programs of earlier versions keep the observation when they renew. They keep
-/// `heldUntil`, too, so `heldBoot` tells which boot's clock `heldUntil` is on. The nonce of a
-/// resting entry is `rest-` and its token. A waiter with `leaseMs` may be granted its permits by
-/// another contender (durable/record.hpp). `network`, its network namespace, tells which processes
-/// can wake it.
+/// set the permits. This field, admin, and host, boot, pid, start, space, mark, network, observed,
+/// note, labels, heldUntil, heldBoot, and leaseMs and atLeastMs of a waiter, may be absent. An
+/// observation is void if its `moves` differs from the entry's `renewals` or `refreshes`: programs
+/// of earlier versions keep the observation when they renew. They keep `heldUntil`, too, so
+/// `heldBoot` tells which boot's clock `heldUntil` is on. The nonce of a resting entry is `rest-`
+/// and its token. A waiter with `leaseMs` may be granted its permits by another contender.
+/// `network`, its network namespace, tells which processes can wake it.
 ///
 /// Fields with other names are kept unchanged. Every other deviation makes the record corrupt. So
 /// does an object with two fields of one name, and nesting deeper than 64 levels. A record that
@@ -61,20 +60,20 @@ template <class F> void fields(is_a<stored_observation> auto& o, F& f) {
 
 // What a holder and a waiter have in common.
 template <class Entry, class F> void entry_fields(Entry& e, F& f) {
-    const bool bound = e.from.pid != 0;
+    const bool is_bound = e.from.pid != 0;
     f("holderId", e.holder_id);
     f("nonce", e.nonce);
     f("weight", e.weight, number(1, largest_permits));
-    f("host", e.from.host, maybe_text(e.from.host));
-    f("boot", e.from.boot, maybe_text(e.from.boot));
-    f("pid", e.from.pid, maybe_number(1, largest_number, bound));
-    f("start", e.from.start, maybe_number(0, largest_number, bound || e.from.start != 0));
-    f("space", e.from.space, maybe_number(0, largest_number, bound || e.from.space != 0));
-    f("mark", e.from.mark, maybe_number(1, largest_number, e.from.mark != 0));
-    f("network", e.from.network, maybe_number(1, largest_number, e.from.network != 0));
-    f("note", e.about.note, maybe_text(e.about.note, longest_note));
-    f("labels", e.about.labels, maybe(!e.about.labels.empty()));
-    f("observed", e.observed, maybe(!e.observed.empty()));
+    f("host", e.from.host, maybe(text(longest_name)));
+    f("boot", e.from.boot, maybe(text(longest_name)));
+    f("pid", e.from.pid, maybe(number(1)));
+    f("start", e.from.start, maybe(number(0), is_bound));
+    f("space", e.from.space, maybe(number(0), is_bound));
+    f("mark", e.from.mark, maybe(number(1)));
+    f("network", e.from.network, maybe(number(1)));
+    f("note", e.about.note, maybe(text(longest_note)));
+    f("labels", e.about.labels, maybe({}));
+    f("observed", e.observed, maybe({}));
 }
 
 template <class F> void fields(is_a<holder> auto& h, F& f) {
@@ -84,8 +83,8 @@ template <class F> void fields(is_a<holder> auto& h, F& f) {
     f("leaseMs", h.lease_ms, number(1, largest_duration));
     f("leaseExpiresAt", h.expires_at, number(0));
     f("renewals", h.renewals, number(0));
-    f("heldUntil", h.held_until, maybe_number(1, largest_number, h.held_until != 0));
-    f("heldBoot", h.held_boot, maybe_text(h.held_boot));
+    f("heldUntil", h.held_until, maybe(number(1)));
+    f("heldBoot", h.held_boot, maybe(text(longest_name)));
 }
 
 template <class F> void fields(is_a<waiter> auto& w, F& f) {
@@ -93,26 +92,26 @@ template <class F> void fields(is_a<waiter> auto& w, F& f) {
     f("ttlMs", w.ttl_ms, number(1, largest_duration));
     f("expiresAt", w.expires_at, number(0));
     f("refreshes", w.refreshes, number(0));
-    f("leaseMs", w.lease_ms, maybe_number(1, largest_duration, w.lease_ms != 0));
-    f("atLeastMs", w.at_least_ms, maybe_number(1, largest_duration, w.at_least_ms != 0));
+    f("leaseMs", w.lease_ms, maybe(number(1, largest_duration)));
+    f("atLeastMs", w.at_least_ms, maybe(number(1, largest_duration)));
 }
 
 template <class F> void fields(is_a<admin_note> auto& note, F& f) {
     f("at", note.at, number(0));
-    f("by", note.by, any_text());
-    f("what", note.what, any_text());
+    f("by", note.by, maybe(text(), true));
+    f("what", note.what, maybe(text(), true));
 }
 
 template <class F> void fields(is_a<record> auto& r, F& f) {
     std::int64_t version = record_format;
     f("v", version, number(record_format, record_format));
     f("permits", r.permits, number(1, largest_permits));
-    f("resized", r.resized, maybe(r.resized));
+    f("resized", r.resized, maybe({}));
     f("clock", r.clock);
     f("fence", r.fence, number(1));
     f("holders", r.holders);
     f("waiters", r.waiters);
-    f("admin", r.admin, maybe(r.admin.has_value()));
+    f("admin", r.admin, maybe({}));
 }
 
 // Tells whether nonces, tokens and lanes are unique, and every token is below the next one.

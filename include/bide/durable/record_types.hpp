@@ -77,10 +77,7 @@ struct description {
 };
 
 /// A stored observation of an entry: contenders of the boot `boot` have seen it unchanged since the
-/// time `since`.
-///
-/// An entry expires when contenders of one boot have seen it unchanged for longer than the length
-/// of the lease (for a waiter, of its place in the queue) plus a margin. See durable/expiry.hpp.
+/// time `since`. See durable/expiry.hpp.
 struct stored_observation {
     std::string boot{};     ///< the contender's boot: `since` is on its clock; not empty
     std::int64_t moves = 0; ///< the entry's renewals or refreshes then; void if they differ now
@@ -90,8 +87,7 @@ struct stored_observation {
     friend bool operator==(const stored_observation&, const stored_observation&) = default;
 };
 
-/// The largest number of observations that one entry stores, one for each boot. The observation of
-/// a further boot replaces one of them.
+/// How many observations one entry stores, each of another boot. A further one replaces one.
 inline constexpr std::size_t most_observations = 8;
 
 /// A contender that asks for permits.
@@ -105,9 +101,8 @@ struct contender {
     friend bool operator==(const contender&, const contender&) = default;
 };
 
-/// What a grant and a place in the queue have in common. Times are in milliseconds, on the record's
-/// clock. With lock_clock::boottime and lock_clock::observed, that is the boottime clock of the
-/// entry's boot.
+/// What a grant and a place in the queue have in common. Times are on the record's clock. With
+/// lock_clock::boottime and lock_clock::observed, that is the boottime clock of the entry's boot.
 struct entry : contender {
     std::int64_t expires_at = 0;                ///< when the lease or the place expires
     std::vector<stored_observation> observed{}; ///< by contenders that cannot read its times
@@ -116,11 +111,9 @@ struct entry : contender {
     friend bool operator==(const entry&, const entry&) = default;
 };
 
-/// A grant.
-///
-/// A grant with a minimum hold time that is released early stays as a resting entry: it holds the
-/// permits until the time has passed. It has a nonce of its own, so no contender can renew or
-/// release it. It is bound to no process and to no mark.
+/// A grant. If it is released before its minimum hold time has passed, it stays until then as a
+/// resting entry. That has a nonce of its own, so no contender can renew or release it. It is bound
+/// to no process and to no mark.
 struct holder : entry {
     std::int64_t fence = 0;      ///< the token of the grant
     std::int64_t lane = 0;       ///< the lowest number that no other holder had
@@ -203,25 +196,12 @@ struct acquire_outcome {
     bool is_only_observed = false;
     std::int64_t fence = 0; ///< granted, held: the token
     std::int64_t lane = 0;  ///< granted, held: the lane
-    /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began the
-    /// lease again.
+    /// held: when the lease expires, if acquire() left the lease as it was; 0 if acquire() began
+    /// the lease again.
     std::int64_t expires_at = 0;
     std::int64_t position = 0; ///< waiting: how many waiters are ahead
     std::int64_t next_ms = 0;  ///< waiting: when the next lease expires; 0 if that is not known
     std::error_code error{};   ///< refused: why
-};
-
-/// The status of a grant after renew().
-enum class renew_status {
-    renewed, ///< its lease begins again
-    lost,    ///< the grant is gone, or its lease expired
-    refused  ///< see the error
-};
-/// The outcome of renew().
-struct renew_outcome {
-    renew_status status = renew_status::refused; ///< what became of the grant
-    bool changed = false;                        ///< the record changed, and has to be stored
-    std::error_code error{};                     ///< refused: why
 };
 
 /// How release() removes a grant.
@@ -230,21 +210,16 @@ struct release_terms {
     /// If true, the grant ends at once, whatever its minimum hold time: the contender gave up and
     /// has done no work.
     bool undo = false;
-    /// If true, the caller stores the record even if release() changed nothing. Then an earlier write
-    /// whose end is not known cannot reach the store any more.
+    /// If true, the caller stores the record even if release() changed nothing. Then an earlier
+    /// write whose end is not known cannot reach the store any more.
     bool settle = false;
 };
 
-/// What release() removed.
+/// What release() removed. Unless that is nothing, the record has to be stored.
 enum class release_status {
     released,  ///< a grant; its entry may rest
     withdrawn, ///< a place in the queue
     not_there  ///< nothing: there was neither
-};
-/// The outcome of release().
-struct release_outcome {
-    release_status status = release_status::not_there; ///< what was removed
-    bool changed = false;                              ///< the record changed, and has to be stored
 };
 
 /// The holders and waiters of a lock at one time.

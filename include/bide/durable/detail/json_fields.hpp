@@ -2,18 +2,17 @@
 #ifndef BIDE_DURABLE_DETAIL_JSON_FIELDS_HPP
 #define BIDE_DURABLE_DETAIL_JSON_FIELDS_HPP
 
-// Reads and writes objects as JSON. A function fields(object, f) lists the fields of an object: it calls
-// f(name, value, how) for each of them. The type of the value decides what is stored:
+// Reads and writes objects as JSON. A function fields(object, f) lists the fields of an object: it
+// calls f(name, value, how) for each of them. The type of the value decides what is stored:
 //
 //   std::int64_t       a number           std::vector<label>   an object of texts
 //   bool               true or false      std::vector<T>       an array of objects
 //   std::string        a text             std::optional<T>     an object; absent without a value
-//   lock_clock         its name             std::string_view     anything, as JSON; only read
+//   lock_clock         its name           std::string_view     anything, as JSON; only read
 //
 // If an object has a member `extra`, the reader keeps in it, as a JSON object, the fields that
-// fields() does not list. No general JSON library is used, because it would make a tree of the
-// text: with sixteen waiters, a change of a record took 570 microseconds that way. This code takes
-// a thirtieth.
+// fields() does not list. A general JSON library would make a tree of the text: with sixteen
+// waiters, a change of a record took ten times as long.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
@@ -44,8 +43,8 @@ concept is_a = std::same_as<std::remove_const_t<T>, U>;
 // How a field is stored.
 struct stored_as {
     bool is_required = true; // an object without the field is not valid
-    bool is_written = true;
-    std::int64_t least = 0; // of a number
+    bool is_written = true;  // false: it is written unless it is zero or empty
+    std::int64_t least = 0;  // of a number
     std::int64_t most = largest_number;
     std::size_t longest = longest_name; // of a text, in bytes
     bool may_be_empty = false;          // a text
@@ -53,20 +52,14 @@ struct stored_as {
 constexpr stored_as number(std::int64_t least, std::int64_t most = largest_number) noexcept {
     return {.least = least, .most = most};
 }
-constexpr stored_as maybe_number(std::int64_t least, std::int64_t most, bool is_written) noexcept {
-    return {.is_required = false, .is_written = is_written, .least = least, .most = most};
+constexpr stored_as text(std::size_t longest = std::string::npos) noexcept {
+    return {.longest = longest, .may_be_empty = true};
 }
-inline stored_as maybe_text(const std::string& text, std::size_t longest = longest_name) noexcept {
-    return {.is_required = false,
-            .is_written = !text.empty(),
-            .longest = longest,
-            .may_be_empty = true};
-}
-constexpr stored_as any_text() noexcept {
-    return {.is_required = false, .longest = std::string::npos, .may_be_empty = true};
-}
-constexpr stored_as maybe(bool is_written) noexcept {
-    return {.is_required = false, .is_written = is_written};
+// A field that may be absent.
+constexpr stored_as maybe(stored_as how, bool is_written = false) noexcept {
+    how.is_required = false;
+    how.is_written = is_written;
+    return how;
 }
 
 // In the order of lock_clock.
@@ -92,6 +85,12 @@ template <class T> bool all_differ(std::vector<T>& values) {
 // The limit of nesting: functions call themselves for each level.
 inline constexpr int deepest_nesting = 64;
 
+// Any object, of which only the version is kept.
+struct json_object {
+    std::string_view v{};
+};
+template <class F> void fields(json_object& any, F& f) { f("v", any.v, maybe({})); }
+
 // Reads a text from its front to its end. After the first error, what was read is of no use.
 class json_reader {
 public:
@@ -103,11 +102,85 @@ public:
         return good_ && left_.empty();
     }
 
-    // Reads an object with fields().
-    template <class T> void object(T& into);
+    // Reads an object with fields(). Reads a field that comes next both in the text and in the list
+    // without another call of fields(). This version writes the fields in the order of the list.
+    template <class T> void object(T& into) {
+        field_reader one(*this);
+        std::string others; // the fields that are not listed
+        std::vector<std::string> names;
+        do {
+            one.next_bit = 1;
+            one.is_listed = false;
+            fields(into, one);
+            if (!one.is_over && !one.is_listed) {
+                skip();
+                others.append(names.empty() ? "{" : ",").append(one.begin, left_.data());
+                names.push_back(one.name);
+                one.next();
+            }
+        } while (!one.is_over);
+        expect((one.required & ~one.seen) == 0 && all_differ(names));
+        if constexpr (requires { into.extra; }) {
+            others.append(names.empty() ? "" : "}");
+            into.extra = std::move(others);
+        }
+    }
 
 private:
-    class field_reader;
+    // An element of an array, or a member of an object. The constructor finds the first one.
+    struct part {
+        part(json_reader& of, char bracket) : from(of), close(bracket) {
+            from.take(close == '}' ? '{' : '[');
+            from.expect(++from.depth_ <= deepest_nesting);
+            next();
+        }
+        // Finds the next one, and reads its name.
+        // Requires: the value of this one was read.
+        void next() {
+            from.space();
+            is_over = !from.good_ || from.take_if(close);
+            if (is_over) {
+                --from.depth_;
+                return;
+            }
+            from.expect(begin == nullptr || from.take_if(','));
+            from.space();
+            begin = from.left_.data();
+            if (close == '}') {
+                from.string(name);
+                from.take(':');
+            }
+        }
+
+        json_reader& from;
+        const char close;
+        bool is_over = false;        // there is no further one, or there was an error
+        const char* begin = nullptr; // where it begins in the text
+        std::string name;            // of a member
+    };
+
+    // Is called by fields(). Reads the members that are listed.
+    struct field_reader : part {
+        explicit field_reader(json_reader& of) : part(of, '}') {}
+
+        template <class T>
+        void operator()(std::string_view its_name, T& value, const stored_as& how = {}) {
+            const std::uint32_t mine = std::exchange(next_bit, next_bit << 1);
+            required |= how.is_required ? mine : 0;
+            if (!is_over && name == its_name) {
+                is_listed = true;
+                from.expect((seen & mine) == 0);
+                seen |= mine;
+                from.read(value, how);
+                next();
+            }
+        }
+
+        std::uint32_t next_bit = 1; // each field that is listed has a bit
+        std::uint32_t required = 0;
+        std::uint32_t seen = 0;
+        bool is_listed = false; // this call of fields() has read a member
+    };
 
     void expect(bool is_so) noexcept { good_ = good_ && is_so; }
     void space() noexcept {
@@ -115,27 +188,19 @@ private:
             left_.remove_prefix(std::min(left_.find_first_not_of(" \t\n\r"), left_.size()));
         }
     }
+    bool take_if(char c) noexcept {
+        const bool is_it = good_ && !left_.empty() && left_[0] == c;
+        left_.remove_prefix(is_it ? 1 : 0);
+        return is_it;
+    }
     bool take_if(std::string_view text) noexcept {
         const bool is_it = good_ && left_.starts_with(text);
         left_.remove_prefix(is_it ? text.size() : 0);
         return is_it;
     }
-    void take(std::string_view text) noexcept {
+    void take(char c) noexcept {
         space();
-        expect(take_if(text));
-    }
-    // Calls part() for each part between the brackets, and reads what follows it.
-    template <class Part> void parts(std::string_view open, std::string_view close, Part part) {
-        take(open);
-        expect(++depth_ <= deepest_nesting);
-        space();
-        for (bool is_over = take_if(close); good_ && !is_over;) {
-            part();
-            space();
-            is_over = take_if(close);
-            expect(is_over || take_if(","));
-        }
-        --depth_;
+        expect(take_if(c));
     }
 
     void read(std::int64_t& value, const stored_as& how) noexcept {
@@ -163,217 +228,128 @@ private:
         expect(value.size() <= how.longest && (how.may_be_empty || !value.empty()));
     }
     void read(lock_clock& value, const stored_as&) {
-        std::string text;
-        string(text);
-        const auto* const known = std::find(std::begin(clock_names), std::end(clock_names), text);
+        std::string name;
+        string(name);
+        const auto* const known = std::find(std::begin(clock_names), std::end(clock_names), name);
         expect(known != std::end(clock_names));
         value = static_cast<lock_clock>(good_ ? known - std::begin(clock_names) : 0);
     }
-    void read(std::vector<label>& values, const stored_as&);
+    void read(std::vector<label>& values, const stored_as&) {
+        for (part one(*this, '}'); !one.is_over; one.next()) {
+            expect(!one.name.empty() && one.name.size() <= longest_label);
+            read(values.emplace_back(label{one.name, {}}).value, text(longest_label));
+        }
+        const auto by_key = [](const label& a, const label& b) { return a.key < b.key; };
+        std::sort(values.begin(), values.end(), by_key);
+        const auto is_same = [&](const label& a, const label& b) { return !by_key(a, b); };
+        expect(values.size() <= most_labels &&
+               std::adjacent_find(values.begin(), values.end(), is_same) == values.end());
+    }
     template <class T> void read(std::vector<T>& values, const stored_as&) {
-        parts("[", "]", [&] { object(values.emplace_back()); });
+        for (part one(*this, ']'); !one.is_over; one.next()) {
+            object(values.emplace_back());
+        }
     }
     template <class T> void read(std::optional<T>& value, const stored_as&) {
         object(value.emplace());
     }
 
-    void skip(); // a value of any kind
-    void number() noexcept;
-    void string(std::string& to);
-    void escape(std::string& to);
-    std::uint32_t hexadecimal() noexcept;
+    // Reads a value of any kind.
+    void skip() {
+        space();
+        if (left_.starts_with('{')) {
+            json_object any;
+            object(any);
+        } else if (left_.starts_with('[')) {
+            for (part one(*this, ']'); !one.is_over; one.next()) {
+                skip();
+            }
+        } else if (left_.starts_with('"')) {
+            std::string dropped;
+            string(dropped);
+        } else if (!take_if("true") && !take_if("false") && !take_if("null")) {
+            number();
+        }
+    }
+
+    void number() noexcept {
+        const auto digits = [this] {
+            const std::size_t size = std::min(left_.find_first_not_of("0123456789"), left_.size());
+            expect(size != 0);
+            left_.remove_prefix(size);
+        };
+        take_if('-');
+        if (!take_if('0')) {
+            digits();
+        }
+        if (take_if('.')) {
+            digits();
+        }
+        if (take_if('e') || take_if('E')) {
+            static_cast<void>(take_if('+') || take_if('-'));
+            digits();
+        }
+    }
+
+    void string(std::string& to) {
+        take('"');
+        std::size_t size = plain_size(left_);
+        to.assign(left_.data(), size);
+        left_.remove_prefix(size);
+        while (good_ && !take_if('"')) {
+            if (take_if('\\')) {
+                escape(to);
+            } else if (!left_.starts_with('"')) {
+                const std::size_t length = bide::detail::utf8_length(left_);
+                expect(length != 0 && static_cast<unsigned char>(left_[0]) >= ' ');
+                to.append(left_.substr(0, length));
+                left_.remove_prefix(length);
+            }
+            size = plain_size(left_);
+            to.append(left_.data(), size);
+            left_.remove_prefix(size);
+        }
+    }
+
+    void escape(std::string& to) {
+        constexpr std::string_view letters = "\"\\/bfnrt";
+        const std::size_t known = left_.empty() ? letters.npos : letters.find(left_[0]);
+        if (known != letters.npos) {
+            to += "\"\\/\b\f\n\r\t"[known];
+            left_.remove_prefix(1);
+            return;
+        }
+        const auto hexadecimal = [this] {
+            expect(take_if('u'));
+            std::uint32_t value = 0;
+            const std::string_view digits = left_.substr(0, 4);
+            const char* const end = digits.data() + digits.size();
+            const auto [read_to, error] = std::from_chars(digits.data(), end, value, 16);
+            expect(digits.size() == 4 && error == std::errc() && read_to == end);
+            left_.remove_prefix(digits.size());
+            return value;
+        };
+        std::uint32_t code = hexadecimal();
+        expect(code < 0xdc00 || code > 0xdfff);
+        if (code >= 0xd800 && code < 0xdc00) { // a pair of surrogates
+            expect(take_if('\\'));
+            const std::uint32_t low = hexadecimal();
+            expect(low >= 0xdc00 && low <= 0xdfff);
+            code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+        }
+        // As UTF-8: the first byte tells how many follow, and each of these has six bits.
+        constexpr std::uint32_t firsts[] = {0, 0xc0, 0xe0, 0xf0};
+        const unsigned more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+        to += static_cast<char>(firsts[more] | code >> 6 * more);
+        for (unsigned left = more; left-- != 0;) {
+            to += static_cast<char>(0x80 | (code >> 6 * left & 0x3f));
+        }
+    }
 
     std::string_view left_;
     int depth_ = 0;
     bool good_ = true;
 };
-
-// Reads those fields of one object that fields() lists. This version writes the fields in the order
-// of the list. A call of fields() goes through the list once. It reads a field of the list if that
-// field is the next one in the text. If another field comes next, its name is read, and fields() is
-// called again.
-class json_reader::field_reader {
-public:
-    explicit field_reader(json_reader& from) noexcept : from_(from) {}
-
-    template <class T> void operator()(std::string_view name, T& value, const stored_as& how = {}) {
-        const std::uint32_t mine = std::exchange(next_, next_ << 1);
-        required_ |= how.is_required ? mine : 0;
-        if (has_name_ ? name_ == name : is_next(name)) {
-            has_name_ = false;
-            from_.expect((seen_ & mine) == 0);
-            seen_ |= mine;
-            from_.read(value, how);
-        }
-    }
-
-    // Reads the object. Returns the fields that fields() does not list, as a JSON object; or an
-    // empty text if there are none.
-    template <class T> std::string read(T& into) {
-        std::string others;
-        std::vector<std::string> names; // of the others
-        const char* name_begin = first_;
-        while (from_.good_) {
-            next_ = 1;
-            fields(into, *this);
-            if (std::exchange(has_name_, false)) {
-                from_.skip();
-                others.append(names.empty() ? "{" : ",").append(name_begin, from_.left_.data());
-                names.push_back(name_);
-            }
-            from_.space();
-            if (from_.take_if("}")) {
-                break;
-            }
-            from_.expect(is_first() || from_.take_if(","));
-            from_.space();
-            name_begin = from_.left_.data();
-            from_.string(name_);
-            from_.take(":");
-            has_name_ = true;
-        }
-        from_.expect((required_ & ~seen_) == 0 && all_differ(names));
-        others.append(names.empty() ? "" : "}");
-        return others;
-    }
-
-private:
-    bool is_first() const noexcept { return from_.left_.data() == first_; }
-    // Reads the name of the next field, if it is this one.
-    bool is_next(std::string_view name) noexcept {
-        const std::string_view before = from_.left_;
-        const bool is_it = (is_first() || from_.take_if(",")) && from_.take_if("\"") &&
-                           from_.take_if(name) && from_.take_if("\":");
-        from_.left_ = is_it ? from_.left_ : before;
-        return is_it;
-    }
-
-    json_reader& from_;
-    const char* const first_ = from_.left_.data(); // where the first field begins
-    std::uint32_t next_ = 1;                       // a bit for the field that is listed next
-    std::uint32_t required_ = 0;
-    std::uint32_t seen_ = 0;
-    std::string name_;
-    bool has_name_ = false; // name_ is that of the next field
-};
-
-template <class T> void json_reader::object(T& into) {
-    take("{");
-    expect(++depth_ <= deepest_nesting);
-    space();
-    std::string others = field_reader(*this).read(into);
-    --depth_;
-    if constexpr (requires { into.extra; }) {
-        into.extra = std::move(others);
-    }
-}
-
-inline void json_reader::read(std::vector<label>& values, const stored_as&) {
-    parts("{", "}", [&] {
-        label& made = values.emplace_back();
-        read(made.key, {.longest = longest_label});
-        take(":");
-        read(made.value, {.longest = longest_label, .may_be_empty = true});
-    });
-    const auto by_key = [](const label& a, const label& b) { return a.key < b.key; };
-    std::sort(values.begin(), values.end(), by_key);
-    const auto is_same = [&](const label& a, const label& b) { return !by_key(a, b); };
-    expect(values.size() <= most_labels &&
-           std::adjacent_find(values.begin(), values.end(), is_same) == values.end());
-}
-
-inline void json_reader::skip() {
-    space();
-    if (left_.starts_with('{')) {
-        std::vector<std::string> names;
-        parts("{", "}", [&] {
-            string(names.emplace_back());
-            take(":");
-            skip();
-        });
-        expect(all_differ(names));
-    } else if (left_.starts_with('[')) {
-        parts("[", "]", [this] { skip(); });
-    } else if (left_.starts_with('"')) {
-        std::string dropped;
-        string(dropped);
-    } else if (!take_if("true") && !take_if("false") && !take_if("null")) {
-        number();
-    }
-}
-
-inline void json_reader::number() noexcept {
-    const auto digits = [this] {
-        const std::size_t size = std::min(left_.find_first_not_of("0123456789"), left_.size());
-        expect(size != 0);
-        left_.remove_prefix(size);
-    };
-    take_if("-");
-    if (!take_if("0")) {
-        digits();
-    }
-    if (take_if(".")) {
-        digits();
-    }
-    if (take_if("e") || take_if("E")) {
-        static_cast<void>(take_if("+") || take_if("-"));
-        digits();
-    }
-}
-
-inline void json_reader::string(std::string& to) {
-    take("\"");
-    to.clear();
-    while (good_ && !take_if("\"")) {
-        const std::size_t size = plain_size(left_);
-        to.append(left_.substr(0, size));
-        left_.remove_prefix(size);
-        if (take_if("\\")) {
-            escape(to);
-        } else if (!left_.starts_with('"')) {
-            const std::size_t length = bide::detail::utf8_length(left_);
-            expect(length != 0 && static_cast<unsigned char>(left_[0]) >= ' ');
-            to.append(left_.substr(0, length));
-            left_.remove_prefix(length);
-        }
-    }
-}
-
-inline std::uint32_t json_reader::hexadecimal() noexcept {
-    std::uint32_t value = 0;
-    const std::string_view digits = left_.substr(0, 4);
-    const char* const end = digits.data() + digits.size();
-    const auto [read_to, error] = std::from_chars(digits.data(), end, value, 16);
-    expect(digits.size() == 4 && error == std::errc() && read_to == end);
-    left_.remove_prefix(digits.size());
-    return value;
-}
-
-inline void json_reader::escape(std::string& to) {
-    constexpr std::string_view letters = "\"\\/bfnrt";
-    const std::size_t known = left_.empty() ? letters.npos : letters.find(left_[0]);
-    if (known != letters.npos) {
-        to += "\"\\/\b\f\n\r\t"[known];
-        left_.remove_prefix(1);
-        return;
-    }
-    expect(take_if("u"));
-    std::uint32_t code = hexadecimal();
-    expect(code < 0xdc00 || code > 0xdfff);
-    if (code >= 0xd800 && code < 0xdc00) { // a pair of surrogates
-        expect(take_if("\\u"));
-        const std::uint32_t low = hexadecimal();
-        expect(low >= 0xdc00 && low <= 0xdfff);
-        code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-    }
-    // As UTF-8: the first byte tells how many follow, and each of these has six bits.
-    constexpr std::uint32_t firsts[] = {0, 0xc0, 0xe0, 0xf0};
-    const unsigned more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    to += static_cast<char>(firsts[more] | code >> 6 * more);
-    for (unsigned left = more; left-- != 0;) {
-        to += static_cast<char>(0x80 | (code >> 6 * left & 0x3f));
-    }
-}
 
 // ---- writing
 
@@ -395,9 +371,9 @@ public:
     }
     template <class T>
     void operator()(std::string_view name, const T& value, const stored_as& how = {}) {
-        if (how.is_written) {
-            write(name);
-            to_ += ':';
+        if (how.is_written || value != T()) {
+            separate();
+            to_.append("\"").append(name).append("\":");
             write(value);
         }
     }
@@ -414,14 +390,40 @@ private:
     }
     void write(bool value) { to_ += value ? "true" : "false"; }
     void write(lock_clock value) { write(clock_names[static_cast<std::size_t>(value)]); }
-    void write(std::string_view text);
-    void write(const std::string& text) { write(std::string_view(text)); }
+    void write(std::string_view text) {
+        separate();
+        to_ += '"';
+        while (!text.empty()) {
+            const std::size_t size = plain_size(text);
+            to_.append(text.substr(0, size));
+            text.remove_prefix(size);
+            if (text.empty()) {
+                break;
+            }
+            const std::size_t length = bide::detail::utf8_length(text);
+            constexpr std::string_view escaped = "\"\\\b\f\n\r\t";
+            const std::size_t known = escaped.find(text[0]);
+            const auto first = static_cast<unsigned char>(text[0]);
+            if (known != escaped.npos) {
+                to_ += '\\';
+                to_ += "\"\\bfnrt"[known];
+            } else if (first < ' ') {
+                to_.append("\\u00")
+                    .append(1, "01"[first >> 4])
+                    .append(1, "0123456789abcdef"[first & 15]);
+            } else {
+                to_.append(length != 0 ? text.substr(0, length) : "\xef\xbf\xbd");
+            }
+            text.remove_prefix(std::max<std::size_t>(length, 1));
+        }
+        to_ += '"';
+    }
     void write(const std::vector<label>& values) {
         to_ += '{';
         for (const label& one : values) {
-            write(std::string_view(one.key));
+            write(one.key);
             to_ += ':';
-            write(std::string_view(one.value));
+            write(one.value);
         }
         to_ += '}';
     }
@@ -437,41 +439,7 @@ private:
     std::string& to_;
 };
 
-inline void json_writer::write(std::string_view text) {
-    separate();
-    to_ += '"';
-    while (!text.empty()) {
-        const std::size_t size = plain_size(text);
-        to_.append(text.substr(0, size));
-        text.remove_prefix(size);
-        if (text.empty()) {
-            break;
-        }
-        const std::size_t length = bide::detail::utf8_length(text);
-        constexpr std::string_view escaped = "\"\\\b\f\n\r\t";
-        const std::size_t known = escaped.find(text[0]);
-        const auto first = static_cast<unsigned char>(text[0]);
-        if (known != escaped.npos) {
-            to_ += '\\';
-            to_ += "\"\\bfnrt"[known];
-        } else if (first < ' ') {
-            to_.append("\\u00")
-                .append(1, "01"[first >> 4])
-                .append(1, "0123456789abcdef"[first & 15]);
-        } else {
-            to_.append(length != 0 ? text.substr(0, length) : "\xef\xbf\xbd");
-        }
-        text.remove_prefix(std::max<std::size_t>(length, 1));
-    }
-    to_ += '"';
-}
-
 // ---- texts with a version
-
-struct json_version {
-    std::string_view v;
-};
-template <class F> void fields(json_version& text, F& f) { f("v", text.v); }
 
 // Reads a text of this version. Returns `invalid` if it has no version, or invalid fields.
 template <class T>
@@ -481,10 +449,11 @@ std::error_code read_text(std::string_view text, T& into, std::error_code invali
     if (in.has_ended()) {
         return {};
     }
-    json_version found;
+    json_object found;
     json_reader again(text);
     again.object(found);
-    const bool is_integer = found.v.find_first_not_of("-0123456789") == found.v.npos;
+    const bool is_integer =
+        !found.v.empty() && found.v.find_first_not_of("-0123456789") == found.v.npos;
     return again.has_ended() && is_integer && found.v != std::to_string(record_format)
                ? make_error_code(durable_errc::unsupported_record_version)
                : invalid;

@@ -473,7 +473,7 @@ inline lock_engine::lock_engine(slot_ref slot, std::int64_t permits, durable_opt
     terms_.max_waiters = options_.max_waiters;
     terms_.adopt_permits = options_.adopt_permits;
     const bool sane =
-        !durable::check(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
+        durable::is_valid(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
         options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
         options_.attempt_limit.count() >= 0 && options_.warn_before.count() >= 0 &&
         options_.warn_before.count() < terms_.lease_ms - margin_ms_ &&
@@ -534,12 +534,11 @@ inline std::error_code lock_engine::read(record_view& view, const slot_snapshot&
                                   view.here);
         view.is_mended = true;
     }
-    view.judge = durable::expiry_judge(terms_.clock, view.now_ms, view.here);
+    view.judge = durable::expiry_judge(terms_.clock, view.now_ms, view.here, &mine);
     if (!is_given) {
         mine.seen.note(view.record, durable::boottime_ms());
         view.judge = view.judge.bounded_by(mine.seen, view.looked_ms, options_.drift);
     }
-    view.judge = view.judge.knowing(&mine);
     return {};
 }
 
@@ -643,21 +642,21 @@ inline result<std::optional<std::int64_t>, std::error_code>
 lock_engine::renew(const durable_ticket& t, deadline until, bool apart) {
     access& by = apart && apart_ != nullptr ? *apart_ : main_;
     const durable::origin origin = main_.own().origin(t.process_bound);
-    durable::renew_outcome outcome;
+    std::error_code outcome;
     std::int64_t good_until_ms = 0;
     const std::error_code error = update(by, intent::nothing, until, [&](record_view& view, bool) {
         outcome =
             durable::renew(view.record, t.nonce, t.fence, terms_, view.now_ms, view.judge, origin);
         good_until_ms = view.good_until_ms;
-        return outcome.changed;
+        return !outcome;
     });
     if (error) {
         return unexpected{error};
     }
-    if (outcome.status == durable::renew_status::refused) {
-        return unexpected{outcome.error};
+    if (outcome && outcome != durable_errc::lock_lost) {
+        return unexpected{outcome};
     }
-    if (outcome.status == durable::renew_status::renewed) {
+    if (!outcome) {
         return good_until_ms;
     }
     forget_marks(t);
@@ -668,10 +667,11 @@ inline result<bool, std::error_code>
 lock_engine::release(const durable_ticket& t, durable::release_terms how, deadline until) {
     bool was_there = false;
     const auto rule = [&](record_view& view, bool maybe_done) {
-        const durable::release_outcome outcome =
-            durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how);
-        was_there = outcome.status != durable::release_status::not_there || maybe_done;
-        return outcome.changed || how.settle;
+        const bool is_removed =
+            durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how) !=
+            durable::release_status::not_there;
+        was_there = is_removed || maybe_done;
+        return is_removed || how.settle;
     };
     if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
         return unexpected{error};
@@ -702,10 +702,10 @@ inline result<std::optional<durable::inspection>, std::error_code> lock_engine::
 
 template <class Change> result<bool, std::error_code> lock_engine::administer(Change change) {
     bool done = false;
-    std::error_code refused; // a time that no record can have
+    bool is_refused = false; // the time is one that no record can have
     const auto rule = [&](record_view& view, bool maybe_done) {
-        refused = durable::check(terms_, view.now_ms);
-        if (refused) {
+        is_refused = !durable::is_valid(terms_, view.now_ms);
+        if (is_refused) {
             return false;
         }
         const std::int64_t noted_ms =
@@ -717,8 +717,8 @@ template <class Change> result<bool, std::error_code> lock_engine::administer(Ch
     if (const std::error_code error = update(main_, intent::nothing, deadline::never(), rule)) {
         return unexpected{error};
     }
-    if (refused) {
-        return unexpected{refused};
+    if (is_refused) {
+        return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
     signal().signal();
     return done;

@@ -2,8 +2,7 @@
 #ifndef BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 #define BIDE_DURABLE_IMPL_LEADER_ELECTION_HPP
 
-// Implements a candidate of a leader_election, its campaigns, its terms and its runs as coroutines.
-// The blocking functions run these coroutines and wait for them.
+// The campaigns, terms and runs of a candidate are coroutines. The blocking functions run them.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
@@ -86,37 +85,23 @@ struct election {
 using election_ptr = std::shared_ptr<election>;
 using election_answer = result<void, std::error_code>;
 
-// Makes the candidate busy with a campaign or a run, until this object is destroyed. If an
-// exception has ended a run, the destructor also releases the term of that run.
-class busy_scope {
-public:
-    busy_scope(election_ptr of, bool runs) : of_(std::move(of)), runs_(runs) {
-        candidate& me = of_->own();
+// Makes the candidate busy with a campaign or a run, until the result is destroyed. Returns nullptr
+// if the candidate was busy already, or leads before a run. If an exception ends a run, the result
+// also releases the term of that run.
+inline auto busy_scope(election_ptr of, bool runs) {
+    auto end = [of, runs](candidate*) {
+        candidate& me = of->own(); // of this process: a child of fork() may end the parent's scope
+        const std::unique_ptr<linked_guard> term = runs ? me.take() : nullptr;
         const std::lock_guard held(me.lock);
-        if (!me.is_busy && !(runs_ && me.leads())) {
-            begun_ = me.is_busy = true;
-            me.runs = runs_;
-        }
-    }
-    busy_scope(const busy_scope&) = delete;
-    busy_scope& operator=(const busy_scope&) = delete;
-    ~busy_scope() {
-        if (begun_) {
-            candidate& me = of_->own();
-            const std::unique_ptr<linked_guard> term = runs_ ? me.take() : nullptr;
-            const std::lock_guard held(me.lock);
-            me.is_busy = me.runs = false;
-        }
-    }
-
-    // Returns false if the candidate was busy already, or leads before a run.
-    bool begun() const noexcept { return begun_; }
-
-private:
-    const election_ptr of_;
-    const bool runs_;
-    bool begun_ = false;
-};
+        me.is_busy = me.runs = false;
+    };
+    candidate& me = of->own();
+    const std::lock_guard held(me.lock);
+    const bool begins = !me.is_busy && !(runs && me.leads());
+    me.runs = begins ? runs : me.runs;
+    me.is_busy = true;
+    return std::unique_ptr<candidate, decltype(end)>(begins ? &me : nullptr, end);
+}
 
 inline task<election_answer> release_term(election_ptr it, std::unique_ptr<linked_guard> term) {
     auto releasing = term->guard.async_release();
@@ -161,8 +146,8 @@ inline task<result<std::int64_t, std::error_code>> elect(election_ptr it, acquir
 }
 
 inline task<election_answer> campaign_of(election_ptr it, acquire_request request) {
-    const busy_scope mine(it, false);
-    if (!mine.begun()) {
+    const auto mine = busy_scope(it, false);
+    if (mine == nullptr) {
         co_return unexpected{std::make_error_code(std::errc::operation_in_progress)};
     }
     if (it->own().token() != 0) {
@@ -255,8 +240,8 @@ run_election(election_ptr it, std::function<task<>(leader_term)> on_elected, std
     if (!on_elected) {
         co_return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
-    const busy_scope mine(it, true);
-    if (!mine.begun()) {
+    const auto mine = busy_scope(it, true);
+    if (mine == nullptr) {
         co_return unexpected{std::make_error_code(std::errc::operation_in_progress)};
     }
     const std::stop_token cancelled = this_task::get_stop_token();

@@ -5,10 +5,8 @@
 // The record of a durable_rate_limiter: the leaky bucket of ITU-T I.371 as a meter.
 //
 // The record has a debt, in units that need no rounding. A token that is taken adds period_ns units
-// to the debt. In each nanosecond `count` units drain away. Tokens that are taken are available at
-// once if the debt is then at most burst * period_ns. If the debt is larger, the tokens are
-// reserved: they become available when the debt has drained to burst * period_ns. Each reservation
-// adds to the debt, so tokens become available in the order in which they were reserved.
+// to the debt. In each nanosecond `count` units drain away. Tokens that are taken are available
+// when the debt is at most burst * period_ns, so in the order in which they were taken.
 //
 // The record stores the debt and the time at which the debt had that size. It stores no time in the
 // future. So if the clock is set back, or after a reboot, the debt drains from the new time on, and
@@ -30,7 +28,6 @@
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slot_types.hpp>
 #include <bide/durable/ticket.hpp>
-#include <bide/sync/mutex.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>
 
@@ -39,14 +36,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -114,10 +110,10 @@ struct rate_record {
     // tolerance_ms, the clock is only behind another one, and nothing changes. If `now` is earlier
     // than that, the clock was set back.
     void advance(const rate_time& now, std::int64_t tolerance_ms) {
-        const bool has_boot = at.clock == lock_clock::boottime;
-        const bool is_same_boot = has_boot && at.boot == now.boot && !at.boot.empty();
+        const bool is_other_boot =
+            at.clock == lock_clock::boottime && (at.boot != now.boot || at.boot.empty());
         const std::int64_t passed_ms =
-            !has_boot || is_same_boot ? now.now_ms - at.now_ms : now.unix_ms - at.unix_ms;
+            is_other_boot ? now.unix_ms - at.unix_ms : now.now_ms - at.now_ms;
         if (passed_ms < 0 && passed_ms >= -tolerance_ms) {
             return;
         }
@@ -168,9 +164,9 @@ struct rate_record {
 //    "clock":"boottime","at":81234,"unixMs":1717000000000,"boot":"..","last":".."}
 template <class F> void fields(durable::detail::is_a<rate_record> auto& r, F& f) {
     using durable::detail::number;
+    using durable::detail::text;
     std::int64_t version = durable::record_format;
-    const durable::detail::stored_as any{.longest = std::string::npos, .may_be_empty = true};
-    f("kind", r.kind, any);
+    f("kind", r.kind, text());
     f("v", version, number(version, version));
     f("count", r.rate.count, number(1, token_rate::most));
     f("periodNs", r.rate.period_ns, number(1, token_rate::most));
@@ -179,8 +175,8 @@ template <class F> void fields(durable::detail::is_a<rate_record> auto& r, F& f)
     f("clock", r.at.clock);
     f("at", r.at.now_ms, number(0));
     f("unixMs", r.at.unix_ms, number(0));
-    f("boot", r.at.boot, any);
-    f("last", r.last, any);
+    f("boot", r.at.boot, text());
+    f("last", r.last, text());
 }
 
 // Returns durable_errc::corrupt_record for every other value, the record of a lock for example.
@@ -202,41 +198,51 @@ inline result<rate_record, std::error_code> decode_rate(std::string_view text) {
 
 class rate_store {
 public:
-    rate_store(slot_ref slot, std::optional<token_rate> rate, rate_options options)
-        : slot_(std::move(slot)), options_(std::move(options)),
-          clock_(options_.clock.value_or(slot_.guarantees().clock)) {
+    rate_store(slot_ref slot, std::optional<token_rate> its_rate, rate_options its_options)
+        : options(std::move(its_options)), slot_(std::move(slot)),
+          clock_(options.clock.value_or(slot_.guarantees().clock)) {
         const bool is_sane =
-            rate && clock_ != lock_clock::observed &&
+            its_rate && clock_ != lock_clock::observed &&
             (clock_ != lock_clock::server || slot_.guarantees().clock == lock_clock::server) &&
-            options_.clock_tolerance.count() >= 0 && options_.longest_wait.count() >= 0 &&
-            options_.retry_time.count() > 0 && options_.attempt_limit.count() >= 0;
+            options.clock_tolerance.count() >= 0 && options.longest_wait.count() >= 0 &&
+            options.retry_time.count() > 0 && options.attempt_limit.count() >= 0;
         if (!is_sane) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide: the options of a durable rate limiter"));
         }
-        rate_ = *rate;
+        rate = *its_rate;
     }
     rate_store(const rate_store&) = delete;
     rate_store& operator=(const rate_store&) = delete;
 
-    // Carries out a rule. rule(record, maybe_done) returns true if the record has to be stored. It
-    // is called once a try, and its last call counts. maybe_done is true if an earlier try may have
-    // been stored.
-    template <class Rule> std::error_code update(deadline until, Rule rule);
-
-    std::error_code check(std::int64_t n) const {
-        return n < 1             ? make_error_code(durable_errc::invalid_argument)
-               : n > rate_.burst ? make_error_code(durable_errc::too_heavy)
-                                 : std::error_code();
+    // Carries out a rule, by update_value(). rule(record) returns true if the record has to be
+    // stored. It is called once for each try, and its last call counts.
+    template <class Rule> result<void, std::error_code> update(deadline until, Rule rule) {
+        const auto apply = [&](const slot_snapshot& from, std::int64_t, bool,
+                               std::error_code& error) -> std::optional<std::string> {
+            auto stored = read(from);
+            if (!stored) {
+                error = stored.error();
+                return std::nullopt;
+            }
+            const bool is_changed = rule(*stored);
+            return is_changed || stored->begins_again
+                       ? std::optional(durable::detail::write_text(*stored))
+                       : std::nullopt;
+        };
+        const std::error_code error =
+            update_value(own(), until, options.retry_time, [] {}, apply, [] {});
+        return error ? unexpected{error} : result<void, std::error_code>();
     }
-    const rate_options& options() const noexcept { return options_; }
-    call_limits limits(deadline until, std::stop_token stop) const {
-        return {until, std::chrono::nanoseconds(deadline::saturated_ns(options_.attempt_limit)),
+    call_limits limits(deadline until, std::stop_token stop = {}) const {
+        return {until, std::chrono::nanoseconds(deadline::saturated_ns(options.attempt_limit)),
                 std::move(stop)};
     }
-    deadline retry_end() const { return deadline::after(options_.retry_time); }
-
+    deadline retry_end() const { return deadline::after(options.retry_time); }
     std::string explain() { return own().explain(); }
+
+    const rate_options options;
+    token_rate rate;
 
 private:
     struct part : slot_part {
@@ -246,32 +252,28 @@ private:
     part& own() {
         return own_.get([this] { return part(*slot_); });
     }
-
     // Reads the record of a snapshot, and drains its debt until now.
     result<rate_record, std::error_code> read(const slot_snapshot& from);
 
     slot_ref slot_;
-    const rate_options options_;
     const lock_clock clock_;
-    token_rate rate_;
     per_process<part> own_;
 };
 
 inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot& from) {
+    const bool is_boottime = clock_ == lock_clock::boottime;
+    rate_time now{clock_, 0, durable::unix_ms(), is_boottime ? own().boot : std::string()};
     if (clock_ == lock_clock::server && !from.server_ms) { // no other time may replace it
         return unexpected{make_error_code(durable_errc::storage_error)};
     }
-    const std::int64_t unix_ms = durable::unix_ms();
-    const bool is_boottime = clock_ == lock_clock::boottime;
-    const std::int64_t now_ms = is_boottime                    ? durable::boottime_ms()
-                                : clock_ == lock_clock::server ? *from.server_ms
-                                : options_.now                 ? options_.now().count()
-                                                               : unix_ms;
-    if (now_ms < 0 || now_ms > durable::largest_number) {
+    now.now_ms = is_boottime                    ? durable::boottime_ms()
+                 : clock_ == lock_clock::server ? *from.server_ms
+                 : options.now                  ? options.now().count()
+                                                : now.unix_ms;
+    if (now.now_ms < 0 || now.now_ms > durable::largest_number) {
         return unexpected{make_error_code(durable_errc::invalid_argument)};
     }
-    const rate_time now{clock_, now_ms, unix_ms, is_boottime ? own().boot : std::string()};
-    rate_record r{rate_, 0, now};
+    rate_record r{rate, 0, now};
     if (from.version != 0) {
         auto there = decode_rate(from.value);
         if (!there) {
@@ -281,34 +283,18 @@ inline result<rate_record, std::error_code> rate_store::read(const slot_snapshot
         if (r.at.clock != clock_) {
             return unexpected{make_error_code(durable_errc::clock_mismatch)};
         }
-        r.advance(now, options_.clock_tolerance.count());
+        r.advance(now, options.clock_tolerance.count());
     }
-    if (r.rate != rate_) {
-        if (!options_.adopt_rate) {
+    if (r.rate != rate) {
+        if (!options.adopt_rate) {
             return unexpected{make_error_code(durable_errc::permits_mismatch)};
         }
-        r.adopt(rate_);
+        r.adopt(rate);
     }
     if (from.fell_back) { // tokens of the lost value may have been taken
         r.debt = std::max(r.debt, r.rate.capacity());
     }
     return r;
-}
-
-template <class Rule> std::error_code rate_store::update(deadline until, Rule rule) {
-    const auto apply = [&](const slot_snapshot& from, std::int64_t, bool maybe_done,
-                           std::error_code& error) -> std::optional<std::string> {
-        auto stored = read(from);
-        if (!stored) {
-            error = stored.error();
-            return std::nullopt;
-        }
-        const bool is_changed = rule(*stored, maybe_done);
-        return is_changed || stored->begins_again
-                   ? std::optional(durable::detail::write_text(*stored))
-                   : std::nullopt;
-    };
-    return update_value(own(), until, options_.retry_time, [] {}, apply, [] {});
 }
 
 // ---- tokens that were taken
@@ -329,26 +315,12 @@ struct taken_tokens {
         }
     }
 
-    // True if the tokens are back; false if others were taken later, or these are back already.
-    using returned = result<bool, std::error_code>;
-    // Returns a function that gives the tokens back. It may outlive this object.
-    std::function<returned()> giving_back() const {
-        return [to = from, n = count, id = nonce]() -> returned {
-            bool is_back = false;
-            const auto rule = [&](rate_record& r, bool maybe_done) {
-                const bool is_there = r.give_back(n, id);
-                is_back = is_there || (is_back && maybe_done);
-                return is_there;
-            };
-            if (const std::error_code error = to->update(to->retry_end(), rule)) {
-                return unexpected{error};
-            }
-            return is_back;
+    // Returns a function that gives the tokens back, unless others were taken later. It may outlive
+    // this object.
+    std::function<result<void, std::error_code>()> giving_back() const {
+        return [to = from, n = count, id = nonce] {
+            return to->update(to->retry_end(), [&](rate_record& r) { return r.give_back(n, id); });
         };
-    }
-    task<returned> give_back() const {
-        return async_call_store(giving_back(), from->limits(from->retry_end(), {}),
-                                call_kind::has_to_run);
     }
 
     const std::shared_ptr<rate_store> from;
@@ -358,17 +330,17 @@ struct taken_tokens {
     bool is_unused = false;
 };
 // nullptr: their time comes later than the wait.
-using taking_result = result<std::shared_ptr<taken_tokens>, std::error_code>;
+using taking_result = result<std::unique_ptr<taken_tokens>, std::error_code>;
 
 // Takes tokens on this thread, if their time comes until `until`.
 inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int64_t n,
                               deadline until, deadline tries_until) {
-    const auto some = std::make_shared<taken_tokens>(from, n);
-    const std::int64_t most = deadline::saturated_ns(from->options().longest_wait);
+    auto some = std::make_unique<taken_tokens>(from, n);
+    const std::int64_t most = deadline::saturated_ns(from->options.longest_wait);
     std::int64_t wait = 0;
     std::int64_t rest = 0;
     bool is_taken = false;
-    const auto rule = [&](rate_record& r, bool) {
+    const auto done = from->update(tries_until, [&](rate_record& r) {
         const std::int64_t now = native_platform::now();
         const bool is_stored = r.last == some->nonce; // by an earlier try
         rest = until.is_never() ? token_rate::most
@@ -377,24 +349,26 @@ inline taking_result take_now(const std::shared_ptr<rate_store>& from, std::int6
         is_taken = r.last == some->nonce;
         some->ready = deadline::at_ns(now + wait);
         return is_taken && !is_stored;
-    };
-    if (const std::error_code error = from->update(tries_until, rule)) {
-        return unexpected{error};
+    });
+    if (!done) {
+        return unexpected{done.error()};
     }
     some->is_unused = is_taken;
     if (!is_taken && wait <= rest) {
         return unexpected{make_error_code(durable_errc::queue_full)};
     }
-    return is_taken ? some : nullptr;
+    return is_taken ? std::move(some) : nullptr;
 }
 
-// Takes n tokens. If the caller leaves the call, the tokens are given back. If `keeps` is false,
-// the destructor of the returned object gives the tokens back, unless the caller has set
-// `is_unused` to false.
-inline task<taking_result> take_tokens(std::shared_ptr<rate_store> from, std::int64_t n,
-                                       rate_wait wait, bool keeps) {
-    if (const std::error_code error = from->check(n)) {
-        co_return unexpected{error};
+// Acquires n tokens. If their time comes later than the wait, the result is errc::timeout, or false
+// if Answer is bool. If the caller leaves the call to the store, the tokens are given back.
+template <class Answer>
+task<result<Answer, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
+                                                     std::int64_t n, rate_wait wait) {
+    constexpr bool is_try = std::is_same_v<Answer, bool>;
+    if (n < 1 || n > from->rate.burst) {
+        co_return unexpected{
+            make_error_code(n < 1 ? durable_errc::invalid_argument : durable_errc::too_heavy)};
     }
     const deadline until = deadline::after(wait.timeout);
     const call_limits limits =
@@ -404,36 +378,30 @@ inline task<taking_result> take_tokens(std::shared_ptr<rate_store> from, std::in
         return take_now(from, n, until, tries_until);
     };
     auto taking = async_call_store(take, limits);
-    taking_result got = co_await std::move(taking);
-    if (keeps && got && *got != nullptr) {
-        (*got)->is_unused = false;
-    }
-    co_return got;
-}
-
-inline task<result<void, std::error_code>> acquire_tokens(std::shared_ptr<rate_store> from,
-                                                          std::int64_t n, rate_wait wait) {
-    auto taking = take_tokens(std::move(from), n, wait, false);
     const taking_result got = co_await std::move(taking);
-    if (!got || *got == nullptr) {
-        co_return unexpected{got ? make_error_code(errc::timeout) : got.error()};
+    if (!got) {
+        co_return unexpected{got.error()};
+    }
+    if (*got == nullptr) {
+        if constexpr (is_try) {
+            co_return false;
+        }
+        co_return unexpected{make_error_code(errc::timeout)};
     }
     auto pause = sleep_until((*got)->ready).with_stop(wait.stop);
     const auto over = co_await std::move(pause);
     (*got)->is_unused = false;
-    if (over) {
+    if (!over) {
+        auto returning = async_call_store((*got)->giving_back(), from->limits(from->retry_end()),
+                                          call_kind::has_to_run);
+        static_cast<void>(co_await std::move(returning));
+        co_return unexpected{make_error_code(errc::stopped)};
+    }
+    if constexpr (is_try) {
+        co_return true;
+    } else {
         co_return result<void, std::error_code>();
     }
-    auto returning = (*got)->give_back();
-    static_cast<void>(co_await std::move(returning));
-    co_return unexpected{make_error_code(errc::stopped)};
-}
-
-inline task<result<bool, std::error_code>> try_acquire_tokens(std::shared_ptr<rate_store> from,
-                                                              std::int64_t n) {
-    auto taking = take_tokens(std::move(from), n, {std::chrono::nanoseconds(0), {}}, true);
-    const taking_result got = co_await std::move(taking);
-    co_return got ? result<bool, std::error_code>(*got != nullptr) : unexpected{got.error()};
 }
 
 } // namespace detail
@@ -446,40 +414,21 @@ durable_rate_limiter::durable_rate_limiter(slot_ref slot, std::int64_t count,
           std::move(slot), detail::token_rate::make(count, period.count(), burst),
           std::move(options))) {}
 
-BIDE_DURABLE_INLINE result<void, std::error_code> durable_rate_limiter::acquire(std::int64_t n,
-                                                                                rate_wait wait) {
-    return sync_wait(detail::acquire_tokens(store_, n, std::move(wait)));
-}
 BIDE_DURABLE_INLINE task<result<void, std::error_code>>
 durable_rate_limiter::async_acquire(std::int64_t n, rate_wait wait) {
-    return detail::acquire_tokens(store_, n, std::move(wait));
+    return detail::acquire_tokens<void>(store_, n, std::move(wait));
 }
-
-BIDE_DURABLE_INLINE result<bool, std::error_code>
-durable_rate_limiter::try_acquire(std::int64_t n) {
-    return sync_wait(detail::try_acquire_tokens(store_, n));
+BIDE_DURABLE_INLINE result<void, std::error_code> durable_rate_limiter::acquire(std::int64_t n,
+                                                                                rate_wait wait) {
+    return sync_wait(async_acquire(n, std::move(wait)));
 }
 BIDE_DURABLE_INLINE task<result<bool, std::error_code>>
 durable_rate_limiter::async_try_acquire(std::int64_t n) {
-    return detail::try_acquire_tokens(store_, n);
+    return detail::acquire_tokens<bool>(store_, n, {std::chrono::nanoseconds(0), {}});
 }
-
-BIDE_DURABLE_INLINE std::chrono::steady_clock::time_point
-durable_rate_limiter::reservation::ready_at() const noexcept {
-    return std::chrono::steady_clock::time_point(
-        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-            std::chrono::nanoseconds(some_->ready.steady_ns())));
-}
-BIDE_DURABLE_INLINE result<bool, std::error_code> durable_rate_limiter::reservation::cancel() {
-    return sync_wait(some_->give_back());
-}
-BIDE_DURABLE_INLINE result<durable_rate_limiter::reservation, std::error_code>
-durable_rate_limiter::reserve(std::int64_t n) {
-    auto some = sync_wait(detail::take_tokens(store_, n, {}, true));
-    if (!some) {
-        return unexpected{some.error()};
-    }
-    return reservation(std::move(*some)); // without a limit, their time never comes too late
+BIDE_DURABLE_INLINE result<bool, std::error_code>
+durable_rate_limiter::try_acquire(std::int64_t n) {
+    return sync_wait(async_try_acquire(n));
 }
 
 BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> durable_rate_limiter::available() {
@@ -488,16 +437,13 @@ BIDE_DURABLE_INLINE result<std::int64_t, std::error_code> durable_rate_limiter::
     return detail::call_store<answer>(
         [store = store_, until]() -> answer {
             std::int64_t there = 0;
-            const auto rule = [&there](const detail::rate_record& r, bool) {
+            const auto seen = store->update(until, [&](const detail::rate_record& r) {
                 there = r.rate.available(r.debt);
                 return false;
-            };
-            if (const std::error_code error = store->update(until, rule)) {
-                return unexpected{error};
-            }
-            return there;
+            });
+            return seen ? answer(there) : unexpected{seen.error()};
         },
-        store_->limits(until, {}));
+        store_->limits(until));
 }
 
 BIDE_DURABLE_INLINE std::string durable_rate_limiter::explain() const { return store_->explain(); }

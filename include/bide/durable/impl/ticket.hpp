@@ -33,8 +33,8 @@ template <class F> void fields(is_a<durable_ticket> auto& t, F& f) {
     f("holderId", t.holder_id);
     f("nonce", t.nonce);
     f("weight", t.weight, number(1, largest_permits));
-    f("fence", t.fence, maybe_number(0, largest_number, true));
-    f("bound", t.process_bound, maybe(true));
+    f("fence", t.fence, maybe(number(0), true));
+    f("bound", t.process_bound, maybe({}, true));
 }
 
 } // namespace durable::detail
