@@ -13,7 +13,6 @@
 //   void restart();                 starts it again at the same port
 //   std::error_code no_server;        the error if no server listens
 //   static constexpr bool greets;   true: the server sends first on a new connection
-//   static constexpr bool repeats_loads; true: a load is sent again if its connection ended
 
 #include <bide/durable/slot.hpp>
 #include <support/children.hpp>
@@ -306,9 +305,7 @@ template <class Store> void check_slot_faults(Store& store) {
     SECTION("a connection that ends before the reply is indeterminate, and the next load decides") {
         faults.lost_reply(flaky_proxy::afterwards::is_cut);
     }
-    if constexpr (Store::repeats_loads) {
-        SECTION("a load whose connection ends is sent again") { faults.lost_reply_to_load(); }
-    }
+    SECTION("a load whose connection ends is sent again") { faults.lost_reply_to_load(); }
     SECTION("a reply that comes byte by byte times out") { faults.slow_reply(); }
     SECTION("a server that hangs times out") { faults.hanging_server(); }
     SECTION("a closed connection is not used again") { faults.cut_connection(); }

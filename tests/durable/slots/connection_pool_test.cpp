@@ -437,15 +437,6 @@ TEST_CASE("connection_pool: the end of a call closes the others that were idle f
     CHECK(s.opened == 7);
 }
 
-TEST_CASE("connection_pool: a child of fork() closes the connections that were at rest") {
-    server s;
-    pool all(&s, 4);
-    REQUIRE(holds(all, 3));
-    const auto used = take_now(all);
-    all.leave(); // as the child does; the one in use may be in the midst of a change
-    CHECK(s.closed == 2);
-}
-
 TEST_CASE("connection_pool: no connection has two users, and every turn is returned") {
     constexpr int members = 8;
     constexpr int rounds = 2'000;

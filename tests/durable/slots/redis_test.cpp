@@ -48,7 +48,6 @@ struct redis_store {
     static constexpr bool processes = true;
     static constexpr int scale = 2;
     static constexpr bool greets = true;
-    static constexpr bool repeats_loads = false;
 
     slot open() { return open_at(port(), 10s); }
     slot open_at(std::uint16_t port, std::chrono::milliseconds patience) {

@@ -17,18 +17,15 @@
 /// noeviction`, and `min-replicas-to-write 1` if there are replicas. Let the resource check fencing
 /// tokens.
 ///
-/// If a key is deleted while a lock is held (FLUSHALL), the next contender acquires the lock at
-/// once. Versions and tokens continue from the server's clock: a stale token stays stale.
-///
-/// A version is the server's time in microseconds when the value was stored. If the clock is behind
-/// the previous version, the new version is the previous one plus one. Therefore no version occurs
-/// twice, even if a key is deleted and created again or a replica missed writes. Exception: a
-/// server's clock is set back to a time before the lost version. Versions are below 2^53.
+/// A version is the server's time in microseconds when the value was stored, or the previous version
+/// plus one if that is greater. Therefore no version occurs twice, even if a key is deleted and
+/// created again or a replica missed writes. Exception: a server's clock is set back to a time
+/// before the lost version. If a key is deleted while a lock is held (FLUSHALL), the next contender
+/// acquires the lock at once. A stale token stays stale.
 ///
 /// The slot does not follow redirections of Redis Cluster and does not ask Sentinel. Give it a name
 /// or a local proxy that leads to the master. On a replica, both operations fail, because its
-/// values may be old; the slot closes that connection, and the next operation looks the name up
-/// again.
+/// values may be old; the next operation looks the name up again.
 ///
 /// TLS requires OpenSSL (link with -lssl -lcrypto) and the macro BIDE_DURABLE_OPENSSL where the
 /// slot is compiled. The CMake component bide::durable_redis sets both if it finds OpenSSL. Without
@@ -116,9 +113,8 @@ public:
     result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
 
     /// Makes a watch of the value's changes, with a connection of its own. A process has at most 8
-    /// of them; further ones fail with too_many_files_open. Fails with operation_not_supported
-    /// without options.notify. A watch belongs to the process that made it: after fork(), drain()
-    /// fails in the child.
+    /// of a server; further ones fail with too_many_files_open. Requires: options.notify. After
+    /// fork(), drain() fails in the child.
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
 };
 
