@@ -59,13 +59,9 @@ struct connection {
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(bide::deadline end) {
-        end_ = end;
-        if (is_usable()) {
-            return {};
-        }
+    std::error_code connect() {
         drop();
-        at_->until = end.steady_ns();
+        at_->until = end_.steady_ns();
         if (!at_->connect()) {
             if (!at_->on_hang) {
                 return std::make_error_code(std::errc::connection_refused);

@@ -21,7 +21,7 @@ using namespace bide;
 
 static_assert(any_slot<postgres_slot>);
 static_assert(!test::locked_slot<postgres_slot>);
-static_assert(test::watchable_slot<postgres_slot>);
+static_assert(!test::watchable_slot<postgres_slot>);
 static_assert(test::clocked_slot<postgres_slot>);
 static_assert(test::shared_store_slot<postgres_slot>);
 static_assert(test::explaining_slot<postgres_slot>);
@@ -99,17 +99,13 @@ struct store {
     static constexpr int scale = 10;
     static constexpr bool greets = true;
 
-    slot open() { return open(conninfo, direct, 10s); }
+    slot open() { return open(conninfo, 10s); }
     slot open_at(std::uint16_t port, std::chrono::milliseconds patience) {
-        const std::string there = test::postgres_server::conninfo(port);
-        return open(there, there, patience);
+        return open(test::postgres_server::conninfo(port), patience);
     }
-    slot open(const std::string& at, const std::string& listens_at,
-              std::chrono::milliseconds patience) {
+    slot open(const std::string& at, std::chrono::milliseconds patience) {
         postgres_slot_options options = patient_for(patience);
         options.max_value = limit;
-        options.notify = true;
-        options.listen_conninfo = listens_at;
         return slot(at, key, std::move(options));
     }
     void fresh() { key = new_key(); }
@@ -153,7 +149,7 @@ const char* const columns = " (key text PRIMARY KEY, version bigint NOT NULL, va
 void check_another_table(test::postgres_server& s, const std::string& conninfo,
                          const std::string& table) {
     session admin(s.conninfo());
-    postgres_slot_options options{.table = table, .notify = true};
+    postgres_slot_options options{.table = table};
     std::optional<postgres_slot> slot(std::in_place, conninfo, "key", options);
     const cas_result first = slot->compare_exchange(0, "1");
     REQUIRE(first.status == cas_status::stored);
@@ -380,7 +376,8 @@ TEST_CASE("postgres_slot: a host's share of the time to connect is no limit of t
         for (const auto& [more, expected] :
              {std::pair{"", 0}, std::pair{" tcp_user_timeout=12345", 12'345}}) {
             detail::postgres_connection connection(detail::postgres_target_of(hosts + more));
-            REQUIRE(!connection.make_ready(deadline::after(test::patience)));
+            connection.end_at(deadline::after(test::patience));
+            REQUIRE(!connection.connect());
             int limit = -1;
             socklen_t size = sizeof limit;
             ::getsockopt(connection.fd(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, &size);
@@ -592,37 +589,6 @@ TEST_CASE("postgres_slot: refuses the answers of a standby") {
     }
 }
 
-TEST_CASE("postgres_slot: a watch reports changes of its own key only") {
-    if (test::postgres_server* const s = server()) {
-        postgres_slot quiet(s->conninfo(), new_key());
-        CHECK(quiet.watch().error() == std::errc::operation_not_supported);
-
-        postgres_slot_options options{.notify = true};
-        postgres_slot slot(s->conninfo(), new_key(), options);
-        postgres_slot other(s->conninfo(), new_key(), options);
-        auto watch = slot.watch();
-        REQUIRE(watch.has_value());
-        const auto is_readable = [&](int ms) { return test::is_readable(**watch, ms); };
-        REQUIRE_FALSE((*watch)->drain());
-        REQUIRE(other.compare_exchange(0, "x").status == cas_status::stored);
-        CHECK_FALSE(is_readable(0));
-        const auto tells = [&](const cas_result& r) {
-            CHECK(r.status == cas_status::stored);
-            const bool told = is_readable(10'000);
-            CHECK_FALSE((*watch)->drain());
-            CHECK_FALSE(is_readable(0));
-            return told;
-        };
-        CHECK(tells(slot.compare_exchange(0, "1")));
-        CHECK(tells(slot.compare_exchange(slot.load()->version, "2")));
-        const auto version = slot.load()->version;
-        CHECK(slot.compare_exchange(version + 1, "x").status == cas_status::conflict);
-        s->stop();
-        CHECK(is_readable(10'000));
-        CHECK(test::asks_until(10s, [&] { return bool((*watch)->drain()); }));
-    }
-}
-
 TEST_CASE("postgres_slot: two roles with different search_paths use one table",
           "[promise.postgres-tables]") {
     if (test::postgres_server* const s = server()) {
@@ -737,14 +703,6 @@ TEST_CASE("postgres_slot: all slots of a process share connections to a server")
         SECTION("that hangs") { test::check_hanging_calls(direct); }
         SECTION("that is frozen") {
             test::check_frozen_server(*s, direct.open_at(s->port(), 500ms), 500ms);
-        }
-        SECTION("for watches") {
-            test::check_watches(direct);
-            CHECK(test::asks_until(10s, [&] { // the last watch has closed it
-                return session(s->conninfo())(
-                           "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LISTEN bide_%'"
-                           " AND pid <> pg_backend_pid()") == "0";
-            }));
         }
         SECTION("that takes few connections") {
             test::postgres_server small(test::postgres_server::speed::quick,
@@ -1012,12 +970,9 @@ TEST_CASE("postgres_slot: an acquire and a release without contention take two r
             const int now = net.requests();
             return now - std::exchange(before, now);
         };
-        const bool notifies = GENERATE(false, true);
-        CAPTURE(notifies);
-        postgres_slot_options options{.notify = notifies};
         durable_options quiet = test::unhurried();
         quiet.auto_renew = false; // a renewal is a request, too
-        durable_mutex lock(postgres_slot(at, new_key(), options), quiet);
+        durable_mutex lock(postgres_slot(at, new_key()), quiet);
         const auto count = [&] {
             auto held = lock.acquire();
             REQUIRE(held.has_value());

@@ -8,11 +8,12 @@
 /// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl).
 ///
 /// A version is the revision of the cluster in which the key was last changed (mod_revision). The
-/// revision counts every change of every key, and continues when a key is deleted. It goes back only
-/// with the cluster's history: if a backup is restored, or if a member of a version before 3.4.32 or
-/// 3.5.13 is killed in a compaction whose last revision is a deletion. Therefore the slot deletes no
-/// key, and no other program should delete one: the next contender would acquire the lock. The token
-/// of a grant is the next one of the lock's record, or the revision of the cluster if that is larger.
+/// revision counts every change of every key, and continues when a key is deleted. It goes back
+/// only with the cluster's history: if a backup is restored, or if a member of a version before
+/// 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. Therefore the slot
+/// deletes no key, and no other program should delete one: the next contender would acquire the
+/// lock. The token of a grant is the next one of the lock's record, or the revision of the cluster
+/// if that is larger.
 ///
 /// A restored backup forgets what was acknowledged after the backup. Then two contenders may hold a
 /// lock, and versions and tokens repeat. Therefore end all holders before a restore, restore with a

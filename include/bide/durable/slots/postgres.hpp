@@ -32,6 +32,8 @@
 /// stored. A lock on the whole table has no such limit. If a connection fails or does not answer
 /// after the statement was sent, the answer is `indeterminate`.
 ///
+/// There is no watch: a contender loads the record again at intervals.
+///
 /// Errors: SQLSTATE in postgres_category(); explain() has the server's text. std::errc::timed_out:
 /// no answer in time. 08001: no connection, and no text of the server. 08006: the connection was
 /// lost. 01000: committed, but a synchronous standby did not confirm it. Codes of the slot: ZB001
@@ -51,7 +53,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -161,15 +162,6 @@ struct postgres_slot_options {
 
     /// The largest value that is stored, in bytes; at most 256 MiB.
     std::size_t max_value = std::size_t(64) << 20;
-
-    /// Sends NOTIFY with each change, and enables watch(). All users of the slot must set the same.
-    /// Leave it off unless needed: in the whole database, transactions that notify commit one at a
-    /// time.
-    bool notify = false;
-
-    /// The connection string of watches. It must not lead to a pooler that pools transactions,
-    /// which does not forward LISTEN. Empty: the slot's own.
-    std::string listen_conninfo{};
 };
 
 /// A slot that is one row of a PostgreSQL table.
@@ -191,11 +183,6 @@ public:
 
     /// Returns the server's clock, in milliseconds since 1970.
     result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
-
-    /// Makes a watch of the value's changes, with a connection of its own. A process has at most 8
-    /// of a server; further ones fail with too_many_files_open. Requires: options.notify. After
-    /// fork(), drain() fails in the child.
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
 };
 
 }} // namespace bide::BIDE_ABI

@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -114,22 +115,16 @@ inline std::string etcd_exchange(std::string_view key, std::uint64_t revision,
            R"("}}],"failure":[{"request_range":{)" + name + "}}]}";
 }
 
-// The parts of etcd's answers that the slot reads.
-struct etcd_pair { // a header has the revision, a key the rest
-    std::string revision{};
+// What the slot reads of etcd's answers and of the objects in them.
+struct etcd_answer {
+    std::string_view header{};         // JSON; each answer has one
+    std::string_view response_range{}; // JSON
+    std::vector<etcd_answer> kvs{};
+    std::vector<etcd_answer> responses{};
+    bool succeeded = false; // an exchange has stored its value
+    std::string revision{}; // of a header
     std::string mod_revision{};
     std::string value{};
-};
-struct etcd_range_answer {
-    std::optional<etcd_pair> header{}; // of each answer
-    std::vector<etcd_pair> kvs{};
-};
-struct etcd_response {
-    std::optional<etcd_range_answer> response_range{};
-};
-struct etcd_answer : etcd_range_answer {
-    bool succeeded = false; // an exchange has stored its value
-    std::vector<etcd_response> responses{};
     std::string token{}; // of a login
     std::string message{};
     std::string error{};
@@ -142,35 +137,28 @@ struct etcd_login {
 inline constexpr durable::detail::stored_as etcd_field{
     .is_required = false, .longest = std::string::npos, .may_be_empty = true};
 
-template <class F> void fields(etcd_pair& p, F& f) {
-    f("revision", p.revision, etcd_field);
-    f("mod_revision", p.mod_revision, etcd_field);
-    f("value", p.value, etcd_field);
-}
-template <class F> void fields(etcd_range_answer& a, F& f) {
-    f("header", a.header, etcd_field);
-    f("kvs", a.kvs, etcd_field);
-}
-template <class F> void fields(etcd_response& r, F& f) {
-    f("response_range", r.response_range, etcd_field);
-}
 template <class F> void fields(etcd_answer& a, F& f) {
-    fields(static_cast<etcd_range_answer&>(a), f);
-    f("succeeded", a.succeeded, etcd_field);
+    f("header", a.header, etcd_field);
+    f("response_range", a.response_range, etcd_field);
+    f("kvs", a.kvs, etcd_field);
     f("responses", a.responses, etcd_field);
+    f("succeeded", a.succeeded, etcd_field);
+    f("revision", a.revision, etcd_field);
+    f("mod_revision", a.mod_revision, etcd_field);
+    f("value", a.value, etcd_field);
     f("token", a.token, etcd_field);
-    f("error", a.error, etcd_field);
     f("message", a.message, etcd_field);
+    f("error", a.error, etcd_field);
 }
 template <class F> void fields(const etcd_login& l, F& f) {
     f("name", l.name);
     f("password", l.password);
 }
 
-// Returns an answer without a header if the body is not an answer of etcd.
-inline etcd_answer read_etcd_answer(std::string_view body) {
+// Returns an answer without a header if the text is not an answer of etcd.
+inline etcd_answer read_etcd_answer(std::string_view text) {
     etcd_answer read;
-    durable::detail::json_reader in(body);
+    durable::detail::json_reader in(text);
     in.object(read);
     return in.has_ended() ? read : etcd_answer();
 }
@@ -181,17 +169,20 @@ inline std::uint64_t etcd_revision(std::string_view text) {
     return static_cast<std::uint64_t>(std::max<std::int64_t>(value, 0));
 }
 
-// Returns the value in the answer to a range request, and the revision of the cluster at the time
-// of the answer. Returns nothing if the answer is not one of etcd.
-inline std::optional<slot_snapshot> etcd_snapshot(const etcd_range_answer& a) {
-    if (!a.header || a.kvs.size() > 1) {
+// Returns the revision of the cluster at the time of the answer, or 0.
+inline std::uint64_t etcd_revision_of(const etcd_answer& a) {
+    return a.header.empty() ? 0 : etcd_revision(read_etcd_answer(a.header).revision);
+}
+
+// Returns the value in the answer to a range request. Returns nothing if the answer is not one of
+// etcd.
+inline std::optional<slot_snapshot> etcd_snapshot(const etcd_answer& a) {
+    slot_snapshot seen;
+    seen.counter = static_cast<std::int64_t>(etcd_revision_of(a));
+    if (seen.counter == 0 || a.kvs.size() > 1) {
         return std::nullopt;
     }
-    slot_snapshot seen;
-    if (const std::uint64_t revision = etcd_revision(a.header->revision); revision != 0) {
-        seen.counter = static_cast<std::int64_t>(revision);
-    }
-    for (const etcd_pair& one : a.kvs) {
+    for (const etcd_answer& one : a.kvs) {
         auto bytes = from_base64(one.value);
         seen.version = etcd_revision(one.mod_revision);
         if (seen.version == 0 || !bytes) {
@@ -241,14 +232,12 @@ public:
         }
     }
 
-    std::error_code make_ready(deadline end) noexcept {
-        end_ = end;
-        return {};
-    }
     void end_at(deadline end) noexcept { end_ = end; }
-    bool is_open() const noexcept { return true; } // for the next call, if libcurl can connect
+    // A call connects, by libcurl.
+    bool is_open() const noexcept { return true; }
     bool is_usable() const noexcept { return true; }
-    std::string message() const { return {}; } // make_ready() does not fail
+    std::error_code connect() const noexcept { return {}; }
+    std::string message() const { return {}; }
 
     slot_answer load(const terms& of, known&) {
         etcd_result got = call(of, "/kv/range", etcd_range(of.key), true);
@@ -265,13 +254,12 @@ public:
             return std::move(got).refused_as<cas_result>();
         }
         const etcd_answer read = read_etcd_answer(got.of);
-        if (read.succeeded) {
-            const slot_version stored = etcd_revision(read.header ? read.header->revision : "");
-            if (stored != 0) { // the revision of the cluster is that of the new value
-                return {{.status = cas_status::stored, .version = stored}};
-            }
-        } else if (read.responses.size() == 1 && read.responses[0].response_range) {
-            if (auto found = etcd_snapshot(*read.responses[0].response_range)) {
+        const slot_version revision = etcd_revision_of(read);
+        if (read.succeeded && revision != 0) { // it is that of the new value
+            return {{.status = cas_status::stored, .version = revision}};
+        }
+        if (!read.succeeded && read.responses.size() == 1) {
+            if (auto found = etcd_snapshot(read_etcd_answer(read.responses[0].response_range))) {
                 return {{.status = cas_status::conflict, .current = std::move(found)}};
             }
         }
@@ -401,21 +389,18 @@ private:
     etcd_result refusal() {
         const etcd_answer read = read_etcd_answer(answer_);
         std::string message = read.message.empty() ? read.error : read.message;
-        const auto says = [&](auto... parts) {
-            return ((message.find(parts) != message.npos) || ...);
-        };
         const auto is_in = [this](auto... all) { return ((status_ == all) || ...); };
-        wants_login_ = status_ == 401 || says("revision of auth store is old");
+        wants_login_ = status_ == 401 || says(message, "revision of auth store is old");
         // etcd's own errors are JSON with a message. Another server sends a status 4xx without one.
         const bool is_other =
             status_ < 200 || (status_ >= 300 && status_ < 400) || is_in(404, 405, 501) ||
             (message.empty() && status_ >= 400 && status_ < 500 && !is_in(408, 429));
         std::error_code error = durable_errc::storage_error;
         bool may_have_stored = false;
-        if (says("too large", "larger than max")) {
+        if (says(message, "too large", "larger than max")) {
             error = durable_errc::too_large;
         } else if (wants_login_ || is_in(403, 407) ||
-                   says("user name is empty", "authentication failed",
+                   says(message, "user name is empty", "authentication failed",
                         "authentication is not enabled", "permission denied")) {
             error = std::make_error_code(std::errc::permission_denied);
         } else if (is_other) {
@@ -482,52 +467,51 @@ private:
     }
 
     std::error_code error_of(CURLcode code) const noexcept {
+        static constexpr std::pair<CURLcode, std::errc> meanings[] = {
+            {CURLE_OPERATION_TIMEDOUT, std::errc::timed_out},
+            {CURLE_OUT_OF_MEMORY, std::errc::not_enough_memory},
+            {CURLE_WRITE_ERROR, std::errc::not_enough_memory},
+            {CURLE_COULDNT_RESOLVE_HOST, std::errc::host_unreachable},
+            {CURLE_SEND_ERROR, std::errc::connection_reset},
+            {CURLE_RECV_ERROR, std::errc::connection_reset},
+            {CURLE_GOT_NOTHING, std::errc::connection_reset},
+            {CURLE_PARTIAL_FILE, std::errc::connection_reset},
+            {CURLE_SEND_FAIL_REWIND, std::errc::connection_reset},
+            {CURLE_ABORTED_BY_CALLBACK, std::errc::connection_reset}, // opened() refused
+            {CURLE_UNSUPPORTED_PROTOCOL, std::errc::protocol_error},  // the server's
+            {CURLE_WEIRD_SERVER_REPLY, std::errc::protocol_error},
+            {CURLE_SSL_CONNECT_ERROR, std::errc::protocol_error},
+            {CURLE_PEER_FAILED_VERIFICATION, std::errc::permission_denied},
+            {CURLE_SSL_ISSUER_ERROR, std::errc::permission_denied},
+            {CURLE_SSL_CERTPROBLEM, std::errc::invalid_argument},
+            {CURLE_SSL_CACERT_BADFILE, std::errc::invalid_argument},
+            {CURLE_NOT_BUILT_IN, std::errc::function_not_supported}};
         // Some errors differ only in libcurl's text, which comes from OpenSSL or GnuTLS.
-        const auto says = [text = std::string_view(text_)](auto... parts) {
-            return ((text.find(parts) != text.npos) || ...);
-        };
-        const auto is = [code](auto... codes) { return ((code == codes) || ...); };
-        const bool is_cut = is(CURLE_SEND_ERROR, CURLE_RECV_ERROR, CURLE_GOT_NOTHING,
-                               CURLE_PARTIAL_FILE, CURLE_SEND_FAIL_REWIND);
-        std::errc error{};
         long number = 0;
-        if (is(CURLE_OK)) {
+        if (code == CURLE_OK) {
             return {};
         }
-        if (is(CURLE_COULDNT_CONNECT)) {
+        if (code == CURLE_COULDNT_CONNECT) {
             ::curl_easy_getinfo(handle_.get(), CURLINFO_OS_ERRNO, &number);
             return {number != 0 ? static_cast<int>(number) : ECONNREFUSED, std::generic_category()};
         }
-        // With TLS 1.3 the server refuses a certificate after the handshake.
-        if (is(CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_ISSUER_ERROR,
-               CURLE_SSL_INVALIDCERTSTATUS) ||
-            ((is_cut || is(CURLE_SSL_CONNECT_ERROR)) && refuses_certificate(text_))) {
-            error = std::errc::permission_denied;
-        } else if (is_cut || is(CURLE_ABORTED_BY_CALLBACK) || // opened() refused
-                   (is(CURLE_SSL_CONNECT_ERROR) && // the connection broke in the handshake
-                    says("SSL_ERROR_SYSCALL", "unexpected eof", "reset by peer",
-                         "non-properly terminated", "Broken pipe"))) {
-            error = std::errc::connection_reset;
-        } else if (is(CURLE_OPERATION_TIMEDOUT)) {
-            error = std::errc::timed_out;
-        } else if (is(CURLE_COULDNT_RESOLVE_HOST)) {
-            error = std::errc::host_unreachable;
-        } else if (is(CURLE_WRITE_ERROR) && is_too_long_) {
-            error = std::errc::message_size;
-        } else if (is(CURLE_WRITE_ERROR, CURLE_OUT_OF_MEMORY)) {
-            error = std::errc::not_enough_memory;
-        } else if (is(CURLE_UNSUPPORTED_PROTOCOL, // the server's: the URL's scheme was checked
-                      CURLE_WEIRD_SERVER_REPLY, CURLE_SSL_CONNECT_ERROR)) {
-            error = std::errc::protocol_error;
-        } else if (is(CURLE_URL_MALFORMAT, CURLE_SSL_CERTPROBLEM, CURLE_SSL_CACERT_BADFILE,
-                      CURLE_SSL_CIPHER)) {
-            error = std::errc::invalid_argument;
-        } else if (is(CURLE_NOT_BUILT_IN)) {
-            error = std::errc::function_not_supported;
-        } else {
+        const auto* const found = std::find_if(std::begin(meanings), std::end(meanings),
+                                               [&](auto& each) { return each.first == code; });
+        if (found == std::end(meanings)) {
             return durable_errc::storage_error; // with libcurl's text
         }
-        return std::make_error_code(error);
+        std::errc error = found->second;
+        if (code == CURLE_SSL_CONNECT_ERROR && // the connection broke in the handshake
+            says(text_, "SSL_ERROR_SYSCALL", "unexpected eof", "reset by peer",
+                 "non-properly terminated", "Broken pipe")) {
+            error = std::errc::connection_reset;
+        }
+        // With TLS 1.3 the server refuses a certificate after the handshake.
+        if ((error == std::errc::connection_reset || code == CURLE_SSL_CONNECT_ERROR) &&
+            refuses_certificate(text_)) {
+            error = std::errc::permission_denied;
+        }
+        return std::make_error_code(is_too_long_ ? std::errc::message_size : error);
     }
 
     const target to_;
@@ -581,24 +565,21 @@ inline const char* read_etcd_endpoints(etcd_target& target) {
                                                            : nullptr;
 }
 
-inline std::unique_ptr<slot> make_etcd(std::vector<std::string> endpoints, std::string key,
-                                       etcd_slot_options options) {
-    etcd_target target{.endpoints = std::move(endpoints),
-                       .tls = {std::move(options.ca_file), std::move(options.cert_file),
-                               std::move(options.key_file)}};
-    if (const char* const wrong = key.empty() ? "the key is empty" : read_etcd_endpoints(target)) {
-        refuse_argument(std::string("bide::etcd_slot: ") + wrong);
-    }
-    return std::make_unique<server_slot<etcd_client>>(server_terms<etcd_client>{
-        std::move(target), std::move(key), options.retry_time, options.max_value});
-}
-
 } // namespace detail
 
 BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
-                                         etcd_slot_options options)
-    : server_slot_handle(
-          detail::make_etcd(std::move(endpoints), std::move(key), std::move(options))) {}
+                                         etcd_slot_options options) {
+    detail::etcd_target target{.endpoints = std::move(endpoints),
+                               .tls = {std::move(options.ca_file), std::move(options.cert_file),
+                                       std::move(options.key_file)}};
+    const char* const wrong =
+        key.empty() ? "the key is empty" : detail::read_etcd_endpoints(target);
+    if (wrong != nullptr) {
+        detail::refuse_argument(std::string("bide::etcd_slot: ") + wrong);
+    }
+    core_ = detail::make_server_slot<detail::etcd_client>(
+        {std::move(target), std::move(key), options.retry_time, options.max_value});
+}
 
 }} // namespace bide::BIDE_ABI
 

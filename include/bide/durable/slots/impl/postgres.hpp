@@ -94,7 +94,7 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
     const std::string& ports = values["port"];
     const std::string& names = values["host"].empty() ? values["hostaddr"] : values["host"];
     if (ports.find_first_not_of("0123456789,") != ports.npos ||
-        (is_uri && (names + values["dbname"]).find('@') != names.npos)) {
+        (is_uri && says(names + values["dbname"], "@"))) {
         target.why = "not a port, a host or a database: if the password has one of :/?#[]@%, write "
                      "it as %XX";
         return target;
@@ -118,7 +118,6 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
 // text; then some permanent errors are reported as 08001.
 inline std::error_code postgres_refusal(std::string_view text, bool has_several_hosts,
                                         std::string& error_text) {
-    const auto says = [text](auto... parts) { return ((text.find(parts) != text.npos) || ...); };
     constexpr std::string_view failed = " failed: ";
     std::string state;
     bool has_silent_host = false;
@@ -137,7 +136,7 @@ inline std::error_code postgres_refusal(std::string_view text, bool has_several_
         }
         line.erase(0, try_end == line.npos || has_several_hosts ? 0 : try_end + failed.size());
         line = one_line(line, 1'000);
-        if (!line.starts_with("LOCATION:") && error_text.find(line) == error_text.npos) {
+        if (!line.starts_with("LOCATION:") && !says(error_text, line)) {
             error_text += (error_text.empty() ? "" : "; ") + line;
         }
     }
@@ -149,17 +148,17 @@ inline std::error_code postgres_refusal(std::string_view text, bool has_several_
         return postgres_error("08001");
     }
     if (state == "08P01") { // a pooler reports every refusal with this code
-        return postgres_error(says("no such database")                        ? "3D000"
-                              : says("no such user", "authentication failed") ? "28P01"
-                                                                              : state);
+        return postgres_error(says(text, "no such database")                        ? "3D000"
+                              : says(text, "no such user", "authentication failed") ? "28P01"
+                                                                                    : state);
     }
-    return postgres_error(
-        !state.empty()                 ? state
-        : says("no password supplied") ? "28P01"
-        : says("received invalid response to SSL negotiation", "expected authentication request")
-            ? "ZB003"
-        : says(::gai_strerror(EAI_NONAME)) ? "ZB004"
-                                           : "08001");
+    return postgres_error(!state.empty()                       ? state
+                          : says(text, "no password supplied") ? "28P01"
+                          : says(text, "received invalid response to SSL negotiation",
+                                 "expected authentication request")
+                              ? "ZB003"
+                          : says(text, ::gai_strerror(EAI_NONAME)) ? "ZB004"
+                                                                   : "08001");
 }
 
 // ---- Connections
@@ -205,8 +204,8 @@ inline std::string postgres_table_of(const std::string& text) {
 //
 // Two tables would be two locks. Therefore a table is always named with its schema, and does not
 // depend on the role, its rights or its search_path. All slots of a process use the table that the
-// first slot found, by its oid. Each statement compares the oid: it refuses a table that was dropped
-// and created again.
+// first slot found. Each statement compares its oid, and so refuses a table that was dropped and
+// created again.
 //
 // A pooler may run each transaction in another session. Therefore no statement sets anything for a
 // session. A statement sets what it needs for its own transaction, by functions that it calls:
@@ -230,7 +229,6 @@ public:
     struct options {
         std::string table{}; // with its schema, quoted
         bool creates_table = true;
-        target watched{};
     };
     // The oids of the tables that the slots of this process use.
     struct known {
@@ -267,24 +265,53 @@ public:
     // The text of the last error of the connection, in one line.
     const std::string& message() const noexcept { return message_; }
 
-    // Begins a call, which ends at the deadline. Connects if the connection cannot be used.
-    std::error_code make_ready(deadline end) {
-        end_ = end;
+    void end_at(deadline end) noexcept { end_ = end; }
+
+    std::error_code connect() {
+        drop();
         message_ = to_.why;
         if (!message_.empty()) {
             return durable_errc::invalid_argument;
         }
-        if (is_usable()) {
-            return {};
+        // The system gives up a host whose machine does not answer, and libpq tries the next one.
+        const std::string share =
+            to_.hosts == 1 ? "" : std::to_string(ms_until(end_) / static_cast<long>(to_.hosts) + 1);
+        // Later keywords override earlier ones, and empty values are ignored. Keys are UTF-8.
+        const char* const keywords[] = {"tcp_user_timeout", "dbname", "client_encoding",
+                                        "fallback_application_name", nullptr};
+        const char* const values[] = {share.c_str(), to_.conninfo.c_str(), "UTF8", "bide", nullptr};
+        pq_ = ::PQconnectStartParams(keywords, values, 1);
+        pid_ = ::getpid();
+        if (pq_ == nullptr) {
+            return std::make_error_code(std::errc::not_enough_memory);
         }
-        drop();
-        const std::error_code error = connect();
-        if (error) {
+        ::PQsetErrorVerbosity(pq_, PQERRORS_VERBOSE); // puts the SQLSTATE into the text
+        ::PQsetNoticeReceiver(pq_, &on_notice, this);
+        PostgresPollingStatusType step =
+            ::PQstatus(pq_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+        while (step != PGRES_POLLING_OK && step != PGRES_POLLING_FAILED) {
+            const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+            if (wait_for(::PQsocket(pq_), events, end_) == std::errc::timed_out) {
+                message_ = "could not connect in time";
+                drop();
+                return std::make_error_code(std::errc::timed_out);
+            }
+            step = ::PQconnectPoll(pq_);
+        }
+        if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
+            const std::string text = ::PQerrorMessage(pq_);
             drop();
+            return postgres_refusal(text, to_.hosts > 1, message_);
         }
-        return error;
+#if defined(TCP_USER_TIMEOUT)
+        if (!share.empty() && !to_.has_tcp_user_timeout) { // it was only for connecting
+            const int system_default = 0;
+            ::setsockopt(::PQsocket(pq_), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default,
+                         sizeof system_default);
+        }
+#endif
+        return {};
     }
-    void end_at(deadline end) noexcept { end_ = end; }
 
     slot_answer load(const terms& of, known& all) {
         const std::string& table = of.options.table;
@@ -333,23 +360,6 @@ public:
         }
         return {
             {.status = cas_status::stored, .version = static_cast<slot_version>(row.of.int8(0))}};
-    }
-
-    // Connects and listens to the channel, for a channel_watch.
-    std::error_code subscribe(const std::string& channel, deadline end) {
-        const std::error_code error = make_ready(end);
-        return error ? error : run("LISTEN " + channel).error;
-    }
-    static const target& watched(const terms& of) noexcept { return of.options.watched; }
-    // Reads and discards the notifications that have come.
-    std::error_code drain() {
-        if (!is_open() || ::PQconsumeInput(pq_) == 0 || ::PQstatus(pq_) != CONNECTION_OK) {
-            return was_lost();
-        }
-        while (PGnotify* const each = ::PQnotifies(pq_)) {
-            ::PQfreemem(each);
-        }
-        return {};
     }
 
 private:
@@ -416,8 +426,7 @@ private:
                                    "$1::text AND version = " +
                                    std::to_string(version) + " AND " + condition) +
                " RETURNING version, set_config('synchronous_commit', 'on', true), "
-               "set_config('client_min_messages', 'warning', true)" +
-               (of.channel.empty() ? "" : ", pg_notify('" + of.channel + "', '')");
+               "set_config('client_min_messages', 'warning', true)";
     }
 
     static std::string create_statement(const std::string& table) {
@@ -426,9 +435,9 @@ private:
                " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
     }
 
-    // Sets oid_ to that of the table that the first slot of this process found. Creates the table if
-    // it is missing. Several roles may create it at the same time. The server reports this to all
-    // but one of them, with one of three codes; a second try then finds the table.
+    // Sets oid_ to that of the table that the first slot of this process found. Creates the table
+    // if it is missing. Several roles may create it at the same time. The server reports this to
+    // all but one of them, with one of three codes; a second try then finds the table.
     postgres_answer find(const terms& of, known& all) {
         const auto keep = [&](std::int64_t found) {
             const std::lock_guard held(all.lock);
@@ -492,44 +501,6 @@ private:
         }
     }
 
-    std::error_code connect() {
-        // The system gives up a host whose machine does not answer, and libpq tries the next one.
-        const std::string share =
-            to_.hosts == 1 ? "" : std::to_string(ms_until(end_) / static_cast<long>(to_.hosts) + 1);
-        // Later keywords override earlier ones, and empty values are ignored. Keys are UTF-8.
-        const char* const keywords[] = {"tcp_user_timeout", "dbname", "client_encoding",
-                                        "fallback_application_name", nullptr};
-        const char* const values[] = {share.c_str(), to_.conninfo.c_str(), "UTF8", "bide", nullptr};
-        pq_ = ::PQconnectStartParams(keywords, values, 1);
-        pid_ = ::getpid();
-        if (pq_ == nullptr) {
-            return std::make_error_code(std::errc::not_enough_memory);
-        }
-        ::PQsetErrorVerbosity(pq_, PQERRORS_VERBOSE); // puts the SQLSTATE into the text
-        ::PQsetNoticeReceiver(pq_, &on_notice, this);
-        PostgresPollingStatusType step =
-            ::PQstatus(pq_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
-        while (step != PGRES_POLLING_OK && step != PGRES_POLLING_FAILED) {
-            const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-            if (wait_for(::PQsocket(pq_), events, end_) == std::errc::timed_out) {
-                message_ = "could not connect in time";
-                return std::make_error_code(std::errc::timed_out);
-            }
-            step = ::PQconnectPoll(pq_);
-        }
-        if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
-            return postgres_refusal(::PQerrorMessage(pq_), to_.hosts > 1, message_);
-        }
-#if defined(TCP_USER_TIMEOUT)
-        if (!share.empty() && !to_.has_tcp_user_timeout) { // it was only for connecting
-            const int system_default = 0;
-            ::setsockopt(::PQsocket(pq_), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default,
-                         sizeof system_default);
-        }
-#endif
-        return {};
-    }
-
     // Waits until everything is sent and PQgetResult() does not block. If the connection breaks,
     // PQgetResult() then returns an error or nothing.
     std::error_code await() {
@@ -579,48 +550,24 @@ private:
     PGconn* pq_ = nullptr;
 };
 
-// ---- Slots
+} // namespace detail
 
-// Returns the channel on which changes of the key are notified. If several keys share a channel, a
-// watch also signals changes of the other keys.
-inline std::string postgres_channel(const std::string& table, const std::string& key) {
-    std::uint64_t hash = 14695981039346656037U; // FNV-1a
-    for (const char c : table + '\0' + key) {
-        hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-    }
-    std::string text = "bide_";
-    for (int shift = 60; shift >= 0; shift -= 4) {
-        text += "0123456789abcdef"[hash >> shift & 15];
-    }
-    return text;
-}
-
-inline std::unique_ptr<slot> make_postgres(const std::string& conninfo, std::string key,
-                                           const postgres_slot_options& options) {
-    postgres_target target = postgres_target_of(conninfo);
-    const std::string table = postgres_table_of(options.table);
+BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::string key,
+                                                 postgres_slot_options options) {
+    detail::postgres_target target = detail::postgres_target_of(conninfo);
+    const std::string table = detail::postgres_table_of(options.table);
     if (table.empty()) {
         target.why = "a table is name or schema.name, of letters, digits and _";
     } else if (key.empty() || key.size() > 1'024 || key.find('\0') != key.npos) {
         target.why = "a key has 1 to 1,024 bytes, none of them zero";
     }
-    const std::string& listens = options.listen_conninfo;
-    postgres_target watched = listens.empty() ? target : postgres_target_of(listens);
-    std::string channel = options.notify ? postgres_channel(table, key) : "";
-    return std::make_unique<server_slot<postgres_connection>>(
-        server_terms<postgres_connection>{std::move(target),
-                                          std::move(key),
-                                          options.retry_time,
-                                          std::min(options.max_value, std::size_t(256) << 20),
-                                          std::move(channel),
-                                          {table, options.create_table, std::move(watched)}});
+    core_ = detail::make_server_slot<detail::postgres_connection>(
+        {std::move(target),
+         std::move(key),
+         options.retry_time,
+         std::min(options.max_value, std::size_t(256) << 20),
+         {table, options.create_table}});
 }
-
-} // namespace detail
-
-BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::string key,
-                                                 postgres_slot_options options)
-    : server_slot_handle(detail::make_postgres(conninfo, std::move(key), options)) {}
 
 }} // namespace bide::BIDE_ABI
 

@@ -2,7 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 
-// hiredis connects, formats requests and parses replies. The socket does not block, so that one
+// hiredis connects and parses replies. The socket does not block, so that one
 // time limit holds for a whole call: hiredis's own time limit begins again with each part of a
 // reply.
 
@@ -19,7 +19,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -148,7 +147,7 @@ private:
 
     // Accepts only a certificate for this name or address.
     bool set_host(const std::string& host) {
-        std::string name = host.substr(0, host.find('%')); // without the zone of an address
+        std::string name = host;
         if (name.size() > 1 && name.back() == '.') {
             name.pop_back();
         }
@@ -270,10 +269,9 @@ inline std::string_view redis_text(const redisReply& reply) noexcept {
 // permission_denied, invalid_argument and operation_not_supported.
 inline std::error_code redis_error(std::string_view text) noexcept {
     const auto is = [text](auto... prefixes) { return (text.starts_with(prefixes) || ...); };
-    const auto says = [text](auto... parts) { return ((text.find(parts) != text.npos) || ...); };
     if (is("NOAUTH ", "WRONGPASS ", "NOPERM ", "DENIED ", "ERR invalid password", "ERR AUTH ",
            "ERR Client sent AUTH") ||
-        says("ACL failure in script", "user executing the script can't run")) {
+        says(text, "ACL failure in script", "user executing the script can't run")) {
         return std::make_error_code(std::errc::permission_denied);
     }
     if (is("ERR DB index is out of range", "ERR invalid DB index", "ERR wrong number of arg")) {
@@ -296,8 +294,7 @@ inline bool is_certain_redis_error(std::string_view text) {
                                        "CLUSTERDOWN TRYAGAIN NOSCRIPT OOM MISCONF "
                                        "NOREPLICAS READONLY MOVED ASK CROSSSLOT ";
     const std::string word = " " + std::string(text.substr(0, text.find(' '))) + " ";
-    return known.find(word) != known.npos || text.find("@user_script") != text.npos ||
-           text.find("unknown command") != text.npos;
+    return says(known, word) || says(text, "@user_script", "unknown command");
 }
 
 // The script for a load and for a compare-and-swap. Its reply has four elements: what the key has,
@@ -308,10 +305,10 @@ inline bool is_certain_redis_error(std::string_view text) {
 //   2  garbage, which no slot has written, or the last possible version; the key's type and ""
 //   3  what was stored now; its version and ""
 //
-// KEYS: the key. ARGV to load: none. ARGV to store: the expected version, the value, and the
-// channel to publish on or "". A new version is the server's time in microseconds. If that is not
-// greater than the previous version, the new version is the previous one plus one. A number of Lua
-// is exact up to 2^53. After HSET the script cannot fail.
+// KEYS: the key. ARGV to load: none. ARGV to store: the expected version and the value. A new
+// version is the server's time in microseconds. If that is not greater than the previous version,
+// the new version is the previous one plus one. A number of Lua is exact up to 2^53. After HSET the
+// script cannot fail.
 //
 // PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST must
 // not precede HSET: if the server lacks memory, it refuses HSET only if the script has written
@@ -336,10 +333,9 @@ inline constexpr std::string_view redis_script =
     "if number > 9007199254740991 then return {2, ms, kind, ''} end\n"
     "local text = string.format('%.0f', number)\n"
     "redis.call('HSET', KEYS[1], 'v', text, 'p', ARGV[2])\n"
-    "if ARGV[3] ~= '' then redis.pcall('PUBLISH', ARGV[3], text) end\n"
     "return {3, ms, text, ''}\n";
 // The SHA-1 of the script, by which a server knows it once it has run.
-inline constexpr std::string_view redis_script_name = "8e20587036cce5c18c293b38db19463c5b871494";
+inline constexpr std::string_view redis_script_name = "a341e10931e6b3f82261f624a6f79a171223c194";
 
 // Reads the script's reply. The error is protocol_error if the reply is not one of this script, and
 // corrupt_record if the key holds a value that no slot stores.
@@ -388,19 +384,13 @@ public:
 
     explicit redis_connection(const target& to) : to_(to) {}
 
-    // Begins a call, which ends at the deadline. If the connection is not usable, connects, logs in
-    // and selects the database.
-    std::error_code make_ready(deadline end) {
-        end_ = end;
-        if (is_usable()) {
-            return {};
-        }
+    // Connects, logs in and selects the database.
+    std::error_code connect() {
         drop();
         error_text_.clear();
-        std::error_code error = connect();
+        std::error_code error = open();
         error = error ? error : greet();
         if (error) {
-            set_text(std::string(error_text_));
             drop();
         }
         is_open_ = !error;
@@ -417,7 +407,6 @@ public:
                                       (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
     }
     bool is_open() const noexcept { return is_open_; }
-    int fd() const noexcept { return is_open_ ? link_->fd : -1; }
 
     // The text of the last error, without the password; empty if the code says it all.
     const std::string& message() const noexcept { return error_text_; }
@@ -425,32 +414,11 @@ public:
     slot_answer load(const terms& of, known&) { return run({of.key}); }
 
     slot_answer exchange(const terms& of, known&, slot_version version, std::string_view value) {
-        slot_answer got = run({of.key, std::to_string(version), value, of.channel});
+        slot_answer got = run({of.key, std::to_string(version), value});
         if (got.may_have_stored && got.error == durable_errc::storage_error) {
             got.error = durable_errc::indeterminate; // storage_error says that nothing was stored
         }
         return got;
-    }
-
-    // Connects and subscribes to the channel, for a channel_watch.
-    std::error_code subscribe(const std::string& channel, deadline end) {
-        const std::error_code error = make_ready(end);
-        return error ? error : ask({"SUBSCRIBE", channel}).error;
-    }
-    static const target& watched(const terms& of) noexcept { return of.target; }
-    // Reads and discards the messages that have come.
-    std::error_code drain() {
-        end_ = deadline::poll();
-        while (is_open_) {
-            const auto message = receive();
-            if (!message && message.error() == std::errc::timed_out) {
-                return {};
-            }
-            if (!message) {
-                drop();
-            }
-        }
-        return std::make_error_code(std::errc::connection_reset);
     }
 
 private:
@@ -498,13 +466,13 @@ private:
         set_text(text);
         // The next request would complete one that was sent in part. If the server is a replica,
         // the next connection may reach the master.
-        if (unsent || text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
+        if (unsent || says(text, "READONLY ") || text.starts_with("MASTERDOWN ")) {
             drop();
         }
         return {{}, redis_error(text), !unsent && !is_certain_redis_error(text), error_text_};
     }
 
-    std::error_code connect() {
+    std::error_code open() {
         if (to_.uses_tls) { // first: a missing file is not an error of the network
             tls_ = std::make_unique<redis_tls>(to_.host, to_.trust);
             if (tls_->error()) {
@@ -576,20 +544,12 @@ private:
     // an incomplete request.
     std::error_code send(const std::vector<std::string_view>& words) {
         error_text_.clear();
-        std::vector<const char*> starts;
-        std::vector<std::size_t> sizes;
+        std::string bytes = "*" + std::to_string(words.size()) + "\r\n";
         for (const std::string_view each : words) {
-            starts.push_back(each.data() == nullptr ? "" : each.data());
-            sizes.push_back(each.size());
+            bytes.append("$").append(std::to_string(each.size())).append("\r\n");
+            bytes.append(each).append("\r\n");
         }
-        char* bytes = nullptr;
-        const auto size = ::redisFormatCommandArgv(&bytes, static_cast<int>(starts.size()),
-                                                   starts.data(), sizes.data());
-        if (size < 0) {
-            return std::make_error_code(std::errc::not_enough_memory);
-        }
-        const std::unique_ptr<char, void (*)(void*)> held(bytes, &std::free);
-        std::string_view rest(bytes, static_cast<std::size_t>(size));
+        std::string_view rest(bytes);
         while (!rest.empty()) {
             const auto sent = repeat([&] { return write(rest); });
             if (!sent) {
@@ -708,26 +668,21 @@ inline const char* read_redis_url(std::string_view text, redis_target& target) {
     return target.database < 0 ? "the URL's path is not the number of a database" : nullptr;
 }
 
-inline std::unique_ptr<slot> make_redis(std::string_view url, std::string key,
-                                        redis_slot_options options) {
-    redis_target target{.password = std::move(options.password),
-                        .trust = {std::move(options.ca_file), std::move(options.cert_file),
-                                  std::move(options.key_file)}};
-    const char* const wrong = key.empty() ? "the key is empty" : read_redis_url(url, target);
-    if (wrong != nullptr) {
-        refuse_argument(std::string("bide::redis_slot: ") + wrong);
-    }
-    std::string channel = options.notify ? key + ".changed" : std::string();
-    return std::make_unique<server_slot<redis_connection>>(
-        server_terms<redis_connection>{std::move(target), std::move(key), options.retry_time,
-                                       options.max_value, std::move(channel)});
-}
-
 } // namespace detail
 
 BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key,
-                                           redis_slot_options options)
-    : server_slot_handle(detail::make_redis(url, std::move(key), std::move(options))) {}
+                                           redis_slot_options options) {
+    detail::redis_target target{.password = std::move(options.password),
+                                .trust = {std::move(options.ca_file), std::move(options.cert_file),
+                                          std::move(options.key_file)}};
+    const char* const wrong =
+        key.empty() ? "the key is empty" : detail::read_redis_url(url, target);
+    if (wrong != nullptr) {
+        detail::refuse_argument(std::string("bide::redis_slot: ") + wrong);
+    }
+    core_ = detail::make_server_slot<detail::redis_connection>(
+        {std::move(target), std::move(key), options.retry_time, options.max_value});
+}
 
 }} // namespace bide::BIDE_ABI
 

@@ -2,15 +2,15 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SERVER_SERVER_SLOT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SERVER_SERVER_SLOT_HPP
 
-// What the slots of servers have in common: shared connections, URLs, waiting for a socket, the
-// call of a slot, and the watch.
+// What the slots of servers have in common: shared connections, URLs, waiting for a socket, and the
+// call of a slot.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/try_to.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
@@ -18,7 +18,6 @@
 #include <bide/sync/semaphore.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -38,12 +37,10 @@
 #include <vector>
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -71,11 +68,10 @@ inline constexpr std::size_t most_call_connections = 8;
 //   using target = ...;                    ordered; names the server
 //   explicit Connection(const target&);
 //   ~Connection();                         in a child of fork(): only closes the descriptor
-//   std::error_code make_ready(deadline);  begins a call, which ends at the deadline; connects if
-//                                          the connection is not usable
-//   void end_at(deadline) noexcept;        moves the end of the call
+//   void end_at(deadline) noexcept;        sets the end of the present call
 //   bool is_open() const noexcept;         whether it was opened, and no call has lost it
 //   bool is_usable() noexcept;             whether it is open, and its socket is quiet
+//   std::error_code connect();             closes it, and opens it again
 //
 // `Clock` is the clock for idle times and pauses.
 template <class Connection, class Clock = std::chrono::steady_clock> class connection_pool {
@@ -142,7 +138,8 @@ public:
             }
             const deadline share = deadline::after(longest_share);
             const bool has_share = is_another_open && share.steady_ns() < end.steady_ns();
-            const std::error_code error = mine->make_ready(has_share ? share : end);
+            mine->end_at(has_share ? share : end);
+            const std::error_code error = mine->is_usable() ? std::error_code() : mine->connect();
             mine->end_at(end); // the call has all of the time
             if (!error && !std::exchange(mine.is_counted_, true)) {
                 const std::lock_guard held(lock_);
@@ -254,8 +251,7 @@ template <class Client> struct BIDE_SHARED shared_server {
 
     connection_pool<Client> calls;
     connection_pool<Client> renewals;
-    typename Client::known known{};          // what these slots have learned about the server
-    native_platform::atomic<int> watches{0}; // how many are open
+    typename Client::known known{}; // what these slots have learned about the server
 
     // Returns the object of this process. Makes it if there is none.
     static std::shared_ptr<shared_server> find(const target& to) {
@@ -292,10 +288,10 @@ struct server_url {
     std::string path{}; // as it is written, without the '/' before it
 };
 
-// Decodes a percent-encoded part: "%41" is "A". Returns false for a '%' without two hexadecimal
+// Decodes a percent-encoded part: "%41" is "A". Returns nothing for a '%' without two hexadecimal
 // digits, for a NUL byte, and for a byte that must be encoded.
-inline bool decode_url_part(std::string_view text, std::string& to) {
-    to.clear();
+inline std::optional<std::string> decode_url_part(std::string_view text) {
+    std::string decoded;
     for (std::size_t i = 0; i < text.size(); ++i) {
         unsigned byte = static_cast<unsigned char>(text[i]);
         bool fits = byte > ' ' && byte <= '~' && byte != '\\';
@@ -307,25 +303,11 @@ inline bool decode_url_part(std::string_view text, std::string& to) {
             i += 2;
         }
         if (!fits) {
-            return false;
+            return std::nullopt;
         }
-        to += static_cast<char>(byte);
+        decoded += static_cast<char>(byte);
     }
-    return true;
-}
-
-// Reads a host: a name, or an IPv6 address that may have a zone, "fe80::1%25eth0".
-inline bool read_url_host(std::string_view text, bool is_address, std::string& to) {
-    constexpr std::string_view known =
-        "0123456789-._abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    in6_addr read{};
-    if (!decode_url_part(text, to) || to.empty()) {
-        return false;
-    }
-    const std::size_t zone = to.find('%');
-    return is_address ? zone + 1 != to.size() &&
-                            ::inet_pton(AF_INET6, to.substr(0, zone).c_str(), &read) == 1
-                      : to.find_first_not_of(known) == to.npos && to[0] != '-' && to[0] != '.';
+    return decoded;
 }
 
 // Reads a URL. Refuses what two readers could read in two ways, such as a second '@'. If it fails,
@@ -340,36 +322,41 @@ inline result<server_url, const char*> read_server_url(std::string_view url) {
     for (const char c : url.substr(0, colon)) {
         read.scheme += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     }
-    const std::string_view all = url.substr(colon + 3);
-    const std::size_t slash = std::min(all.find('/'), all.size());
-    std::string_view place = all.substr(0, slash); // [user[:password]@]host[:port]
+    const std::string_view rest = url.substr(colon + 3);
+    const std::size_t slash = std::min(rest.find('/'), rest.size());
+    std::string_view place = rest.substr(0, slash); // [user[:password]@]host[:port]
     const std::size_t at = place.find('@');
     const std::string_view login = at == place.npos ? std::string_view() : place.substr(0, at);
     const std::size_t middle = std::min(login.find(':'), login.size());
     place.remove_prefix(at == place.npos ? 0 : at + 1);
-    if (all.find_first_of("?#") != all.npos || place.find('@') != place.npos ||
-        all.find('@', slash) != all.npos || !decode_url_part(login.substr(0, middle), read.user) ||
-        !decode_url_part(login.substr(std::min(middle + 1, login.size())), read.password)) {
-        return wrong("the URL's user or password is not percent-encoded: in them, write @ as %40, "
-                     "/ as %2F, ? as %3F and # as %23");
+    if (!decode_url_part(rest) || place.find('@') != place.npos ||
+        rest.find('@', slash) != rest.npos || rest.find_first_of("?#") != rest.npos) {
+        return wrong("the URL's user, password or path is not percent-encoded: in them, write @ as "
+                     "%40, / as %2F, ? as %3F and # as %23");
     }
+    read.user = *decode_url_part(login.substr(0, middle));
+    read.password = *decode_url_part(login.substr(std::min(middle + 1, login.size())));
+    read.path = rest.substr(std::min(slash + 1, rest.size()));
+
     const bool is_address = place.starts_with('[');
     const std::size_t end =
         is_address ? place.find(']') + 1 : std::min(place.find(':'), place.size());
-    const std::string_view host =
+    read.host =
         is_address ? place.substr(1, std::max<std::size_t>(end, 2) - 2) : place.substr(0, end);
     const std::string_view port = place.substr(end);
     if (!port.empty()) {
         read.port = port[0] == ':' ? static_cast<int>(read_number(port.substr(1), 65'535)) : -1;
     }
-    if (!read_url_host(host, is_address, read.host) || (!port.empty() && read.port <= 0)) {
+    constexpr std::string_view known =
+        "0123456789-._abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    in6_addr parsed{};
+    const bool is_host = is_address ? ::inet_pton(AF_INET6, read.host.c_str(), &parsed) == 1
+                                    : !read.host.empty() &&
+                                          read.host.find_first_not_of(known) == read.host.npos &&
+                                          read.host[0] != '-' && read.host[0] != '.';
+    if (!is_host || (!port.empty() && read.port <= 0)) {
         return wrong("the URL's host is not a name or an [IPv6 address], or its port not a number "
                      "from 1 to 65535");
-    }
-    std::string decoded;
-    read.path = all.substr(std::min(slash + 1, all.size()));
-    if (!decode_url_part(read.path, decoded)) {
-        return wrong("the URL's path is not percent-encoded");
     }
     return read;
 }
@@ -446,8 +433,7 @@ private:
 // Returns true if the text of a TLS library says that the server refuses the client's certificate,
 // or refuses a client without a certificate.
 inline bool refuses_certificate(std::string_view text) noexcept {
-    const auto says = [text](auto... parts) { return ((text.find(parts) != text.npos) || ...); };
-    return says("alert") && says("ertificate", "unknown ca", "access denied");
+    return says(text, "alert") && says(text, "ertificate", "unknown ca", "access denied");
 }
 
 // ---- Slots
@@ -474,64 +460,12 @@ using slot_answer = server_answer<cas_result>;
     BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument), error_text));
 }
 
-// Reports the messages on one channel of a server, on a connection of its own. A process has at
-// most `most` such watches of a server; further ones fail, and the waiters read their slots at
-// intervals.
-template <class Client> class channel_watch final : public slot_watch {
-public:
-    static constexpr int most = 8;
-
-    channel_watch(std::shared_ptr<shared_server<Client>> server, const typename Client::target& at)
-        : of_(at), server_(std::move(server)) {
-        // Order: relaxed; only the number counts.
-        server_->watches.fetch_add(1, std::memory_order_relaxed);
-    }
-    ~channel_watch() override {
-        // Order: relaxed; only the number counts.
-        server_->watches.fetch_sub(1, std::memory_order_relaxed);
-        if (fd_ >= 0) {
-            ::close(fd_);
-        }
-    }
-
-    // Subscribes to the channel. If that fails, message() may have the reason.
-    // Blocks: until the server has confirmed the subscription, or until the deadline.
-    std::error_code open(const std::string& channel, deadline end) {
-        // Order: relaxed; only the number counts.
-        if (server_->watches.load(std::memory_order_relaxed) > most) {
-            return std::make_error_code(std::errc::too_many_files_open);
-        }
-        if (const std::error_code error = of_.subscribe(channel, end)) {
-            return error;
-        }
-        fd_ = ::fcntl(of_.fd(), F_DUPFD_CLOEXEC, 0);
-        return {fd_ < 0 ? errno : 0, std::generic_category()};
-    }
-    const std::string& message() const noexcept { return of_.message(); }
-
-    int fd() const noexcept override { return fd_; }
-    std::error_code drain() noexcept override {
-        std::error_code error = std::make_error_code(std::errc::operation_not_permitted);
-        if (owner_ == ::getpid() && !try_to([&] { error = of_.drain(); })) {
-            error = std::make_error_code(std::errc::not_enough_memory);
-        }
-        return error;
-    }
-
-private:
-    Client of_;
-    const std::shared_ptr<shared_server<Client>> server_;
-    int fd_ = -1; // of the same socket: stays open when drain() finds that the connection ended
-    const pid_t owner_ = ::getpid();
-};
-
 // What a slot is made of.
 template <class Client> struct server_terms {
     typename Client::target target;
     std::string key;
     std::chrono::milliseconds retry_time; // of one operation
     std::size_t max_value;
-    std::string channel{}; // on which changes are published; empty: nowhere
     typename Client::options options{};
     bool is_for_renewals = false;
 };
@@ -543,9 +477,6 @@ template <class Client> struct server_terms {
 //   const std::string& message() const;     the text of the last connect that failed
 //   slot_answer load(const server_terms<Client>&, known&);
 //   slot_answer exchange(const server_terms<Client>&, known&, slot_version, std::string_view);
-//
-// and for watches: subscribe(channel, deadline), drain(), fd(), and watched(terms), which returns
-// the target of a watch.
 template <class Client> class server_slot final : public slot {
 public:
     explicit server_slot(server_terms<Client> of) : terms_(std::move(of)) {}
@@ -553,6 +484,9 @@ public:
     result<slot_snapshot, std::error_code> load() override {
         slot_answer got =
             ask(true, [this](Client& to, auto& known) { return to.load(terms_, known); });
+        if (!got.error && !got.of.current) {
+            got.error = failed(std::make_error_code(std::errc::protocol_error));
+        }
         if (got.error) {
             return unexpected{got.error};
         }
@@ -590,20 +524,6 @@ public:
         other->terms_.is_for_renewals = true;
         return other;
     }
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        if constexpr (requires { &Client::drain; }) {
-            if (!terms_.channel.empty()) {
-                auto made =
-                    std::make_unique<channel_watch<Client>>(here(), Client::watched(terms_));
-                if (const std::error_code error = made->open(terms_.channel, until())) {
-                    return unexpected{failed(error, made->message())};
-                }
-                return std::unique_ptr<slot_watch>(std::move(made));
-            }
-        }
-        return unexpected{failed(std::make_error_code(std::errc::operation_not_supported),
-                                 "its options do not say notify")};
-    }
 
 private:
     // Sets the text that explain() returns. Returns the error.
@@ -616,14 +536,11 @@ private:
         return in_process_.get([this] { return shared_server<Client>::find(terms_.target); });
     }
 
-    // The end of an operation that begins now.
-    deadline until() const { return deadline::after(terms_.retry_time); }
-
     // Calls question() with a connection and `known`. Calls it again, on another connection, while
     // a transaction is in the way, for at most half of the time. If `may_repeat` is true, calls it
     // once more if the connection was lost: the server may have closed it while it was idle.
     template <class Question> slot_answer ask(bool may_repeat, Question question) {
-        const deadline end = until();
+        const deadline end = deadline::after(terms_.retry_time);
         const deadline passing_end = deadline::after(terms_.retry_time / 2);
         shared_server<Client>& server = *here();
         auto& pool_of_calls = terms_.is_for_renewals ? server.renewals : server.calls;
@@ -654,6 +571,10 @@ private:
     std::string last_error_text_{}; // of the last operation, if it failed
     per_process<std::shared_ptr<shared_server<Client>>> in_process_{};
 };
+
+template <class Client> std::unique_ptr<slot> make_server_slot(server_terms<Client> of) {
+    return std::make_unique<server_slot<Client>>(std::move(of));
+}
 
 }}} // namespace bide::BIDE_ABI::detail
 
