@@ -25,16 +25,12 @@
 /// the record again at intervals.
 
 #include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/handle.hpp>
 
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 

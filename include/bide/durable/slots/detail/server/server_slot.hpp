@@ -40,7 +40,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/types.h>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
