@@ -353,7 +353,7 @@ void add_contended() {
         if (is_for_many(kind) || kind.name == "PostgreSQL") {
             add_row(mutex, kind.name, [&kind, duration] { return compete(kind, 16, 1, duration); });
         }
-        if (is_for_many(kind) && !kind.is_variant) {
+        if (is_for_many(kind)) {
             add_row(semaphore, kind.name,
                     [&kind, duration] { return compete(kind, 32, 4, duration); });
         }
@@ -370,7 +370,7 @@ void add_storms() {
         table t("storm/" + std::to_string(size),
                 std::to_string(size) + " processes (memory: threads) count in a bare slot");
         for (store* const each : stores()) {
-            if (!each->is_variant() && is_for_many(each->name())) {
+            if (is_for_many(each->name())) {
                 add_row(t, each->name(),
                         [each, size, duration] { return rage(*each, size, duration); });
             }

@@ -132,7 +132,6 @@ lock_kind kind_over(store& on) {
     lock_kind kind;
     kind.name = on.name();
     kind.shared_by = on.shared_by();
-    kind.is_variant = on.is_variant();
     kind.prepare = [&on] { on.prepare(); };
     kind.join = [&on](const std::string& place, slot_meter& meter, const lock_terms& terms) {
         return std::make_unique<durable_contender>(on.open(place, meter), terms);

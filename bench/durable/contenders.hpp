@@ -39,7 +39,6 @@ struct lock_kind {
     std::string name;
     members shared_by = members::processes;
     bool is_ours = true; // else it counts nothing, and takes no terms
-    bool is_variant = false;
     std::function<void()> prepare;
     std::function<std::unique_ptr<contender>(const std::string& place, slot_meter&,
                                              const lock_terms&)>

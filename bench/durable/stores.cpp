@@ -89,18 +89,11 @@ std::unique_ptr<test::postgres_server> postgres;
 
 class postgres_store final : public store_of<postgres_store> {
 public:
-    explicit postgres_store(bool notifies) : notifies_(notifies) {}
-    const char* name() const override { return notifies_ ? "PostgreSQL, notify" : "PostgreSQL"; }
-    bool is_variant() const override { return notifies_; }
+    const char* name() const override { return "PostgreSQL"; }
     void prepare() override { static_cast<void>(postgres_conninfo()); }
     bide::postgres_slot open_slot(const std::string& place) {
-        bide::postgres_slot_options options;
-        options.notify = notifies_;
-        return {postgres->conninfo(), place, options};
+        return {postgres->conninfo(), place};
     }
-
-private:
-    const bool notifies_;
 };
 #endif
 
@@ -109,9 +102,7 @@ std::unique_ptr<test::redis_server> redis;
 
 class redis_store final : public store_of<redis_store> {
 public:
-    explicit redis_store(bool notifies) : notifies_(notifies) {}
-    const char* name() const override { return notifies_ ? "Redis, notify" : "Redis"; }
-    bool is_variant() const override { return notifies_; }
+    const char* name() const override { return "Redis"; }
     void prepare() override {
         if (redis == nullptr) {
             redis = std::make_unique<test::redis_server>();
@@ -119,13 +110,10 @@ public:
         port_ = redis->port();
     }
     bide::redis_slot open_slot(const std::string& place) {
-        bide::redis_slot_options options;
-        options.notify = notifies_;
-        return {"redis://127.0.0.1:" + std::to_string(port_), place, options};
+        return {"redis://127.0.0.1:" + std::to_string(port_), place};
     }
 
 private:
-    const bool notifies_;
     int port_ = 0;
 };
 #endif
@@ -158,14 +146,12 @@ std::vector<std::unique_ptr<store>> find_stores() {
 #endif
 #if defined(BIDE_BENCH_HAS_POSTGRES)
     if (test::postgres_server::is_available()) {
-        found.push_back(std::make_unique<postgres_store>(false));
-        found.push_back(std::make_unique<postgres_store>(true));
+        found.push_back(std::make_unique<postgres_store>());
     }
 #endif
 #if defined(BIDE_BENCH_HAS_REDIS)
     if (!test::redis_server::program().empty()) {
-        found.push_back(std::make_unique<redis_store>(false));
-        found.push_back(std::make_unique<redis_store>(true));
+        found.push_back(std::make_unique<redis_store>());
     }
 #endif
 #if defined(BIDE_BENCH_HAS_ETCD)
@@ -220,9 +206,7 @@ std::string postgres_conninfo() {
 std::string describe_stores() {
     std::string text;
     for (const store* const each : stores()) {
-        if (!each->is_variant()) {
-            text += (text.empty() ? "" : ", ") + std::string(each->name());
-        }
+        text += (text.empty() ? "" : ", ") + std::string(each->name());
     }
 #if defined(BIDE_BENCH_HAS_SQLITE)
     text += std::string("; SQLite ") + sqlite3_libversion();

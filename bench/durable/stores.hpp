@@ -26,9 +26,6 @@ public:
     // Which processes can share it.
     virtual members shared_by() const { return members::processes; }
 
-    // It only differs from another one in that changes are told.
-    virtual bool is_variant() const { return false; }
-
     // By the parent, before a process opens it.
     virtual void prepare() {}
 

@@ -264,8 +264,7 @@ void add_succession(const char* name, const char* note, bool by_process, int kil
     terms.lease = std::chrono::milliseconds(by_process ? 30'000 : 300);
     terms.process_bound = by_process;
     for (const lock_kind& kind : our_locks()) {
-        if (kind.shared_by == members::processes && !kind.is_variant &&
-            (by_process || is_for_many(kind))) {
+        if (kind.shared_by == members::processes && (by_process || is_for_many(kind))) {
             add_row(t, kind.name, [&kind, terms, kills] { return succeed(kind, terms, kills); });
         }
     }

@@ -298,8 +298,8 @@ inline std::vector<std::string> names_in(const options& o) {
         for (const std::string& query :
              column("select format('select key from %I.bide_lock', n.nspname) from pg_class c join "
                     "pg_namespace n on n.oid = c.relnamespace where c.relname = 'bide_lock' and "
-                    "c.relkind in ('r', 'p')" +
-                    (o.schema.empty() ? std::string() : " and n.nspname = '" + o.schema + "'")))
+                    "c.relkind in ('r', 'p') and n.nspname = '" +
+                    (o.schema.empty() ? "public" : o.schema) + "'"))
             for (std::string& name : column(query))
                 all.push_back(std::move(name));
         PQfinish(base);

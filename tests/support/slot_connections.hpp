@@ -126,50 +126,6 @@ template <class Store> void check_hanging_calls(Store& store) {
     CHECK(slow.load().has_value());
 }
 
-// Checks that each watch hears of its own value alone and notices the end of its connection, and that
-// a process has at most 8 watches of a server.
-template <class Store> void check_watches(Store& store) {
-    flaky_proxy proxy(store.port());
-    sharing_slots<Store> all(store, proxy.port(), 8);
-    std::vector<std::unique_ptr<bide::slot_watch>> watches;
-    for (auto& each : all.calls) {
-        watches.push_back(std::move(each.watch()).value());
-    }
-    CHECK(all.calls[1].watch().error() == std::errc::too_many_files_open);
-    const auto hears = [&](const auto& watch) {
-        return is_readable(*watch, 10'000) && !watch->drain() && !is_readable(*watch, 0);
-    };
-    const auto store_to = [&](std::size_t i) {
-        const auto seen = all.calls[i].load();
-        REQUIRE(seen.has_value());
-        CHECK(all.calls[i].compare_exchange(seen->version, "x").status == bide::cas_status::stored);
-    };
-    for (const std::size_t i : {std::size_t{7}, std::size_t{3}, std::size_t{0}}) {
-        store_to(i);
-        CHECK(hears(watches[i]));
-        for (const auto& each : watches) {
-            CHECK(!is_readable(*each, 0));
-        }
-    }
-    watches[7].reset();
-    const auto second = std::move(all.calls[1].watch()).value(); // of a value that has another one
-    store_to(1);
-    CHECK(hears(second));
-    CHECK(hears(watches[1]));
-    CHECK(proxy.connections() <= 10);                                   // 9 watches, and calls
-    CHECK(in_child([&] { return all.calls[7].watch() ? 0 : 1; }) == 0); // it has none yet
-
-    proxy.cut();
-    for (std::size_t i = 0; i < 7; ++i) {
-        CHECK(is_readable(*watches[i], 10'000));
-        CHECK(watches[i]->drain());
-        watches[i].reset();
-        watches[i] = std::move(all.calls[i].watch()).value();
-    }
-    store_to(6);
-    CHECK(hears(watches[6]));
-}
-
 // Checks that no operation of the slot takes longer than its retry_time while the server hangs.
 template <class Slot, class Server>
 void check_frozen_server(Server& server, Slot slot, std::chrono::milliseconds retry_time) {
@@ -185,9 +141,6 @@ void check_frozen_server(Server& server, Slot slot, std::chrono::milliseconds re
         CHECK(times_out([&] { return slot.compare_exchange(0, "x").error; }));
         if constexpr (clocked_slot<Slot>) {
             CHECK(times_out([&] { return slot.server_now().error(); }));
-        }
-        if constexpr (watchable_slot<Slot>) {
-            CHECK(times_out([&] { return slot.watch().error(); }));
         }
     }
     server.thaw();

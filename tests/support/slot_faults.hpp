@@ -7,13 +7,12 @@
 //   using slot = bide::redis_slot;
 //   std::uint16_t port();           the server's port at 127.0.0.1
 //   slot open_at(std::uint16_t port, std::chrono::milliseconds retry_time);
-//                                   makes a slot object for the current place; it may be watched
+//                                   makes a slot object for the current place
 //   void fresh();                   moves to another place, where nothing is stored
 //   void kill9();                   kills the server
 //   void restart();                 starts it again at the same port
 //   std::error_code no_server;        the error if no server listens
 //   static constexpr bool greets;   true: the server sends first on a new connection
-//   static constexpr bool repeats_loads; true: a load is sent again if its connection ended
 
 #include <bide/durable/slot.hpp>
 #include <support/children.hpp>
@@ -165,9 +164,6 @@ private:
         if constexpr (clocked_slot<slot>) {
             CHECK(behind.server_now().error() == std::errc::timed_out);
         }
-        if constexpr (watchable_slot<slot>) {
-            CHECK(behind.watch().error() == std::errc::timed_out);
-        }
 
         net.forward();
         CHECK(eventually([&] {
@@ -189,23 +185,6 @@ public:
         net.cut();
         CHECK(has(behind, "second"));
         CHECK(net.connections() == 3);
-    }
-
-    void cut_watch() {
-        if constexpr (watchable_slot<slot>) {
-            flaky_proxy net(store_.port());
-            slot behind = store_.open_at(net.port(), long_enough);
-            auto watch = behind.watch();
-            REQUIRE(watch.has_value());
-            CHECK(!(*watch)->drain());
-            CHECK(!is_readable(**watch, 0));
-            net.cut();
-            const int fd = (*watch)->fd();
-            CHECK(is_readable(**watch, 10'000));
-            CHECK((*watch)->drain());
-            CHECK((*watch)->fd() == fd); // until the watch ends, for those that poll it
-            CHECK(::fcntl(fd, F_GETFD) >= 0);
-        }
     }
 
     void killed_server() {
@@ -243,16 +222,10 @@ public:
         flaky_proxy net(store_.port());
         slot mine = store_.open_at(net.port(), long_enough);
         const auto first = stores(mine, 0, "first");
-        std::unique_ptr<bide::slot_watch> watch;
-        if constexpr (watchable_slot<slot>) {
-            watch = std::move(mine.watch()).value();
-        }
         const int before = net.connections();
         const auto leaves = [&] {
-            const bool drains = watch != nullptr && !watch->drain();
-            watch.reset();
             const slot gone = std::move(mine);
-            return std::string(drains ? "the child drained its parent's watch" : "");
+            return std::string();
         };
         children idle(1, [&](int, auto) { return leaves(); });
         CHECK(idle.reports().front() == "");
@@ -268,10 +241,6 @@ public:
         CHECK(busy.reports().front() == "");
         CHECK(net.connections() == before + 1);
 
-        if (watch != nullptr) {
-            CHECK(is_readable(*watch, 10'000));
-            CHECK(!watch->drain());
-        }
         CHECK(mine.compare_exchange(first, "parent").status == bide::cas_status::conflict);
         CHECK(has(mine, "child"));
         CHECK(net.connections() == before + 1);
@@ -306,13 +275,10 @@ template <class Store> void check_slot_faults(Store& store) {
     SECTION("a connection that ends before the reply is indeterminate, and the next load decides") {
         faults.lost_reply(flaky_proxy::afterwards::is_cut);
     }
-    if constexpr (Store::repeats_loads) {
-        SECTION("a load whose connection ends is sent again") { faults.lost_reply_to_load(); }
-    }
+    SECTION("a load whose connection ends is sent again") { faults.lost_reply_to_load(); }
     SECTION("a reply that comes byte by byte times out") { faults.slow_reply(); }
     SECTION("a server that hangs times out") { faults.hanging_server(); }
     SECTION("a closed connection is not used again") { faults.cut_connection(); }
-    SECTION("a watch whose connection ended fails") { faults.cut_watch(); }
     SECTION("an acknowledged value survives a kill of the server") { faults.killed_server(); }
     SECTION("without a server nothing is stored, and the error says why") { faults.nobody_there(); }
     SECTION("a forked child leaves the connections to its parent") { faults.forked_child(); }

@@ -59,13 +59,9 @@ struct connection {
     connection& operator=(const connection&) = delete;
     ~connection() { drop(); }
 
-    std::error_code make_ready(bide::deadline end) {
-        end_ = end;
-        if (is_usable()) {
-            return {};
-        }
+    std::error_code connect() {
         drop();
-        at_->until = end.steady_ns();
+        at_->until = end_.steady_ns();
         if (!at_->connect()) {
             if (!at_->on_hang) {
                 return std::make_error_code(std::errc::connection_refused);
@@ -435,15 +431,6 @@ TEST_CASE("connection_pool: the end of a call closes the others that were idle f
     CHECK(s.open == 1); // the one that was in use
     CHECK(holds(all, 4));
     CHECK(s.opened == 7);
-}
-
-TEST_CASE("connection_pool: a child of fork() closes the connections that were at rest") {
-    server s;
-    pool all(&s, 4);
-    REQUIRE(holds(all, 3));
-    const auto used = take_now(all);
-    all.leave(); // as the child does; the one in use may be in the midst of a change
-    CHECK(s.closed == 2);
 }
 
 TEST_CASE("connection_pool: no connection has two users, and every turn is returned") {

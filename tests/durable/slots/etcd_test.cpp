@@ -51,7 +51,6 @@ struct etcd_store {
     static constexpr bool processes = true;
     static constexpr int scale = 8;
     static constexpr bool greets = false;
-    static constexpr bool repeats_loads = true;
 
     slot open() { return etcd_slot(server.endpoint(), key); }
     slot open_at(std::uint16_t port, std::chrono::milliseconds patience) {

@@ -17,8 +17,8 @@ TEST_CASE("postgres_error: a SQLSTATE becomes a code, and the code the SQLSTATE"
 TEST_CASE("postgres_error: codes equal the conditions that mean the same") {
     CHECK(bide::postgres_error("42501") == std::errc::permission_denied);
     CHECK(bide::postgres_error("55P03") == std::errc::timed_out);
-    CHECK(bide::postgres_error("ZB002") == std::errc::invalid_argument);
+    CHECK(bide::postgres_error("42703") == std::errc::invalid_argument);
     CHECK(bide::postgres_error("22003") != std::errc::result_out_of_range);
-    CHECK(bide::postgres_error("28P01").message() == "wrong password (SQLSTATE 28P01)");
+    CHECK(bide::postgres_error("28P01").message() == "Permission denied (SQLSTATE 28P01)");
     CHECK(bide::postgres_error("99999").message() == "SQLSTATE 99999");
 }

@@ -10,7 +10,7 @@ using namespace bide;
 using test::flaky_proxy;
 using test::redis_server;
 
-static_assert(test::clocked_slot<redis_slot> && test::watchable_slot<redis_slot>);
+static_assert(test::clocked_slot<redis_slot> && !test::watchable_slot<redis_slot>);
 static_assert(test::shared_store_slot<redis_slot> && test::explaining_slot<redis_slot>);
 static_assert(!test::locked_slot<redis_slot>);
 static_assert(!std::is_copy_constructible_v<redis_slot>);
@@ -48,13 +48,10 @@ struct redis_store {
     static constexpr bool processes = true;
     static constexpr int scale = 2;
     static constexpr bool greets = true;
-    static constexpr bool repeats_loads = false;
 
     slot open() { return open_at(port(), 10s); }
     slot open_at(std::uint16_t port, std::chrono::milliseconds patience) {
-        redis_slot_options options = within(patience);
-        options.notify = true;
-        return slot_at(port, key, options);
+        return slot_at(port, key, within(patience));
     }
     std::uint16_t port() { return server.port(); }
     void fresh() { key = fresh_key(); }
@@ -79,7 +76,6 @@ struct tls_store : redis_store {
     slot open() { return open_at(port(), 10s); }
     slot open_at(std::uint16_t at, std::chrono::milliseconds patience) {
         redis_slot_options options = within(patience);
-        options.notify = true;
         options.ca_file = mine.cert;
         options.cert_file = mine.cert;
         options.key_file = mine.key;
@@ -345,6 +341,7 @@ TEST_CASE("redis_slot: an invalid answer reports whether a value may have been s
         {"*4\r\n:1\r\n:5\r\n$1\r\nx\r\n$1\r\n7\r\n", sure, corrupt, corrupt},
         {"*4\r\n:1\r\n:5\r\n$1\r\n7\r\n:7\r\n", unsure, protocol, protocol},
         {"*2\r\n:2\r\n:5\r\n", unsure, protocol, protocol},
+        {"*4\r\n:3\r\n:5\r\n$1\r\n7\r\n$0\r\n\r\n", cas_status::stored, {}, protocol},
         {"*4\r\n:2\r\n:5\r\n$4\r\nlist\r\n$0\r\n\r\n", sure, corrupt, corrupt},
     };
     for (const std::string greeting : {"-DENIED Redis is running in protected mode\r\n", ""}) {
@@ -430,7 +427,6 @@ TEST_CASE("redis_slot: accepts a URL, and reports the server's text about a wron
     redis_slot useless("redis://:hidden@127.0.0.1:" + std::to_string(open.port()), "key");
     CHECK(useless.load().error() == std::errc::permission_denied); // it knows no password
     CHECK(useless.explain().find("hidden") == std::string::npos);
-    CHECK(useless.watch().error() == std::errc::operation_not_supported);
 }
 
 TEST_CASE("redis_slot: an error about a user's missing rights is permanent") {
@@ -451,10 +447,9 @@ TEST_CASE("redis_slot: an error about a user's missing rights is permanent") {
         CHECK(words.find(user == "reader" ? "can't run this command" : "NOPERM ") != words.npos);
         CHECK(words.find("hidden") == words.npos);
     }
-    server.says("ACL SETUSER enough on >hidden ~key resetchannels &key.changed +eval +evalsha "
-                "+time +type +hmget +hset +persist +publish +subscribe");
-    redis_slot slot("redis://enough:hidden" + place, "key", {.notify = true});
-    CHECK(slot.watch().has_value());
+    server.says("ACL SETUSER enough on >hidden ~key resetchannels +eval +evalsha +time +type "
+                "+hmget +hset +persist");
+    redis_slot slot("redis://enough:hidden" + place, "key");
     CHECK(slot.compare_exchange(0, "value").status == cas_status::stored);
     CHECK(slot.load()->value == "value");
 }
@@ -487,7 +482,6 @@ TEST_CASE("redis_slot: all slots of a process share connections to a server") {
     redis_store store;
     SECTION("that answers") { test::check_shared_connections(store); }
     SECTION("that hangs") { test::check_hanging_calls(store); }
-    SECTION("for watches") { test::check_watches(store); }
     SECTION("that is frozen") {
         redis_server frozen;
         redis_store of_it{frozen};

@@ -17,7 +17,7 @@ const row good[] = {
     {"REDISS://Host-1.example.:6380/", {"rediss", "", "", "Host-1.example.", 6380, ""}},
     {"redis://127.0.0.1:1/15", {"redis", "", "", "127.0.0.1", 1, "15"}},
     {"redis://[::1]:65535", {"redis", "", "", "::1", 65'535, ""}},
-    {"redis://[fe80::1%25eth0]/2", {"redis", "", "", "fe80::1%eth0", 0, "2"}},
+    {"redis://[fe80::1]/2", {"redis", "", "", "fe80::1", 0, "2"}},
     {"redis://user:secret@host:7", {"redis", "user", "secret", "host", 7, ""}},
     {"redis://:secret@host", {"redis", "", "secret", "host", 0, ""}},
     {"redis://user@host", {"redis", "user", "", "host", 0, ""}},
@@ -26,7 +26,6 @@ const row good[] = {
     {"redis://a:b:c@host", {"redis", "a", "b:c", "host", 0, ""}},
     {"redis://%41:p%40s%2Fs%3a%3F%23%25%0a%fF@host/%31",
      {"redis", "A", "p@s/s:?#%\n\xff", "host", 0, "%31"}},
-    {"redis://%68ost", {"redis", "", "", "host", 0, ""}},
 };
 
 const char* const bad[] = {
@@ -66,6 +65,8 @@ const char* const bad[] = {
     "redis://[::1]x:6379",
     "redis://[::1]:",
     "redis://[::1%25]",
+    "redis://[fe80::1%25eth0]",
+    "redis://%68ost",
     "redis://[::1%00]",
     "redis://ho st",
     "redis:// host",

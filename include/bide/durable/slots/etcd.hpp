@@ -8,32 +8,29 @@
 /// JSON gateway that etcd serves at its client port. Requires libcurl (link with -lcurl).
 ///
 /// A version is the revision of the cluster in which the key was last changed (mod_revision). The
-/// revision counts every change of every key, and continues when a key is deleted. The revision
-/// goes back only with the cluster's history: if a backup is restored, or if a member of a version
-/// before 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. Therefore
-/// the slot deletes no key, and no other program should delete one. The token of a grant is the
-/// next one of the lock's record, or the revision of the cluster if that is larger.
+/// revision counts every change of every key, and continues when a key is deleted. It goes back
+/// only with the cluster's history: if a backup is restored, or if a member of a version before
+/// 3.4.32 or 3.5.13 is killed in a compaction whose last revision is a deletion. Therefore the slot
+/// deletes no key, and no other program should delete one: the next contender would acquire the
+/// lock. The token of a grant is the next one of the lock's record, or the revision of the cluster
+/// if that is larger.
 ///
 /// A restored backup forgets what was acknowledged after the backup. Then two contenders may hold a
 /// lock, and versions and tokens repeat. Therefore end all holders before a restore, restore with a
 /// raised revision (etcdutl 3.6: snapshot restore --bump-revision --mark-compacted), and delete the
-/// keys of locks. If a key is deleted while a lock is held, the next contender acquires the lock.
+/// keys of locks.
 ///
 /// Both operations go through the majority: load() returns committed values. etcd offers no clock,
 /// so contenders observe how long a record stays unchanged. There is no watch: a contender loads
 /// the record again at intervals.
 
 #include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/handle.hpp>
 
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -44,13 +41,13 @@ struct etcd_slot_options {
     /// For https: the PEM file of the authorities that sign the server's certificate. Empty: the
     /// system's.
     std::string ca_file{};
-    /// For https: the PEM file of the client's certificate. Empty: none.
+    /// The PEM file of the client's certificate. Empty: none.
     std::string cert_file{};
-    /// For https: the PEM file of the client's key.
+    /// The PEM file of the client's key.
     std::string key_file{};
 
-    /// The longest time of one operation, for any number of endpoints. libcurl before 7.87 does not
-    /// interrupt the look-up of a name.
+    /// The longest time of one operation. libcurl before 7.87 does not interrupt the look-up of a
+    /// name.
     std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes. etcd accepts 1.5 MiB by default.
@@ -78,9 +75,7 @@ struct etcd_slot_options {
 ///
 /// The first operation initialises libcurl. If the program uses libcurl elsewhere, and libcurl
 /// is older than 7.84, call curl_global_init() before the program starts threads. Sockets to
-/// etcd are close-on-exec. A pair of sockets that libcurl makes to wake itself may not be
-/// close-on-exec: a program that is started in a child process should close unknown
-/// descriptors.
+/// etcd are close-on-exec. A pair of sockets that libcurl makes to wake itself may not be.
 /// Blocks: each operation for one round trip to the majority, at most `retry_time`.
 /// Throws: std::bad_alloc.
 /// Thread safety: one object is used by one thread at a time.

@@ -7,10 +7,10 @@
 /// Requires libpq: link with -lpq; <libpq-fe.h> must be in the include path. A connection string
 /// with several hosts requires libpq 12 or later.
 ///
-/// Table: public.bide_lock (key text primary key, version bigint not null, value bytea not null).
-/// The table does not depend on the role or its search_path: see postgres_slot_options::table. All
-/// slots of a process use the table that the first slot found. If that table is dropped and created
-/// again, the slots refuse the new table until all of them are destroyed.
+/// Table: public.bide_lock (key text primary key, version bigint not null, value bytea not null),
+/// or the one of postgres_slot_options::table. All slots of a process use the table that the first
+/// slot found. If that table is dropped and created again, the slots refuse the new table until all
+/// of them are destroyed.
 ///
 /// A load is one SELECT. A compare-and-swap is one UPDATE ... WHERE version = .... Each is a
 /// transaction of its own, without session state or prepared statements. So the slot works behind a
@@ -26,23 +26,23 @@
 /// does not answer gets an equal share of the time. A host that accepts the connection and is
 /// silent takes all of it.
 ///
-/// Every operation ends within `retry_time`: waiting for a connection, connecting, logging in,
-/// sending and waiting for the answer. libpq does not bound these: looking up names of hosts and
-/// services, Kerberos, LDAP. If another transaction has locked the row, an operation gives up after
-/// half of `retry_time`, and a renewal after 100 ms; the answer is `failed`, and nothing was
+/// Every operation ends within `retry_time`. libpq does not bound these: looking up names of hosts
+/// and services, Kerberos, LDAP. If another transaction has locked the row, an operation gives up
+/// after half of `retry_time`, and a renewal after 100 ms; the answer is `failed`, and nothing was
 /// stored. A lock on the whole table has no such limit. If a connection fails or does not answer
 /// after the statement was sent, the answer is `indeterminate`.
+///
+/// There is no watch: a contender loads the record again at intervals.
 ///
 /// Errors: SQLSTATE in postgres_category(); explain() has the server's text. std::errc::timed_out:
 /// no answer in time. 08001: no connection, and no text of the server. 08006: the connection was
 /// lost. 01000: committed, but a synchronous standby did not confirm it. Codes of the slot: ZB001
-/// another table than before, ZB002 tables in several schemas, ZB003 not a PostgreSQL server (which
-/// is not noticed if the server sends nothing), ZB004 no such host, ZB005 a table without a slot's
-/// columns. If the program has translated texts of libpq, ZB003, ZB004 and an invalid option of the
-/// connection string are reported as 08001. Errors that last until an operator acts
-/// compare equal to std::errc::permission_denied, no_such_file_or_directory, invalid_argument,
-/// operation_not_permitted or protocol_error. All other errors may pass, for example: the server
-/// starts, has too many connections, or cannot be reached.
+/// another table than before, ZB003 not a PostgreSQL server (which is not noticed if the server
+/// sends nothing), ZB004 no such host. If the program has translated texts of libpq, ZB003, ZB004
+/// and an invalid option of the connection string are reported as 08001. Errors that last until an
+/// operator acts compare equal to std::errc::permission_denied, no_such_file_or_directory,
+/// invalid_argument, operation_not_permitted or protocol_error. All other errors may pass, for
+/// example: the server starts, has too many connections, or cannot be reached.
 
 #include <bide/core/config.hpp>
 #include <bide/core/errc.hpp>
@@ -53,7 +53,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -64,40 +63,26 @@ namespace detail {
 
 inline constexpr std::string_view sqlstate_digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-struct sqlstate_name {
-    std::string_view state;
-    std::string_view name;
-    std::errc like; // the condition that it equals
+// The conditions that SQLSTATEs equal.
+struct sqlstate_condition {
+    std::errc like;
+    std::string_view states;
 };
-
-inline constexpr sqlstate_name sqlstate_names[] = {
-    {"08001", "no connection to the server", std::errc::not_connected},
-    {"08006", "the connection was lost", std::errc::connection_reset},
-    {"25006", "the server, or the transaction, only reads", // passes when a standby takes over
-     std::errc::resource_unavailable_try_again},
-    {"28000", "refused by the server's rules of access", std::errc::permission_denied},
-    {"28P01", "wrong password", std::errc::permission_denied},
-    {"3D000", "no such database", std::errc::no_such_file_or_directory},
-    {"3F000", "no such schema", std::errc::no_such_file_or_directory},
-    {"40001", "could not serialize", std::errc::resource_unavailable_try_again},
-    {"40P01", "deadlock", std::errc::resource_deadlock_would_occur},
-    {"42501", "insufficient privilege", std::errc::permission_denied},
-    {"42703", "no such column", std::errc::invalid_argument},
-    {"42P01", "no such table", std::errc::no_such_file_or_directory},
-    {"53100", "the disk is full", std::errc::no_space_on_device},
-    {"53200", "out of memory", std::errc::not_enough_memory},
-    {"53300", "too many connections", std::errc::resource_unavailable_try_again},
-    {"55P03", "the row stayed locked", std::errc::timed_out},
-    {"57014", "canceled", std::errc::operation_canceled},
-    {"57P01", "the server is being shut down", std::errc::connection_reset},
-    {"57P02", "the server crashed", std::errc::connection_reset},
-    {"57P03", "the server is not ready", std::errc::resource_unavailable_try_again},
-    {"ZB001", "the table is not the one that this process began with",
-     std::errc::operation_not_permitted},
-    {"ZB002", "several schemas have a table of this name", std::errc::invalid_argument},
-    {"ZB003", "the server does not speak PostgreSQL's protocol", std::errc::protocol_error},
-    {"ZB004", "no such host", std::errc::no_such_file_or_directory},
-    {"ZB005", "the table lacks the columns key, version and value", std::errc::invalid_argument},
+inline constexpr sqlstate_condition sqlstate_conditions[] = {
+    {std::errc::permission_denied, "28000 28P01 42501"},
+    {std::errc::no_such_file_or_directory, "3D000 3F000 42P01 ZB004"},
+    {std::errc::invalid_argument, "42703"},
+    {std::errc::operation_not_permitted, "ZB001"},
+    {std::errc::protocol_error, "ZB003"},
+    {std::errc::not_connected, "08001"},
+    {std::errc::connection_reset, "08006 57P01 57P02"},
+    // 25006: the server only reads. That passes when a standby takes over.
+    {std::errc::resource_unavailable_try_again, "25006 40001 53300 57P03"},
+    {std::errc::resource_deadlock_would_occur, "40P01"},
+    {std::errc::timed_out, "55P03"},
+    {std::errc::operation_canceled, "57014"},
+    {std::errc::no_space_on_device, "53100"},
+    {std::errc::not_enough_memory, "53200"},
 };
 
 // Returns the SQLSTATE as a number, or 0 if the text is none.
@@ -131,24 +116,18 @@ class postgres_category_type final : public std::error_category {
 public:
     const char* name() const noexcept override { return "postgresql"; }
     std::string message(int code) const override {
+        const std::error_condition like = default_error_condition(code);
         const std::string text = "SQLSTATE " + bide::sqlstate({code, *this});
-        const sqlstate_name* const known = find(code);
-        return known == nullptr ? text : std::string(known->name) + " (" + text + ")";
+        return like.category() == *this ? text : like.message() + " (" + text + ")";
     }
     std::error_condition default_error_condition(int code) const noexcept override {
-        const sqlstate_name* const known = find(code);
-        return known == nullptr ? std::error_condition(code, *this)
-                                : std::make_error_condition(known->like);
-    }
-
-private:
-    static const sqlstate_name* find(int code) noexcept {
-        for (const sqlstate_name& each : sqlstate_names) {
-            if (packed_sqlstate(each.state) == code) {
-                return &each;
+        const std::string state = bide::sqlstate({code, *this});
+        for (const sqlstate_condition& each : sqlstate_conditions) {
+            if (each.states.find(state) != each.states.npos) {
+                return std::make_error_condition(each.like);
             }
         }
-        return nullptr;
+        return {code, *this};
     }
 };
 
@@ -169,31 +148,20 @@ inline std::error_code postgres_error(std::string_view state) noexcept {
 
 /// Options of a postgres_slot.
 struct postgres_slot_options {
-    /// The table: `name` or `schema.name`, of letters, digits and underscores, case-sensitive.
-    /// search_path is not used. If no schema is named, the slot takes the only table of that name
-    /// in the database, of any role. If there is none, the slot creates it in `public`. If several
-    /// schemas have one, the error is ZB002: each table would be another lock.
+    /// The table: `name`, which is in the schema `public`, or `schema.name`; of letters, digits and
+    /// underscores, case-sensitive. search_path is not used. All users of a lock must name the same
+    /// table: each table would be another lock.
     std::string table = "bide_lock";
 
     /// Creates the table if it is missing. This needs CREATE on the schema: from PostgreSQL 15 on,
     /// not every role has that on `public`. An existing table needs only SELECT, INSERT and UPDATE.
     bool create_table = true;
 
-    /// The longest time of one operation, including connecting. It does not bound the look-up of a
-    /// host name: set `hostaddr` or the resolver's own timeout.
+    /// The longest time of one operation, including connecting.
     std::chrono::milliseconds retry_time{10'000};
 
     /// The largest value that is stored, in bytes; at most 256 MiB.
     std::size_t max_value = std::size_t(64) << 20;
-
-    /// Sends NOTIFY with each change, and enables watch(). All users of the slot must set the same.
-    /// Leave it off unless needed: in the whole database, transactions that notify commit one at a
-    /// time.
-    bool notify = false;
-
-    /// The connection string of watches. It must not lead to a pooler that pools transactions,
-    /// which does not forward LISTEN. Empty: the slot's own.
-    std::string listen_conninfo{};
 };
 
 /// A slot that is one row of a PostgreSQL table.
@@ -215,10 +183,6 @@ public:
 
     /// Returns the server's clock, in milliseconds since 1970.
     result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
-
-    /// Makes a watch of the value's changes, with a connection of its own. A process has at most 8
-    /// of them; further ones fail with too_many_files_open. Requires: options.notify.
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
 };
 
 }} // namespace bide::BIDE_ABI

@@ -17,26 +17,23 @@
 /// noeviction`, and `min-replicas-to-write 1` if there are replicas. Let the resource check fencing
 /// tokens.
 ///
-/// If a key is deleted while a lock is held (FLUSHALL), the next contender acquires the lock at
-/// once. Versions and tokens continue from the server's clock: a stale token stays stale.
-///
-/// A version is the server's time in microseconds when the value was stored. If the clock is behind
-/// the previous version, the new version is the previous one plus one. Therefore no version occurs
-/// twice, even if a key is deleted and created again or a replica missed writes. Exception: a
-/// server's clock is set back to a time before the lost version. Versions are below 2^53.
+/// A version is the server's time in microseconds when the value was stored, or the previous
+/// version plus one if that is greater. Therefore no version occurs twice, even if a key is deleted
+/// and created again or a replica missed writes. Exception: a server's clock is set back to a time
+/// before the lost version. If a key is deleted while a lock is held (FLUSHALL), the next contender
+/// acquires the lock at once. A stale token stays stale.
 ///
 /// The slot does not follow redirections of Redis Cluster and does not ask Sentinel. Give it a name
 /// or a local proxy that leads to the master. On a replica, both operations fail, because its
-/// values may be old; the slot closes that connection, and the next operation looks the name up
-/// again.
+/// values may be old; the next operation looks the name up again.
 ///
 /// TLS requires OpenSSL (link with -lssl -lcrypto) and the macro BIDE_DURABLE_OPENSSL where the
 /// slot is compiled. The CMake component bide::durable_redis sets both if it finds OpenSSL. Without
 /// them, a slot that uses TLS fails with function_not_supported. The slot always verifies the
 /// server's certificate and name.
 ///
-/// The user needs these commands: eval, evalsha, time, type, hmget, hset, persist, and with
-/// `notify` publish and subscribe.
+/// The user needs these commands: eval, evalsha, time, type, hmget, hset and persist. There is no
+/// watch: a contender loads the record again at intervals.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -46,7 +43,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -64,10 +60,6 @@ struct redis_slot_options {
     std::string cert_file{};
     /// The PEM file of the client's key. Empty: it is in cert_file.
     std::string key_file{};
-
-    /// Publishes each change on a channel, the key's name plus ".changed", and enables watch(). All
-    /// users of the slot must set the same.
-    bool notify = false;
 
     /// The longest time of one operation, except for the look-up of the host's name. hiredis tries
     /// the first address of the name, of IPv4 if it has one.
@@ -114,12 +106,6 @@ public:
 
     /// Returns the server's clock, in milliseconds since 1970.
     result<std::int64_t, std::error_code> server_now() override { return core_->server_now(); }
-
-    /// Makes a watch of the value's changes, with a connection of its own. A process has at most 8
-    /// of them; further ones fail with too_many_files_open. Fails with operation_not_supported
-    /// without options.notify. A watch belongs to the process that made it: after fork(), drain()
-    /// fails in the child.
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override { return core_->watch(); }
 };
 
 }} // namespace bide::BIDE_ABI

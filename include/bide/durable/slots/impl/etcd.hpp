@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -114,24 +115,16 @@ inline std::string etcd_exchange(std::string_view key, std::uint64_t revision,
            R"("}}],"failure":[{"request_range":{)" + name + "}}]}";
 }
 
-// The parts of etcd's answers that the slot reads.
-struct etcd_header {
-    std::string revision{};
-};
-struct etcd_pair {
+// What the slot reads of etcd's answers and of the objects in them.
+struct etcd_answer {
+    std::string_view header{};         // JSON; each answer has one
+    std::string_view response_range{}; // JSON
+    std::vector<etcd_answer> kvs{};
+    std::vector<etcd_answer> responses{};
+    bool succeeded = false; // an exchange has stored its value
+    std::string revision{}; // of a header
     std::string mod_revision{};
     std::string value{};
-};
-struct etcd_range_answer {
-    std::optional<etcd_header> header{}; // of each answer
-    std::vector<etcd_pair> kvs{};
-};
-struct etcd_response {
-    std::optional<etcd_range_answer> response_range{};
-};
-struct etcd_answer : etcd_range_answer {
-    bool succeeded = false; // an exchange has stored its value
-    std::vector<etcd_response> responses{};
     std::string token{}; // of a login
     std::string message{};
     std::string error{};
@@ -144,59 +137,54 @@ struct etcd_login {
 inline constexpr durable::detail::stored_as etcd_field{
     .is_required = false, .longest = std::string::npos, .may_be_empty = true};
 
-template <class F> void fields(etcd_header& h, F& f) { f("revision", h.revision, etcd_field); }
-template <class F> void fields(etcd_pair& p, F& f) {
-    f("mod_revision", p.mod_revision, etcd_field);
-    f("value", p.value, etcd_field);
-}
-template <class F> void fields(etcd_range_answer& a, F& f) {
-    f("header", a.header, etcd_field);
-    f("kvs", a.kvs, etcd_field);
-}
-template <class F> void fields(etcd_response& r, F& f) {
-    f("response_range", r.response_range, etcd_field);
-}
 template <class F> void fields(etcd_answer& a, F& f) {
     f("header", a.header, etcd_field);
-    f("succeeded", a.succeeded, etcd_field);
-    f("responses", a.responses, etcd_field);
+    f("response_range", a.response_range, etcd_field);
     f("kvs", a.kvs, etcd_field);
+    f("responses", a.responses, etcd_field);
+    f("succeeded", a.succeeded, etcd_field);
+    f("revision", a.revision, etcd_field);
+    f("mod_revision", a.mod_revision, etcd_field);
+    f("value", a.value, etcd_field);
     f("token", a.token, etcd_field);
-    f("error", a.error, etcd_field);
     f("message", a.message, etcd_field);
+    f("error", a.error, etcd_field);
 }
 template <class F> void fields(const etcd_login& l, F& f) {
     f("name", l.name);
     f("password", l.password);
 }
 
-// Returns an answer without a header if the body is not an answer of etcd.
-inline etcd_answer read_etcd_answer(std::string_view body) {
+// Returns an answer without a header if the text is not an answer of etcd.
+inline etcd_answer read_etcd_answer(std::string_view text) {
     etcd_answer read;
-    durable::detail::json_reader in(body);
+    durable::detail::json_reader in(text);
     in.object(read);
     return in.has_ended() ? read : etcd_answer();
 }
 
-// Reads a number. Returns 0 if it is none that is greater than 0.
-inline std::uint64_t etcd_number(std::string_view text) {
+// Reads a revision. Returns 0 if the text is none.
+inline std::uint64_t etcd_revision(std::string_view text) {
     const std::int64_t value = read_number(text, std::numeric_limits<std::int64_t>::max());
-    return value <= 0 ? 0 : static_cast<std::uint64_t>(value);
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(value, 0));
 }
 
-// Returns the value in the answer to a range request, and the revision of the cluster at the time
-// of the answer. Returns nothing if the answer is not one of etcd.
-inline std::optional<slot_snapshot> etcd_snapshot(const etcd_range_answer& a) {
+// Returns the revision of the cluster at the time of the answer, or 0.
+inline std::uint64_t etcd_revision_of(const etcd_answer& a) {
+    return a.header.empty() ? 0 : etcd_revision(read_etcd_answer(a.header).revision);
+}
+
+// Returns the value in the answer to a range request. Returns nothing if the answer is not one of
+// etcd.
+inline std::optional<slot_snapshot> etcd_snapshot(const etcd_answer& a) {
     slot_snapshot seen;
-    if (!a.header || a.kvs.size() > 1) {
+    seen.counter = static_cast<std::int64_t>(etcd_revision_of(a));
+    if (seen.counter == 0 || a.kvs.size() > 1) {
         return std::nullopt;
     }
-    if (const std::uint64_t revision = etcd_number(a.header->revision); revision != 0) {
-        seen.counter = static_cast<std::int64_t>(revision);
-    }
-    for (const etcd_pair& one : a.kvs) {
+    for (const etcd_answer& one : a.kvs) {
         auto bytes = from_base64(one.value);
-        seen.version = etcd_number(one.mod_revision);
+        seen.version = etcd_revision(one.mod_revision);
         if (seen.version == 0 || !bytes) {
             return std::nullopt;
         }
@@ -226,8 +214,9 @@ struct etcd_request {
 class etcd_client {
 public:
     using target = etcd_target;
-    using answer = etcd_result;
+    using terms = server_terms<etcd_client>;
     struct known {};
+    struct options {};
 
     explicit etcd_client(const target& to) : to_(to) {}
     etcd_client(const etcd_client&) = delete;
@@ -243,55 +232,38 @@ public:
         }
     }
 
-    std::error_code make_ready(deadline end) noexcept {
-        end_ = end;
-        return {};
-    }
     void end_at(deadline end) noexcept { end_ = end; }
-    bool is_open() const noexcept { return true; } // for the next call, if libcurl can connect
+    // A call connects, by libcurl.
+    bool is_open() const noexcept { return true; }
     bool is_usable() const noexcept { return true; }
-    etcd_result lost(std::error_code error, bool may_have_stored) {
-        handle_.reset();
-        return {{}, error, may_have_stored, {}};
+    std::error_code connect() const noexcept { return {}; }
+    std::string message() const { return {}; }
+
+    slot_answer load(const terms& of, known&) {
+        etcd_result got = call(of, "/kv/range", etcd_range(of.key), true);
+        if (got.error) {
+            return std::move(got).refused_as<cas_result>();
+        }
+        auto seen = etcd_snapshot(read_etcd_answer(got.of));
+        return seen ? slot_answer{{.current = std::move(seen)}} : not_etcd();
     }
 
-    // Sends the request to the endpoints in turn, until one answers. A request that may be repeated
-    // is sent once more to an endpoint whose connection ended.
-    etcd_result call(const etcd_request& r) {
-        etcd_result got;
-        bool has_logged_in = to_.user.empty();
-        bool may_ask_again = r.may_repeat;
-        for (std::size_t left = to_.endpoints.size(); left > 0;) {
-            got.error.clear();
-            if (!to_.user.empty() && token_.empty()) {
-                has_logged_in = true;
-                got = log_in(left);
-            }
-            const bool has_no_login = static_cast<bool>(got.error);
-            if (!has_no_login) {
-                got = post(r, left);
-                if (wants_login_ && !std::exchange(has_logged_in, true)) {
-                    token_.clear();
-                    continue;
-                }
-                if (got.error == std::errc::connection_reset) {
-                    handle_.reset(); // libcurl would still try to rewind the body
-                    if (std::exchange(may_ask_again, false)) {
-                        continue;
-                    }
-                }
-            }
-            if (!got.error || (!got.may_have_stored && status_ != 0)) {
-                return got;
-            }
-            --left;
-            at_ = (at_ + 1) % to_.endpoints.size();
-            got.may_have_stored = got.may_have_stored && !has_no_login;
-            if (got.may_have_stored && !r.may_repeat) {
-                return got;
+    slot_answer exchange(const terms& of, known&, slot_version version, std::string_view value) {
+        etcd_result got = call(of, "/kv/txn", etcd_exchange(of.key, version, value), false);
+        if (got.error) {
+            return std::move(got).refused_as<cas_result>();
+        }
+        const etcd_answer read = read_etcd_answer(got.of);
+        const slot_version revision = etcd_revision_of(read);
+        if (read.succeeded && revision != 0) { // it is that of the new value
+            return {{.status = cas_status::stored, .version = revision}};
+        }
+        if (!read.succeeded && read.responses.size() == 1) {
+            if (auto found = etcd_snapshot(read_etcd_answer(read.responses[0].response_range))) {
+                return {{.status = cas_status::conflict, .current = std::move(found)}};
             }
         }
-        return got;
+        return not_etcd();
     }
 
 private:
@@ -299,6 +271,45 @@ private:
         void operator()(CURL* handle) const noexcept { ::curl_easy_cleanup(handle); }
         void operator()(curl_slist* list) const noexcept { ::curl_slist_free_all(list); }
     };
+
+    static slot_answer not_etcd() {
+        return {{},
+                std::make_error_code(std::errc::protocol_error),
+                true,
+                "not an answer of etcd's gateway"};
+    }
+
+    // Sends the request to the endpoints in turn, until one answers.
+    etcd_result call(const terms& of, const char* what, const std::string& body, bool may_repeat) {
+        const etcd_request r{what, body, may_repeat, 2 * of.max_value + (std::size_t{4} << 20)};
+        bool has_logged_in = to_.user.empty();
+        for (std::size_t left = to_.endpoints.size();;) {
+            etcd_result got;
+            if (!to_.user.empty() && token_.empty()) {
+                has_logged_in = true;
+                got = log_in(left);
+            }
+            const bool has_login = !got.error;
+            if (has_login) {
+                got = post(r, left);
+            }
+            if (has_login && wants_login_ && !std::exchange(has_logged_in, true)) {
+                token_.clear();
+                continue;
+            }
+            if (got.error == std::errc::connection_reset) {
+                handle_.reset(); // libcurl would still try to rewind the body
+            }
+            if (!got.error || (!got.may_have_stored && status_ != 0)) {
+                return got;
+            }
+            got.may_have_stored = got.may_have_stored && has_login;
+            at_ = (at_ + 1) % to_.endpoints.size();
+            if (--left == 0 || (got.may_have_stored && !may_repeat)) {
+                return got;
+            }
+        }
+    }
 
     // Makes the handle. Returns false if there is no memory.
     bool make() {
@@ -353,7 +364,8 @@ private:
             !set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(r.body.size())) ||
             !set(CURLOPT_CONNECTTIMEOUT_MS, share) ||
             !set(CURLOPT_TIMEOUT_MS, r.may_repeat ? share : rest)) {
-            return lost(std::make_error_code(std::errc::not_enough_memory), false);
+            handle_.reset();
+            return {{}, std::make_error_code(std::errc::not_enough_memory)};
         }
         CURLcode code = CURLE_OK;
         {
@@ -377,21 +389,18 @@ private:
     etcd_result refusal() {
         const etcd_answer read = read_etcd_answer(answer_);
         std::string message = read.message.empty() ? read.error : read.message;
-        const auto says = [&](auto... parts) {
-            return ((message.find(parts) != message.npos) || ...);
-        };
         const auto is_in = [this](auto... all) { return ((status_ == all) || ...); };
-        wants_login_ = status_ == 401 || says("revision of auth store is old");
+        wants_login_ = status_ == 401 || says(message, "revision of auth store is old");
         // etcd's own errors are JSON with a message. Another server sends a status 4xx without one.
         const bool is_other =
             status_ < 200 || (status_ >= 300 && status_ < 400) || is_in(404, 405, 501) ||
             (message.empty() && status_ >= 400 && status_ < 500 && !is_in(408, 429));
         std::error_code error = durable_errc::storage_error;
         bool may_have_stored = false;
-        if (says("too large", "larger than max")) {
+        if (says(message, "too large", "larger than max")) {
             error = durable_errc::too_large;
         } else if (wants_login_ || is_in(403, 407) ||
-                   says("user name is empty", "authentication failed",
+                   says(message, "user name is empty", "authentication failed",
                         "authentication is not enabled", "permission denied")) {
             error = std::make_error_code(std::errc::permission_denied);
         } else if (is_other) {
@@ -458,49 +467,51 @@ private:
     }
 
     std::error_code error_of(CURLcode code) const noexcept {
+        static constexpr std::pair<CURLcode, std::errc> meanings[] = {
+            {CURLE_OPERATION_TIMEDOUT, std::errc::timed_out},
+            {CURLE_OUT_OF_MEMORY, std::errc::not_enough_memory},
+            {CURLE_WRITE_ERROR, std::errc::not_enough_memory},
+            {CURLE_COULDNT_RESOLVE_HOST, std::errc::host_unreachable},
+            {CURLE_SEND_ERROR, std::errc::connection_reset},
+            {CURLE_RECV_ERROR, std::errc::connection_reset},
+            {CURLE_GOT_NOTHING, std::errc::connection_reset},
+            {CURLE_PARTIAL_FILE, std::errc::connection_reset},
+            {CURLE_SEND_FAIL_REWIND, std::errc::connection_reset},
+            {CURLE_ABORTED_BY_CALLBACK, std::errc::connection_reset}, // opened() refused
+            {CURLE_UNSUPPORTED_PROTOCOL, std::errc::protocol_error},  // the server's
+            {CURLE_WEIRD_SERVER_REPLY, std::errc::protocol_error},
+            {CURLE_SSL_CONNECT_ERROR, std::errc::protocol_error},
+            {CURLE_PEER_FAILED_VERIFICATION, std::errc::permission_denied},
+            {CURLE_SSL_ISSUER_ERROR, std::errc::permission_denied},
+            {CURLE_SSL_CERTPROBLEM, std::errc::invalid_argument},
+            {CURLE_SSL_CACERT_BADFILE, std::errc::invalid_argument},
+            {CURLE_NOT_BUILT_IN, std::errc::function_not_supported}};
         // Some errors differ only in libcurl's text, which comes from OpenSSL or GnuTLS.
-        const auto says = [text = std::string_view(text_)](auto... parts) {
-            return ((text.find(parts) != text.npos) || ...);
-        };
-        const bool is_cut = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR ||
-                            code == CURLE_GOT_NOTHING || code == CURLE_PARTIAL_FILE ||
-                            code == CURLE_SEND_FAIL_REWIND;
-        // With TLS 1.3 the server refuses a certificate after the handshake.
-        if ((is_cut || code == CURLE_SSL_CONNECT_ERROR) && refuses_certificate(text_)) {
-            return std::make_error_code(std::errc::permission_denied);
+        long number = 0;
+        if (code == CURLE_OK) {
+            return {};
         }
-        if (is_cut || code == CURLE_ABORTED_BY_CALLBACK || // opened() refused
-            (code == CURLE_SSL_CONNECT_ERROR &&            // the connection broke in the handshake
-             says("SSL_ERROR_SYSCALL", "unexpected eof", "reset by peer", "non-properly terminated",
-                  "Broken pipe"))) {
-            return std::make_error_code(std::errc::connection_reset);
-        }
-        switch (code) {
-        case CURLE_OK: return {};
-        case CURLE_OPERATION_TIMEDOUT: return std::make_error_code(std::errc::timed_out);
-        case CURLE_OUT_OF_MEMORY: return std::make_error_code(std::errc::not_enough_memory);
-        case CURLE_COULDNT_RESOLVE_HOST: return std::make_error_code(std::errc::host_unreachable);
-        case CURLE_WRITE_ERROR:
-            return std::make_error_code(is_too_long_ ? std::errc::message_size
-                                                     : std::errc::not_enough_memory);
-        case CURLE_COULDNT_CONNECT: {
-            long number = 0;
+        if (code == CURLE_COULDNT_CONNECT) {
             ::curl_easy_getinfo(handle_.get(), CURLINFO_OS_ERRNO, &number);
             return {number != 0 ? static_cast<int>(number) : ECONNREFUSED, std::generic_category()};
         }
-        case CURLE_UNSUPPORTED_PROTOCOL: // the server's: the URL's scheme was checked
-        case CURLE_WEIRD_SERVER_REPLY:
-        case CURLE_SSL_CONNECT_ERROR: return std::make_error_code(std::errc::protocol_error);
-        case CURLE_PEER_FAILED_VERIFICATION:
-        case CURLE_SSL_ISSUER_ERROR:
-        case CURLE_SSL_INVALIDCERTSTATUS: return std::make_error_code(std::errc::permission_denied);
-        case CURLE_URL_MALFORMAT:
-        case CURLE_SSL_CERTPROBLEM:
-        case CURLE_SSL_CACERT_BADFILE:
-        case CURLE_SSL_CIPHER: return std::make_error_code(std::errc::invalid_argument);
-        case CURLE_NOT_BUILT_IN: return std::make_error_code(std::errc::function_not_supported);
-        default: return durable_errc::storage_error; // with libcurl's text
+        const auto* const found = std::find_if(std::begin(meanings), std::end(meanings),
+                                               [&](auto& each) { return each.first == code; });
+        if (found == std::end(meanings)) {
+            return durable_errc::storage_error; // with libcurl's text
         }
+        std::errc error = found->second;
+        if (code == CURLE_SSL_CONNECT_ERROR && // the connection broke in the handshake
+            says(text_, "SSL_ERROR_SYSCALL", "unexpected eof", "reset by peer",
+                 "non-properly terminated", "Broken pipe")) {
+            error = std::errc::connection_reset;
+        }
+        // With TLS 1.3 the server refuses a certificate after the handshake.
+        if ((error == std::errc::connection_reset || code == CURLE_SSL_CONNECT_ERROR) &&
+            refuses_certificate(text_)) {
+            error = std::errc::permission_denied;
+        }
+        return std::make_error_code(is_too_long_ ? std::errc::message_size : error);
     }
 
     const target to_;
@@ -521,58 +532,6 @@ private:
 };
 
 // ---- Slots
-
-class etcd_core final : public server_slot<etcd_client> {
-public:
-    using server_slot::server_slot;
-
-    result<slot_snapshot, std::error_code> load() override {
-        etcd_result got = call("/kv/range", etcd_range(terms.key), true);
-        if (got.error) {
-            return unexpected{failed(got.error, std::move(got.error_text))};
-        }
-        auto seen = etcd_snapshot(read_etcd_answer(got.of));
-        if (!seen) {
-            return unexpected{failed(std::make_error_code(std::errc::protocol_error), no_etcd)};
-        }
-        return *std::move(seen);
-    }
-
-    cas_result compare_exchange(slot_version version, std::string_view value) override {
-        if (value.size() > terms.max_value) {
-            return not_stored(false, durable_errc::too_large);
-        }
-        etcd_result got = call("/kv/txn", etcd_exchange(terms.key, version, value), false);
-        if (got.error) {
-            return not_stored(got.may_have_stored, got.error, std::move(got.error_text));
-        }
-        const etcd_answer read = read_etcd_answer(got.of);
-        if (read.succeeded) {
-            const slot_version stored = etcd_number(read.header ? read.header->revision : "");
-            if (stored != 0) { // the revision of the cluster is that of the new value
-                return {.status = cas_status::stored, .version = stored};
-            }
-        } else if (read.responses.size() == 1 && read.responses[0].response_range) {
-            if (auto found = etcd_snapshot(*read.responses[0].response_range)) {
-                return {.status = cas_status::conflict, .current = std::move(found)};
-            }
-        }
-        return not_stored(true, std::make_error_code(std::errc::protocol_error), no_etcd);
-    }
-
-    std::unique_ptr<slot> for_renewals() const override {
-        return std::make_unique<etcd_core>(terms_for_renewals());
-    }
-
-private:
-    static constexpr const char* no_etcd = "not an answer of etcd's gateway";
-
-    etcd_result call(const char* what, const std::string& body, bool may_repeat) {
-        const std::size_t longest = 2 * terms.max_value + (std::size_t{4} << 20);
-        return ask(until(),
-                   [&](etcd_client& to) { return to.call({what, body, may_repeat, longest}); });
-    }
-};
 
 // Moves the user and the password from the endpoints' URLs to the target. Returns what is wrong
 // with the endpoints, or nullptr.
@@ -606,24 +565,21 @@ inline const char* read_etcd_endpoints(etcd_target& target) {
                                                            : nullptr;
 }
 
-inline std::unique_ptr<slot> make_etcd(std::vector<std::string> endpoints, std::string key,
-                                       etcd_slot_options options) {
-    etcd_target target{.endpoints = std::move(endpoints),
-                       .tls = {std::move(options.ca_file), std::move(options.cert_file),
-                               std::move(options.key_file)}};
-    if (const char* const wrong = key.empty() ? "the key is empty" : read_etcd_endpoints(target)) {
-        refuse_argument(std::string("bide::etcd_slot: ") + wrong);
-    }
-    return std::make_unique<etcd_core>(etcd_core::terms_type{
-        std::move(target), std::move(key), options.retry_time, options.max_value});
-}
-
 } // namespace detail
 
 BIDE_DURABLE_INLINE etcd_slot::etcd_slot(std::vector<std::string> endpoints, std::string key,
-                                         etcd_slot_options options)
-    : server_slot_handle(
-          detail::make_etcd(std::move(endpoints), std::move(key), std::move(options))) {}
+                                         etcd_slot_options options) {
+    detail::etcd_target target{.endpoints = std::move(endpoints),
+                               .tls = {std::move(options.ca_file), std::move(options.cert_file),
+                                       std::move(options.key_file)}};
+    const char* const wrong =
+        key.empty() ? "the key is empty" : detail::read_etcd_endpoints(target);
+    if (wrong != nullptr) {
+        detail::refuse_argument(std::string("bide::etcd_slot: ") + wrong);
+    }
+    core_ = detail::make_server_slot<detail::etcd_client>(
+        {std::move(target), std::move(key), options.retry_time, options.max_value});
+}
 
 }} // namespace bide::BIDE_ABI
 

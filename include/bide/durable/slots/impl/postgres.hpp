@@ -12,7 +12,6 @@
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/server_slot.hpp>
@@ -30,7 +29,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -55,10 +53,9 @@ struct postgres_free {
     void operator()(PQconninfoOption* options) const noexcept { ::PQconninfoFree(options); }
 };
 
-// What identifies a connection: the connection string, and the environment that it depends on.
+// What identifies a connection.
 struct postgres_target {
     std::string conninfo{};
-    std::string environment{};     // "keyword=value" of the variables that it depends on
     std::string where{"postgres"}; // "postgres at db.example:5432, database app, user me"
     std::string why{};             // if it is not empty: what is wrong with an argument of the slot
     std::size_t hosts = 1;
@@ -84,24 +81,19 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
                               "and quote a value that has blanks)";
         return target;
     }
-    std::map<std::string_view, std::string> values;
-    for (const PQconninfoOption* o = options.get(); o->keyword != nullptr; ++o) { // service first
+    std::map<std::string_view, std::string> values; // with those of the environment
+    for (const PQconninfoOption* o = options.get(); o->keyword != nullptr; ++o) {
         const char* const variable = o->envvar == nullptr ? nullptr : std::getenv(o->envvar);
-        if (o->val != nullptr) {
-            values[o->keyword] = o->val;
-        } else if (variable != nullptr) {
-            target.environment.append(o->keyword).append("=").append(variable) += '\0';
-            values[o->keyword] =
-                values["service"].empty() ? variable : ""; // the service's go first
-        }
+        const char* const value = o->val != nullptr ? o->val : variable;
+        values[o->keyword] = value == nullptr ? "" : value;
     }
-    target.has_tcp_user_timeout = values.count("tcp_user_timeout") != 0;
+    target.has_tcp_user_timeout = !values["tcp_user_timeout"].empty();
     const std::string& user = values["user"];
     const std::string& database = values["dbname"].empty() ? user : values["dbname"];
     const std::string& ports = values["port"];
     const std::string& names = values["host"].empty() ? values["hostaddr"] : values["host"];
     if (ports.find_first_not_of("0123456789,") != ports.npos ||
-        (is_uri && (names + values["dbname"]).find('@') != names.npos)) {
+        (is_uri && says(names + values["dbname"], "@"))) {
         target.why = "not a port, a host or a database: if the password has one of :/?#[]@%, write "
                      "it as %XX";
         return target;
@@ -119,25 +111,12 @@ inline postgres_target postgres_target_of(const std::string& conninfo) {
 
 // ---- Errors
 
-// Returns the position of the SQLSTATE in libpq's text, as in "FATAL:  28P01: password ...", or
-// npos. libpq offers it nowhere else.
-inline std::size_t postgres_state_in(std::string_view text) noexcept {
-    constexpr std::string_view mark = ":  ";
-    for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
-        const std::string_view rest = text.substr(at + mark.size());
-        if (rest.size() > 5 && rest[5] == ':' && packed_sqlstate(rest.substr(0, 5)) != 0) {
-            return at + mark.size();
-        }
-    }
-    return text.npos;
-}
-
 // Returns the code of a failed connection, and stores its text in one line, without codes and
-// positions in the server's source. libpq writes one or more lines for each try. It may translate
-// its own part of the text; then some permanent errors are reported as 08001.
+// positions in the server's source. libpq writes one or more lines for each try, and offers the
+// SQLSTATE nowhere but in them: "FATAL:  28P01: password ...". It may translate its own part of the
+// text; then some permanent errors are reported as 08001.
 inline std::error_code postgres_refusal(std::string_view text, bool has_several_hosts,
                                         std::string& error_text) {
-    const auto says = [text](auto... parts) { return ((text.find(parts) != text.npos) || ...); };
     constexpr std::string_view failed = " failed: ";
     std::string state;
     bool has_silent_host = false;
@@ -146,15 +125,17 @@ inline std::error_code postgres_refusal(std::string_view text, bool has_several_
         std::string line(rest.substr(0, rest.find('\n')));
         rest.remove_prefix(std::min(line.size() + 1, rest.size()));
         const std::size_t try_end = line.find(failed);
-        if (const std::size_t at = postgres_state_in(line); at != line.npos) {
-            state = line.substr(at, 5);
-            line.erase(at, 6);
+        const std::size_t code = line.find(":  ") + 3;
+        const std::string digits = line.substr(std::min(code, line.size()), 5);
+        if (code >= 3 && packed_sqlstate(digits) != 0) {
+            state = digits;
+            line.erase(code, 6);
         } else if (try_end != line.npos) {
             has_silent_host = has_several_hosts;
         }
         line.erase(0, try_end == line.npos || has_several_hosts ? 0 : try_end + failed.size());
         line = one_line(line, 1'000);
-        if (!line.starts_with("LOCATION:") && error_text.find(line) == error_text.npos) {
+        if (!line.starts_with("LOCATION:") && !says(error_text, line)) {
             error_text += (error_text.empty() ? "" : "; ") + line;
         }
     }
@@ -166,17 +147,17 @@ inline std::error_code postgres_refusal(std::string_view text, bool has_several_
         return postgres_error("08001");
     }
     if (state == "08P01") { // a pooler reports every refusal with this code
-        return postgres_error(says("no such database")                        ? "3D000"
-                              : says("no such user", "authentication failed") ? "28P01"
-                                                                              : state);
+        return postgres_error(says(text, "no such database")                        ? "3D000"
+                              : says(text, "no such user", "authentication failed") ? "28P01"
+                                                                                    : state);
     }
-    return postgres_error(
-        !state.empty()                 ? state
-        : says("no password supplied") ? "28P01"
-        : says("received invalid response to SSL negotiation", "expected authentication request")
-            ? "ZB003"
-        : says(::gai_strerror(EAI_NONAME)) ? "ZB004"
-                                           : "08001");
+    return postgres_error(!state.empty()                       ? state
+                          : says(text, "no password supplied") ? "28P01"
+                          : says(text, "received invalid response to SSL negotiation",
+                                 "expected authentication request")
+                              ? "ZB003"
+                          : says(text, ::gai_strerror(EAI_NONAME)) ? "ZB004"
+                                                                   : "08001");
 }
 
 // ---- Connections
@@ -204,19 +185,8 @@ struct postgres_rows {
 };
 using postgres_answer = server_answer<postgres_rows>;
 
-// A schema and a table, each of letters, digits and underscores.
-struct postgres_name {
-    std::string schema{}; // empty: not named
-    std::string table{};  // empty: the name is invalid
-
-    std::string quoted() const { return '"' + schema + "\".\"" + table + '"'; }
-    std::string plain() const { return schema + "." + table; }
-    // The name under which the table is created.
-    postgres_name wanted() const { return {schema.empty() ? "public" : schema, table}; }
-};
-
-// Reads `name` or `schema.name`.
-inline postgres_name postgres_name_of(const std::string& text) {
+// Returns the quoted name of the table that an option names, or an empty text if it is invalid.
+inline std::string postgres_table_of(const std::string& text) {
     constexpr std::string_view known =
         "_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     const auto is_good = [known](std::string_view part) {
@@ -224,25 +194,45 @@ inline postgres_name postgres_name_of(const std::string& text) {
                part.find_first_not_of(known) == part.npos;
     };
     const std::size_t dot = text.find('.');
-    const postgres_name name{dot == text.npos ? "" : text.substr(0, dot), text.substr(dot + 1)};
-    return is_good(name.table) && (dot == text.npos || is_good(name.schema)) ? name
-                                                                             : postgres_name();
+    const std::string schema = dot == text.npos ? "public" : text.substr(0, dot);
+    const std::string table = text.substr(dot + 1);
+    return is_good(schema) && is_good(table) ? '"' + schema + "\".\"" + table + '"' : "";
 }
 
-struct postgres_table {
-    std::int64_t oid = 0; // 0: none
-    postgres_name name{};
-};
-
-// Used by one thread at a time.
+// A connection, used by one thread at a time.
+//
+// Two tables would be two locks. Therefore a table is always named with its schema, and does not
+// depend on the role, its rights or its search_path. All slots of a process use the table that the
+// first slot found. Each statement compares its oid, and so refuses a table that was dropped and
+// created again.
+//
+// A pooler may run each transaction in another session. Therefore no statement sets anything for a
+// session. A statement sets what it needs for its own transaction, by functions that it calls:
+//
+//   lock_timeout         The server reads it when it finds the row locked. Before that, the
+//                        condition has evaluated the subquery that sets lock_timeout. The server
+//                        gives up before the client does, and reports that.
+//   synchronous_commit   The server reads it when the transaction commits, after the statement. It
+//                        is on if the row was changed, for every setting of the server, role or
+//                        database. It is off if there is nothing to keep.
+//   client_min_messages  The server reads it at the commit. If no standby confirms the commit, the
+//                        server reports that in a warning.
+//
+// If another transaction has locked the row, the server waits for at most 100 ms at a time. Between
+// two such waits the slot returns the connection, so that locked rows do not stall other slots of
+// the process. A renewal waits only once, because the next renewal comes soon.
 class postgres_connection {
 public:
     using target = postgres_target;
-    using answer = postgres_answer;
-    // The tables that the slots of this process use, by the names in their options.
+    using terms = server_terms<postgres_connection>;
+    struct options {
+        std::string table{}; // with its schema, quoted
+        bool creates_table = true;
+    };
+    // The oids of the tables that the slots of this process use.
     struct known {
         mutex lock;
-        std::map<std::string, postgres_table> tables; // under lock
+        std::map<std::string, std::int64_t> tables; // under lock
     };
 
     explicit postgres_connection(const target& to) : to_(to) {}
@@ -271,40 +261,115 @@ public:
                wait_for(::PQsocket(pq_), POLLIN, deadline::poll()) == std::errc::timed_out;
     }
 
-    // The text of the last connect that failed, in one line.
+    // The text of the last error of the connection, in one line.
     const std::string& message() const noexcept { return message_; }
 
-    // The tables that were looked for since the connection was made.
-    std::set<std::string> searched{};
+    void end_at(deadline end) noexcept { end_ = end; }
 
-    // Begins a call, which ends at the deadline. Connects if the connection cannot be used.
-    std::error_code make_ready(deadline end) {
-        end_ = end;
+    std::error_code connect() {
+        drop();
         message_ = to_.why;
         if (!message_.empty()) {
             return durable_errc::invalid_argument;
         }
-        if (is_usable()) {
-            return {};
+        // The system gives up a host whose machine does not answer, and libpq tries the next one.
+        const std::string share =
+            to_.hosts == 1 ? "" : std::to_string(ms_until(end_) / static_cast<long>(to_.hosts) + 1);
+        // Later keywords override earlier ones, and empty values are ignored. Keys are UTF-8.
+        const char* const keywords[] = {"tcp_user_timeout", "dbname", "client_encoding",
+                                        "fallback_application_name", nullptr};
+        const char* const values[] = {share.c_str(), to_.conninfo.c_str(), "UTF8", "bide", nullptr};
+        pq_ = ::PQconnectStartParams(keywords, values, 1);
+        pid_ = ::getpid();
+        if (pq_ == nullptr) {
+            return std::make_error_code(std::errc::not_enough_memory);
         }
-        drop();
-        const std::error_code error = connect();
-        if (error) {
+        ::PQsetErrorVerbosity(pq_, PQERRORS_VERBOSE); // puts the SQLSTATE into the text
+        ::PQsetNoticeReceiver(pq_, &on_notice, this);
+        PostgresPollingStatusType step =
+            ::PQstatus(pq_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+        while (step != PGRES_POLLING_OK && step != PGRES_POLLING_FAILED) {
+            const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+            if (wait_for(::PQsocket(pq_), events, end_) == std::errc::timed_out) {
+                message_ = "could not connect in time";
+                drop();
+                return std::make_error_code(std::errc::timed_out);
+            }
+            step = ::PQconnectPoll(pq_);
+        }
+        if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
+            const std::string text = ::PQerrorMessage(pq_);
             drop();
+            return postgres_refusal(text, to_.hosts > 1, message_);
         }
-        return error;
+#if defined(TCP_USER_TIMEOUT)
+        if (!share.empty() && !to_.has_tcp_user_timeout) { // it was only for connecting
+            const int system_default = 0;
+            ::setsockopt(::PQsocket(pq_), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default,
+                         sizeof system_default);
+        }
+#endif
+        return {};
     }
-    void end_at(deadline end) noexcept { end_ = end; }
 
-    // Closes the connection. Returns the error as an answer.
-    answer lost(std::error_code error, bool may_have_stored) {
-        drop();
-        return {{}, error, may_have_stored, message_};
+    slot_answer load(const terms& of, known& all) {
+        const std::string& table = of.options.table;
+        postgres_answer row = find(of, all);
+        if (!row.error) {
+            row = run("SELECT l.version, l.value, " + std::string(microseconds) +
+                          ", pg_is_in_recovery()::int::bigint, '" + table +
+                          "'::regclass::oid::bigint FROM (SELECT 1) AS one LEFT JOIN " + table +
+                          " AS l ON l.key = $1::text",
+                      {of.key});
+        }
+        if (!row.error && row.of.int8(3) != 0) { // its values may be old
+            row = {{}, postgres_error("25006"), false, "it is a standby"};
+        } else if (!row.error && row.of.int8(4) != oid_) {
+            row.error = postgres_error("ZB001");
+        }
+        if (row.error) {
+            return refused(of, std::move(row));
+        }
+        slot_snapshot seen{.server_ms = row.of.int8(2) / 1'000};
+        const std::int64_t version = row.of.int8(0);
+        if (!row.of.is_null(0) && version <= 0) {
+            return {{}, durable_errc::corrupt_record};
+        }
+        if (version > 0) {
+            seen.version = static_cast<slot_version>(version);
+            seen.value = row.of.bytes(1);
+        }
+        return {{.current = std::move(seen)}};
     }
+
+    slot_answer exchange(const terms& of, known& all, slot_version version,
+                         std::string_view value) {
+        if (version > std::numeric_limits<std::int64_t>::max()) {
+            return {{.status = cas_status::conflict}};
+        }
+        postgres_answer row = find(of, all);
+        if (!row.error) {
+            row = run(exchange_statement(of, version), {of.key, value});
+        }
+        if (row.error) {
+            return refused(of, std::move(row));
+        }
+        if (row.of.count() == 0) {
+            return {{.status = cas_status::conflict}};
+        }
+        return {
+            {.status = cas_status::stored, .version = static_cast<slot_version>(row.of.int8(0))}};
+    }
+
+private:
+    static constexpr const char* microseconds =
+        "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+    static std::error_code was_lost() noexcept { return postgres_error("08006"); }
 
     // Runs a statement. `values` are its parameters: texts, or bytes.
-    // Requires: make_ready().
-    answer run(const std::string& sql, std::initializer_list<std::string_view> values = {}) {
+    postgres_answer run(const std::string& sql,
+                        std::initializer_list<std::string_view> values = {}) {
         std::vector<const char*> starts;
         std::vector<int> sizes;
         for (const std::string_view each : values) {
@@ -313,7 +378,7 @@ public:
         }
         const std::vector<int> formats(values.size(), 1); // binary
         is_unconfirmed_ = false;
-        answer got;
+        postgres_answer got;
         std::error_code error;
         if (::PQsendQueryParams(pq_, sql.c_str(), static_cast<int>(values.size()), nullptr,
                                 starts.data(), sizes.data(), formats.data(), 1) != 1) {
@@ -333,7 +398,8 @@ public:
             message_ = got.error                       ? std::move(got.error_text)
                        : error == std::errc::timed_out ? "no answer in time"
                                                        : one_line(::PQerrorMessage(pq_), 1'000);
-            return lost(got.error ? got.error : error, true);
+            drop();
+            return {{}, got.error ? got.error : error, true, message_};
         }
         if (!got.error && is_unconfirmed_) {
             return {{}, postgres_error("01000"), true, "committed, but no standby confirmed it"};
@@ -341,69 +407,97 @@ public:
         return got;
     }
 
-    // Connects and listens to the channel, for a channel_watch.
-    std::error_code subscribe(const std::string& channel, deadline end) {
-        const std::error_code error = make_ready(end);
-        return error ? error : run("LISTEN " + channel).error;
-    }
-    // Reads and discards the notifications that have come.
-    std::error_code drain() {
-        if (!is_open() || ::PQconsumeInput(pq_) == 0 || ::PQstatus(pq_) != CONNECTION_OK) {
-            return was_lost();
-        }
-        while (PGnotify* const each = ::PQnotifies(pq_)) {
-            ::PQfreemem(each);
-        }
-        return {};
+    // The statement that stores a value. Version 0: inserts the row.
+    std::string exchange_statement(const terms& of, slot_version version) const {
+        constexpr std::chrono::milliseconds most_wait(100);
+        const auto wait = std::min(of.retry_time / 2 + std::chrono::milliseconds(1), most_wait);
+        const std::string& table = of.options.table;
+        const std::string condition =
+            "'" + table + "'::regclass::oid = " + std::to_string(oid_) +
+            " AND (SELECT set_config('synchronous_commit', 'off', true) || "
+            "set_config('lock_timeout', '" +
+            std::to_string(wait.count()) + "', true)) IS NOT NULL";
+        return (version == 0 ? "INSERT INTO " + table + " (key, version, value) SELECT $1::text, " +
+                                   microseconds + ", $2::bytea WHERE " + condition +
+                                   " ON CONFLICT (key) DO NOTHING"
+                             : "UPDATE " + table +
+                                   " SET version = version + 1, value = $2::bytea WHERE key = "
+                                   "$1::text AND version = " +
+                                   std::to_string(version) + " AND " + condition) +
+               " RETURNING version, set_config('synchronous_commit', 'on', true), "
+               "set_config('client_min_messages', 'warning', true)";
     }
 
-private:
-    static std::error_code was_lost() noexcept { return postgres_error("08006"); }
+    static std::string create_statement(const std::string& table) {
+        return "CREATE TABLE IF NOT EXISTS " + table +
+               " (key text PRIMARY KEY, version bigint NOT NULL, value bytea NOT NULL)"
+               " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
+    }
+
+    // Sets oid_ to that of the table that the first slot of this process found. Creates the table
+    // if it is missing. Several roles may create it at the same time. The server reports this to
+    // all but one of them, with one of three codes; a second try then finds the table.
+    postgres_answer find(const terms& of, known& all) {
+        const auto keep = [&](std::int64_t found) {
+            const std::lock_guard held(all.lock);
+            std::int64_t& first = all.tables[of.options.table];
+            first = first == 0 ? found : first;
+            return first;
+        };
+        postgres_answer got;
+        oid_ = keep(0);
+        for (bool creates = of.options.creates_table; oid_ == 0 && !got.error; creates = false) {
+            got = run("SELECT to_regclass('" + of.options.table + "')::oid::bigint");
+            oid_ = got.error ? 0 : keep(got.of.int8(0));
+            if (!got.error && oid_ == 0 && !creates) {
+                got = {{}, postgres_error("42P01"), false, "there is no table " + of.options.table};
+            } else if (!got.error && oid_ == 0) {
+                const std::string statement = create_statement(of.options.table);
+                const auto is = [&](const char* state) {
+                    return got.error == postgres_error(state);
+                };
+                got = run(statement);
+                if (is("23505") || is("42P07") || is("XX000")) {
+                    got = run(statement);
+                }
+            }
+        }
+        got.may_have_stored = false; // the caller's statement was not sent
+        return got;
+    }
+
+    // Adds to an error what the slot knows about it.
+    slot_answer refused(const terms& of, postgres_answer answer) {
+        const std::string& table = of.options.table;
+        const auto is = [&](auto... states) {
+            return ((answer.error == postgres_error(states)) || ...);
+        };
+        if (is("25006")) {
+            drop(); // a standby: the next connection may reach the primary
+        } else if (is("40001", "40P01") || (is("55P03") && !of.is_for_renewals)) {
+            answer.may_pass = !answer.may_have_stored;
+        } else if (is("ZB001") || (is("42P01") && oid_ != 0)) {
+            answer.error_text = "the table " + table +
+                                (is("ZB001") ? " is not the one that this process began with"
+                                             : " was dropped while this process used it") +
+                                "; end all processes that use it, then start them anew";
+        } else if (is("42501", "3F000")) {
+            const std::string schema = table.substr(0, table.find('.'));
+            answer.error_text +=
+                ". As a role that may, run: CREATE SCHEMA IF NOT EXISTS " + schema + "; " +
+                create_statement(table) + "; GRANT USAGE ON SCHEMA " + schema +
+                " and GRANT SELECT, INSERT, UPDATE ON " + table +
+                " to each role that locks. Or name another schema in the slot's options, the same "
+                "for all";
+        }
+        return std::move(answer).refused_as<cas_result>();
+    }
 
     static void on_notice(void* to, const PGresult* notice) {
         const char* const source = ::PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
         if (source != nullptr && std::string_view(source) == "SyncRepWaitForLSN") {
             static_cast<postgres_connection*>(to)->is_unconfirmed_ = true;
         }
-    }
-
-    std::error_code connect() {
-        // The system gives up a host whose machine does not answer, and libpq tries the next one.
-        const std::string share =
-            to_.hosts == 1 ? "" : std::to_string(ms_until(end_) / static_cast<long>(to_.hosts) + 1);
-        // Later keywords override earlier ones, and empty values are ignored. Keys are UTF-8.
-        const char* const keywords[] = {"tcp_user_timeout", "dbname", "client_encoding",
-                                        "fallback_application_name", nullptr};
-        const char* const values[] = {share.c_str(), to_.conninfo.c_str(), "UTF8", "bide", nullptr};
-        pq_ = ::PQconnectStartParams(keywords, values, 1);
-        pid_ = ::getpid();
-        searched.clear();
-        if (pq_ == nullptr) {
-            return std::make_error_code(std::errc::not_enough_memory);
-        }
-        ::PQsetErrorVerbosity(pq_, PQERRORS_VERBOSE); // puts the SQLSTATE into the text
-        ::PQsetNoticeReceiver(pq_, &on_notice, this);
-        PostgresPollingStatusType step =
-            ::PQstatus(pq_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
-        while (step != PGRES_POLLING_OK && step != PGRES_POLLING_FAILED) {
-            const short events = step == PGRES_POLLING_READING ? POLLIN : POLLOUT;
-            if (wait_for(::PQsocket(pq_), events, end_) == std::errc::timed_out) {
-                message_ = "could not connect in time";
-                return std::make_error_code(std::errc::timed_out);
-            }
-            step = ::PQconnectPoll(pq_);
-        }
-        if (step == PGRES_POLLING_FAILED || ::PQsetnonblocking(pq_, 1) != 0) {
-            return postgres_refusal(::PQerrorMessage(pq_), to_.hosts > 1, message_);
-        }
-#if defined(TCP_USER_TIMEOUT)
-        if (!share.empty() && !to_.has_tcp_user_timeout) { // it was only for connecting
-            const int system_default = 0;
-            ::setsockopt(::PQsocket(pq_), IPPROTO_TCP, TCP_USER_TIMEOUT, &system_default,
-                         sizeof system_default);
-        }
-#endif
-        return {};
     }
 
     // Waits until everything is sent and PQgetResult() does not block. If the connection breaks,
@@ -427,7 +521,7 @@ private:
     }
 
     // Adds a result of the statement to the answer.
-    static void note(postgres_rows next, answer& to) {
+    static void note(postgres_rows next, postgres_answer& to) {
         const ExecStatusType status = ::PQresultStatus(next.of.get());
         if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
             to.of = std::move(next);
@@ -450,346 +544,29 @@ private:
     std::string message_{};
     deadline end_ = deadline::poll(); // of the present call
     pid_t pid_ = 0;                   // the process that connected
+    std::int64_t oid_ = 0;            // of the table of the present call
     bool is_unconfirmed_ = false;     // committed on the primary, but no standby confirmed it
     PGconn* pq_ = nullptr;
 };
 
-// ---- Slots
+} // namespace detail
 
-// Two tables would be two locks. Therefore the table depends on the database alone, and never on
-// the role, its rights or its search_path:
-//
-//   a schema is named    the table of that schema
-//   none is named        the only table of that name with a slot's columns, in any schema;
-//                        if there is none, `public`; if there are several, an error
-//
-// The search reads the system catalog. Every role may read it, and it also lists the tables that
-// the role may not use. All slots of a process use the table that the first slot found, by its oid.
-// Each new connection looks for the table again, and each statement compares the oid: it refuses a
-// table that was dropped and created again.
-//
-// A pooler may run each transaction in another session. Therefore no statement sets anything for a
-// session. A statement sets what it needs for its own transaction, by functions that it calls:
-//
-//   lock_timeout         The server reads it when it finds the row locked. Before that, the
-//                        condition has evaluated the subquery that sets lock_timeout. The server
-//                        gives up before the client does, and reports that.
-//   synchronous_commit   The server reads it when the transaction commits, after the statement. It
-//                        is on if the row was changed, for every setting of the server, role or
-//                        database. It is off if there is nothing to keep.
-//   client_min_messages  The server reads it at the commit. If no standby confirms the commit, the
-//                        server reports that in a warning.
-//
-// If another transaction has locked the row, the server waits for at most 100 ms at a time. Between
-// two such waits the slot returns the connection, so that locked rows do not stall other slots of
-// the process. A renewal waits only once, because the next renewal comes soon.
-class postgres_core final : public server_slot<postgres_connection> {
-    using link = postgres_connection;
-
-public:
-    postgres_core(terms_type of, const postgres_slot_options& chosen)
-        : server_slot(std::move(of)), options_(chosen), name_(postgres_name_of(chosen.table)) {}
-
-    result<slot_snapshot, std::error_code> load() override {
-        const postgres_answer got = run(true, [this](link& to) {
-            const std::string quoted = table_.name.quoted();
-            postgres_answer row = to.run("SELECT l.version, l.value, " + std::string(microseconds) +
-                                             ", pg_is_in_recovery()::int::bigint, '" + quoted +
-                                             "'::regclass::oid::bigint FROM (SELECT 1) AS one "
-                                             "LEFT JOIN " +
-                                             quoted + " AS l ON l.key = $1::text",
-                                         {terms.key});
-            if (!row.error && row.of.int8(3) != 0) { // its values may be old
-                return postgres_answer{{}, postgres_error("25006"), false, "it is a standby"};
-            }
-            return !row.error && row.of.int8(4) != table_.oid ? another() : std::move(row);
-        });
-        if (got.error) {
-            return unexpected{got.error};
-        }
-        slot_snapshot seen{.server_ms = got.of.int8(2) / 1'000};
-        const std::int64_t version = got.of.int8(0);
-        if (!got.of.is_null(0) && version <= 0) {
-            return unexpected{failed(durable_errc::corrupt_record)};
-        }
-        if (version > 0) {
-            seen.version = static_cast<slot_version>(version);
-            seen.value = got.of.bytes(1);
-        }
-        return seen;
-    }
-
-    cas_result compare_exchange(slot_version version, std::string_view value) override {
-        if (value.size() > terms.max_value) {
-            return not_stored(false, durable_errc::too_large);
-        }
-        if (version > std::numeric_limits<std::int64_t>::max()) {
-            return {.status = cas_status::conflict};
-        }
-        const postgres_answer got =
-            run(false, [&](link& to) { return to.run(exchange(version), {terms.key, value}); });
-        if (got.error) {
-            return not_stored(got.may_have_stored, got.error, got.error_text);
-        }
-        if (got.of.count() == 0) {
-            return {.status = cas_status::conflict};
-        }
-        return {.status = cas_status::stored, .version = static_cast<slot_version>(got.of.int8(0))};
-    }
-
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        if (!terms.notifies) {
-            return unexpected{watches_not()};
-        }
-        const deadline end = until();
-        const postgres_answer found = run(true, [](link&) { return postgres_answer(); });
-        if (found.error) {
-            return unexpected{found.error};
-        }
-        const std::string& at = options_.listen_conninfo;
-        return watch_channel(at.empty() ? terms.target : postgres_target_of(at), channel(), end);
-    }
-
-    std::unique_ptr<slot> for_renewals() const override {
-        return std::make_unique<postgres_core>(terms_for_renewals(), options_);
-    }
-
-private:
-    static constexpr const char* microseconds =
-        "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-
-    // Finds the table, and calls once(connection). Does so again if the server rolled the
-    // transaction back because of a conflict with another one, or if the row stayed locked (but not
-    // for renewals). If `may_repeat` is true, does so once more if the connection was lost, because
-    // the server may have closed the connection while it was idle. Keeps an error's text for
-    // explain().
-    template <class Once> postgres_answer run(bool may_repeat, Once once) {
-        const deadline row_end = deadline::after(terms.retry_time / 2);
-        const deadline end = until();
-        postgres_answer got;
-        for (bool again = true; again;) {
-            got = ask(end, [&](link& to) {
-                postgres_answer answer = find(to);
-                if (!answer.error) {
-                    answer = once(to);
-                    if (answer.error == postgres_error("42P01")) {
-                        answer.error_text = dropped(table_.name);
-                    }
-                }
-                if (answer.error == postgres_error("25006")) {
-                    to.drop(); // a standby: the next connection may reach the primary
-                }
-                return answer;
-            });
-            const auto is = [&](const char* state) { return got.error == postgres_error(state); };
-            const bool is_passing =
-                (is("55P03") && !terms.is_for_renewals) || is("40001") || is("40P01");
-            const bool was_cut = got.error == std::errc::connection_reset;
-            again = (is_passing && !got.may_have_stored && !row_end.has_passed()) ||
-                    (was_cut && std::exchange(may_repeat, false));
-        }
-        if (got.error == postgres_error("42501") || got.error == postgres_error("3F000")) {
-            got.error_text += advice(got.error);
-        }
-        failed(got.error, got.error_text);
-        return got;
-    }
-
-    // The statement that stores a value. Version 0: inserts the row.
-    std::string exchange(slot_version version) const {
-        constexpr std::chrono::milliseconds most_wait(100);
-        const std::string quoted = table_.name.quoted();
-        const auto wait = std::min(terms.retry_time / 2 + std::chrono::milliseconds(1), most_wait);
-        const std::string condition =
-            "'" + quoted + "'::regclass::oid = " + std::to_string(table_.oid) +
-            " AND (SELECT set_config('synchronous_commit', 'off', true) || "
-            "set_config('lock_timeout', '" +
-            std::to_string(wait.count()) + "', true)) IS NOT NULL";
-        return (version == 0
-                    ? "INSERT INTO " + quoted + " (key, version, value) SELECT $1::text, " +
-                          microseconds + ", $2::bytea WHERE " + condition +
-                          " ON CONFLICT (key) DO NOTHING"
-                    : "UPDATE " + quoted +
-                          " SET version = version + 1, value = $2::bytea WHERE key = "
-                          "$1::text AND version = " +
-                          std::to_string(version) + " AND " + condition) +
-               " RETURNING version, set_config('synchronous_commit', 'on', true), "
-               "set_config('client_min_messages', 'warning', true)" +
-               (terms.notifies ? ", pg_notify('" + channel() + "', '')" : "");
-    }
-
-    // Finds the table for the statements of this slot.
-    postgres_answer find(link& to) {
-        const postgres_table known = keep({});
-        table_ = known.oid != 0 ? known : table_;
-        if (known.oid != 0 && to.searched.count(options_.table) != 0) {
-            return {};
-        }
-        postgres_answer got = search(to);
-        if (!got.error) {
-            to.searched.insert(options_.table);
-        }
-        return got;
-    }
-
-    // Looks for the table, and creates it if it is missing. Several roles may create the table at
-    // the same time. The server reports this to all but one of them, with one of three codes; a
-    // second try then finds the table.
-    postgres_answer search(link& to) {
-        // One row for each table of that name: its oid, its schema, how many of a slot's columns it
-        // has. The tables with the most of these columns come first.
-        static const std::string tables =
-            "SELECT c.oid::bigint, n.nspname::text, (SELECT count(*) FROM pg_catalog.pg_attribute "
-            "AS a WHERE a.attrelid = c.oid AND NOT a.attisdropped AND a.attname IN ('key', "
-            "'version', 'value')) AS columns FROM pg_catalog.pg_class AS c JOIN "
-            "pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relname = $1::text AND "
-            "$2::text IN ('', n.nspname) AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' "
-            "ORDER BY columns DESC, n.nspname";
-        postgres_answer got;
-        for (bool creates = options_.create_table;; creates = false) {
-            got = to.run(tables, {name_.table, name_.schema});
-            if (got.error || !judge(got) || !creates) {
-                break;
-            }
-            const auto is = [&](const char* state) { return got.error == postgres_error(state); };
-            got = to.run(create_statement());
-            if (is("23505") || is("42P07") || is("XX000")) {
-                got = to.run(create_statement());
-            }
-            if (got.error) {
-                break;
-            }
-        }
-        got.may_have_stored = false; // the caller's statement was not sent
-        return got;
-    }
-
-    std::string create_statement() const {
-        return "CREATE TABLE IF NOT EXISTS " + name_.wanted().quoted() +
-               " (key text PRIMARY KEY, version bigint NOT NULL, value bytea NOT NULL)"
-               " WITH (fillfactor = 50)"; // leaves room on the page for the next version of a row
-    }
-
-    // Sets the table of this process, if none is set. Returns the table that is set.
-    postgres_table keep(const postgres_table& one) {
-        auto& all = here().known;
-        const std::lock_guard held(all.lock);
-        postgres_table& kept = all.tables[options_.table];
-        if (kept.oid == 0) {
-            kept = one;
-        }
-        return kept;
-    }
-
-    // Judges the rows of a search. Sets the error unless exactly one table was found, and it is the
-    // table that this process began with. Returns true if there is no table and none was there
-    // before.
-    bool judge(postgres_answer& got) {
-        const postgres_table known = keep({});
-        const postgres_table before = known.oid != 0 ? known : table_; // after fork(): the parent's
-        postgres_table found;
-        int count = 0;
-        std::string schemas;
-        bool is_in_the_way = false; // a table without a slot's columns has the wanted name
-        for (int row = 0; row < got.of.count(); ++row) {
-            const std::string schema(got.of.bytes(1, row));
-            if (got.of.int8(2, row) == 3) {
-                found = {got.of.int8(0, row), {schema, name_.table}};
-                schemas += (count++ == 0 ? "" : ", ") + schema;
-            } else {
-                is_in_the_way = is_in_the_way || schema == name_.wanted().schema;
-            }
-        }
-        const std::string wanted = name_.wanted().plain();
-        if (count > 1) {
-            got.error = postgres_error("ZB002");
-            got.error_text = "the schemas " + schemas + " have a table " + name_.table +
-                             " each, and each would be another lock: name the schema in the slot's "
-                             "options, the same one for all";
-        } else if (count == 0 && before.oid != 0) {
-            got.error = postgres_error("42P01");
-            got.error_text = dropped(before.name);
-        } else if (count == 0) {
-            got.error = postgres_error(is_in_the_way ? "ZB005" : "42P01");
-            got.error_text = is_in_the_way
-                                 ? "the table " + wanted + " lacks columns of a lock's table"
-                                 : "there is no table " + wanted;
-            return !is_in_the_way;
-        } else {
-            table_ = before.oid == 0 ? keep(found) : before;
-            const bool is_same = found.oid == table_.oid && found.name.schema == table_.name.schema;
-            got = is_same ? std::move(got) : another();
-            keep(is_same ? found : postgres_table());
-        }
-        return false;
-    }
-
-    postgres_answer another() const {
-        return {{},
-                postgres_error("ZB001"),
-                false,
-                "the table " + table_.name.plain() +
-                    " is not the one that this process began with: it was dropped and made again, "
-                    "or moved; end all processes that use it, then start them anew"};
-    }
-    static std::string dropped(const postgres_name& name) {
-        return "the table " + name.plain() +
-               " was dropped while this process used it; end all processes that use it, then "
-               "start them anew";
-    }
-
-    // Returns what to do about a missing right or schema.
-    std::string advice(const std::error_code& error) const {
-        const postgres_name at = table_.oid != 0 ? table_.name : name_.wanted();
-        return error == postgres_error("3F000")
-                   ? ". Make the schema, or name another one in the slot's options, the same for "
-                     "all"
-                   : ". As a role that may, run: " + create_statement() +
-                         "; GRANT USAGE ON SCHEMA " + at.schema +
-                         " and GRANT SELECT, INSERT, UPDATE ON " + at.quoted() +
-                         " to each role that locks. Or name another schema in the slot's options, "
-                         "the same for all";
-    }
-
-    // The channel on which changes of the key are notified. If several keys share a channel, a
-    // watch also signals changes of the other keys.
-    std::string channel() const {
-        std::uint64_t hash = 14695981039346656037U; // FNV-1a
-        for (const char c : table_.name.plain() + '\0' + terms.key) {
-            hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-        }
-        std::string text = "bide_";
-        for (int shift = 60; shift >= 0; shift -= 4) {
-            text += "0123456789abcdef"[hash >> shift & 15];
-        }
-        return text;
-    }
-
-    const postgres_slot_options options_;
-    const postgres_name name_; // without a table: it is invalid
-    postgres_table table_{};   // as the search has found it
-};
-
-inline std::unique_ptr<slot> make_postgres(const std::string& conninfo, std::string key,
-                                           const postgres_slot_options& options) {
-    postgres_target target = postgres_target_of(conninfo);
-    if (postgres_name_of(options.table).table.empty()) {
+BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::string key,
+                                                 postgres_slot_options options) {
+    detail::postgres_target target = detail::postgres_target_of(conninfo);
+    const std::string table = detail::postgres_table_of(options.table);
+    if (table.empty()) {
         target.why = "a table is name or schema.name, of letters, digits and _";
     } else if (key.empty() || key.size() > 1'024 || key.find('\0') != key.npos) {
         target.why = "a key has 1 to 1,024 bytes, none of them zero";
     }
-    return std::make_unique<postgres_core>(
-        postgres_core::terms_type{std::move(target), std::move(key), options.retry_time,
-                                  std::min(options.max_value, std::size_t(256) << 20),
-                                  options.notify},
-        options);
+    core_ = detail::make_server_slot<detail::postgres_connection>(
+        {std::move(target),
+         std::move(key),
+         options.retry_time,
+         std::min(options.max_value, std::size_t(256) << 20),
+         {table, options.create_table}});
 }
-
-} // namespace detail
-
-BIDE_DURABLE_INLINE postgres_slot::postgres_slot(std::string conninfo, std::string key,
-                                                 postgres_slot_options options)
-    : server_slot_handle(detail::make_postgres(conninfo, std::move(key), options)) {}
 
 }} // namespace bide::BIDE_ABI
 

@@ -2,7 +2,7 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_REDIS_HPP
 
-// hiredis connects, formats requests and parses replies. The socket does not block, so that one
+// hiredis connects and parses replies. The socket does not block, so that one
 // time limit holds for a whole call: hiredis's own time limit begins again with each part of a
 // reply.
 
@@ -19,7 +19,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <initializer_list>
 #include <iterator>
 #include <memory>
@@ -51,10 +50,9 @@ namespace detail {
 // ---- TLS
 
 // TLS uses OpenSSL 1.1.1 or later, if the build has it. The component bide::durable_redis then
-// defines the macro BIDE_DURABLE_OPENSSL. (hiredis has TLS from 1.0 on.) The socket does not block:
-// if a step cannot go on, the caller waits for the socket and repeats the step.
+// defines the macro BIDE_DURABLE_OPENSSL. (hiredis has TLS from 1.0 on.)
 
-// The result of a step: done, or the event to wait for, or the error.
+// The result of a step: done, or the event to wait for before it is repeated, or the error.
 struct tls_step {
     std::size_t count = 0; // bytes
     short wanted = 0;
@@ -70,32 +68,8 @@ public:
     redis_tls(const std::string& host, const tls_files& trust) {
         ::ERR_clear_error();
         const std::unique_ptr<SSL_CTX, freer> with(::SSL_CTX_new(::TLS_client_method()));
-        SSL_CTX* const to = with.get();
-        if (to == nullptr) {
-            error_ = std::make_error_code(std::errc::not_enough_memory);
-            return;
-        }
-        ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
-        ::SSL_CTX_set_options(to, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-        ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-        ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
-        ::SSL_CTX_set_default_passwd_cb(to, &no_password);
-        if (trust.ca_file.empty()) {
-            ::SSL_CTX_set_default_verify_paths(to); // if that fails, no certificate is trusted
-        } else {
-            expect(::SSL_CTX_load_verify_locations(to, trust.ca_file.c_str(), nullptr),
-                   "the authorities in ", trust.ca_file);
-        }
-        if (!trust.cert_file.empty()) {
-            const std::string& key = trust.key_file.empty() ? trust.cert_file : trust.key_file;
-            expect(::SSL_CTX_use_certificate_chain_file(to, trust.cert_file.c_str()),
-                   "the certificate in ", trust.cert_file);
-            expect(::SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM), "the key in ",
-                   key);
-        }
-        ssl_.reset(::SSL_new(to));
-        if (!error_ && (ssl_ == nullptr || !set_host(host))) {
-            error_ = std::make_error_code(std::errc::not_enough_memory);
+        if (with != nullptr) {
+            set_up(with.get(), host, trust);
         }
     }
 
@@ -130,29 +104,50 @@ private:
         void operator()(SSL_CTX* context) const noexcept { ::SSL_CTX_free(context); }
     };
 
-    // A key with a password is refused; OpenSSL would ask for the password on the terminal.
-    static int no_password(char*, int, int, void*) noexcept { return -1; }
-
-    // Sets the error about a file, if there is no earlier one.
-    void expect(int is_read, const char* what, const std::string& file) {
-        if (is_read != 1 && !error_) {
-            const int number = ::access(file.c_str(), R_OK) == 0 ? 0 : errno;
-            error_ = {number != 0 ? number : EINVAL, std::generic_category()};
-            error_text_ = what + file + ": " + (number != 0 ? error_.message() : queued());
+    void set_up(SSL_CTX* to, const std::string& host, const tls_files& trust) {
+        ::SSL_CTX_set_min_proto_version(to, TLS1_2_VERSION);
+        ::SSL_CTX_set_mode(to, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        ::SSL_CTX_set_verify(to, SSL_VERIFY_PEER, nullptr);
+        ::SSL_CTX_set_default_passwd_cb(to, &no_password);
+        const std::string& cert = trust.cert_file;
+        const std::string& key = trust.key_file.empty() ? cert : trust.key_file;
+        if (trust.ca_file.empty()) {
+            ::SSL_CTX_set_default_verify_paths(to); // if that fails, no certificate is trusted
+        } else if (::SSL_CTX_load_verify_locations(to, trust.ca_file.c_str(), nullptr) != 1) {
+            return refuse("the authorities in ", trust.ca_file);
+        }
+        if (!cert.empty() && ::SSL_CTX_use_certificate_chain_file(to, cert.c_str()) != 1) {
+            return refuse("the certificate in ", cert);
+        }
+        if (!cert.empty() &&
+            ::SSL_CTX_use_PrivateKey_file(to, key.c_str(), SSL_FILETYPE_PEM) != 1) {
+            return refuse("the key in ", key);
+        }
+        ssl_.reset(::SSL_new(to));
+        if (ssl_ != nullptr && set_host(host)) {
+            error_.clear();
         }
     }
 
-    // Returns the text of OpenSSL's last error.
-    static std::string queued() {
-        char text[256];
-        const char* const reason = ::ERR_reason_error_string(::ERR_peek_error());
-        ::ERR_error_string_n(::ERR_peek_error(), text, sizeof text);
-        return reason != nullptr ? reason : text;
+    // A key with a password is refused; OpenSSL would ask for the password on the terminal.
+    static int no_password(char*, int, int, void*) noexcept { return -1; }
+
+    // Sets the error about a file.
+    void refuse(const char* what, const std::string& file) {
+        const int number = ::access(file.c_str(), R_OK) == 0 ? EINVAL : errno;
+        error_ = {number, std::generic_category()};
+        error_text_ = what + file + ": " + (number != EINVAL ? error_.message() : reason());
+    }
+
+    // Returns OpenSSL's text of its last error.
+    static const char* reason() noexcept {
+        const char* const text = ::ERR_reason_error_string(::ERR_peek_error());
+        return text != nullptr ? text : "unknown error";
     }
 
     // Accepts only a certificate for this name or address.
     bool set_host(const std::string& host) {
-        std::string name = host.substr(0, host.find('%')); // without the zone of an address
+        std::string name = host;
         if (name.size() > 1 && name.back() == '.') {
             name.pop_back();
         }
@@ -160,7 +155,6 @@ private:
         if (::X509_VERIFY_PARAM_set1_ip_asc(checked, name.c_str()) == 1) {
             return true; // an address is not sent as a name
         }
-        ::ERR_clear_error();
         ::X509_VERIFY_PARAM_set_hostflags(checked, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
         return ::X509_VERIFY_PARAM_set1_host(checked, name.c_str(), name.size()) == 1 &&
                ::SSL_set_tlsext_host_name(ssl_.get(), name.c_str()) == 1;
@@ -175,16 +169,13 @@ private:
         if (done > 0) {
             return {count};
         }
-        const int number = errno;
-        switch (const int kind = ::SSL_get_error(ssl_.get(), done)) {
+        const int number = errno != 0 ? errno : ECONNRESET;
+        switch (::SSL_get_error(ssl_.get(), done)) {
         case SSL_ERROR_WANT_READ: return {0, POLLIN};
         case SSL_ERROR_WANT_WRITE: return {0, POLLOUT};
-        case SSL_ERROR_SYSCALL:
+        case SSL_ERROR_SYSCALL: return {0, 0, {number, std::generic_category()}};
         case SSL_ERROR_ZERO_RETURN: // the server closed the session
-            return {0,
-                    0,
-                    {number != 0 && kind == SSL_ERROR_SYSCALL ? number : ECONNRESET,
-                     std::generic_category()}};
+            return {0, 0, std::make_error_code(std::errc::connection_reset)};
         default: return {0, 0, refusal()};
         }
     }
@@ -193,34 +184,32 @@ private:
     // permission_denied and protocol_error.
     std::error_code refusal() {
         const long verdict = ::SSL_get_verify_result(ssl_.get());
-        const int reason = ERR_GET_REASON(::ERR_peek_error());
-        error_text_ = "TLS: " + queued();
-        if (verdict != X509_V_OK) {
-            error_text_ = "TLS: the server's certificate is not trusted: ";
-            error_text_ += ::X509_verify_cert_error_string(verdict);
-            return std::make_error_code(std::errc::permission_denied);
-        }
-        if (refuses_certificate(error_text_)) {
-            error_text_ += " (the server requires a client certificate that it trusts)";
-            return std::make_error_code(std::errc::permission_denied);
-        }
+        const int number = ERR_GET_REASON(::ERR_peek_error());
+        error_text_ = std::string("TLS: ") + reason();
 #if defined(SSL_R_UNEXPECTED_EOF_WHILE_READING)
-        if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) { // OpenSSL 3: the connection ended
+        if (number == SSL_R_UNEXPECTED_EOF_WHILE_READING) { // OpenSSL 3: the connection ended
             error_text_.clear();
             return std::make_error_code(std::errc::connection_reset);
         }
 #endif
-        if (reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
+        if (verdict != X509_V_OK) {
+            error_text_ = std::string("TLS: the server's certificate is not trusted: ") +
+                          ::X509_verify_cert_error_string(verdict);
+        } else if (refuses_certificate(error_text_)) {
+            error_text_ += " (the server requires a client certificate that it trusts)";
+        } else if (number == SSL_R_TLSV1_ALERT_INTERNAL_ERROR) {
             return std::make_error_code(std::errc::resource_unavailable_try_again);
+        } else {
+            const bool is_plain =
+                number == SSL_R_WRONG_VERSION_NUMBER || number == SSL_R_HTTP_REQUEST;
+            error_text_ += is_plain ? " (the server does not speak TLS at this port)" : "";
+            return std::make_error_code(std::errc::protocol_error);
         }
-        if (reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST) {
-            error_text_ += " (the server does not speak TLS at this port)";
-        }
-        return std::make_error_code(std::errc::protocol_error);
+        return std::make_error_code(std::errc::permission_denied);
     }
 
     std::unique_ptr<SSL, freer> ssl_;
-    std::error_code error_{};
+    std::error_code error_ = std::make_error_code(std::errc::not_enough_memory);
     std::string error_text_;
 };
 
@@ -282,8 +271,7 @@ inline std::error_code redis_error(std::string_view text) noexcept {
     const auto is = [text](auto... prefixes) { return (text.starts_with(prefixes) || ...); };
     if (is("NOAUTH ", "WRONGPASS ", "NOPERM ", "DENIED ", "ERR invalid password", "ERR AUTH ",
            "ERR Client sent AUTH") ||
-        text.find("ACL failure in script") != text.npos ||
-        text.find("user executing the script can't run") != text.npos) {
+        says(text, "ACL failure in script", "user executing the script can't run")) {
         return std::make_error_code(std::errc::permission_denied);
     }
     if (is("ERR DB index is out of range", "ERR invalid DB index", "ERR wrong number of arg")) {
@@ -306,8 +294,7 @@ inline bool is_certain_redis_error(std::string_view text) {
                                        "CLUSTERDOWN TRYAGAIN NOSCRIPT OOM MISCONF "
                                        "NOREPLICAS READONLY MOVED ASK CROSSSLOT ";
     const std::string word = " " + std::string(text.substr(0, text.find(' '))) + " ";
-    return known.find(word) != known.npos || text.find("@user_script") != text.npos ||
-           text.find("unknown command") != text.npos;
+    return says(known, word) || says(text, "@user_script", "unknown command");
 }
 
 // The script for a load and for a compare-and-swap. Its reply has four elements: what the key has,
@@ -318,10 +305,10 @@ inline bool is_certain_redis_error(std::string_view text) {
 //   2  garbage, which no slot has written, or the last possible version; the key's type and ""
 //   3  what was stored now; its version and ""
 //
-// KEYS: the key. ARGV to load: none. ARGV to store: the expected version, the value, and the
-// channel to publish on or "". A new version is the server's time in microseconds. If that is not
-// greater than the previous version, the new version is the previous one plus one. A number of Lua
-// is exact up to 2^53. After HSET the script cannot fail.
+// KEYS: the key. ARGV to load: none. ARGV to store: the expected version and the value. A new
+// version is the server's time in microseconds. If that is not greater than the previous version,
+// the new version is the previous one plus one. A number of Lua is exact up to 2^53. After HSET the
+// script cannot fail.
 //
 // PERSIST makes a replica refuse the load, because the value of a replica may be old. PERSIST must
 // not precede HSET: if the server lacks memory, it refuses HSET only if the script has written
@@ -346,10 +333,44 @@ inline constexpr std::string_view redis_script =
     "if number > 9007199254740991 then return {2, ms, kind, ''} end\n"
     "local text = string.format('%.0f', number)\n"
     "redis.call('HSET', KEYS[1], 'v', text, 'p', ARGV[2])\n"
-    "if ARGV[3] ~= '' then redis.pcall('PUBLISH', ARGV[3], text) end\n"
     "return {3, ms, text, ''}\n";
 // The SHA-1 of the script, by which a server knows it once it has run.
-inline constexpr std::string_view redis_script_name = "8e20587036cce5c18c293b38db19463c5b871494";
+inline constexpr std::string_view redis_script_name = "a341e10931e6b3f82261f624a6f79a171223c194";
+
+// Reads the script's reply. The error is protocol_error if the reply is not one of this script, and
+// corrupt_record if the key holds a value that no slot stores.
+inline slot_answer read_redis_record(const redisReply& reply) {
+    constexpr int types[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,
+                             REDIS_REPLY_STRING};
+    bool is_whole = reply.elements == std::size(types);
+    for (std::size_t i = 0; is_whole && i < std::size(types); ++i) {
+        is_whole = reply.element[i]->type == types[i];
+    }
+    const long long found = is_whole ? reply.element[0]->integer : -1;
+    if (found < 0 || found > 3 || reply.element[1]->integer < 0) {
+        return {{},
+                std::make_error_code(std::errc::protocol_error),
+                true,
+                "not a reply of the slot's script"};
+    }
+    const std::string_view third = redis_text(*reply.element[2]);
+    const std::int64_t number = read_number(third, (std::int64_t{1} << 53) - 1);
+    if (found == 2 || (found != 0 && number < 1)) {
+        return {{},
+                durable_errc::corrupt_record,
+                false,
+                found == 2 ? "the key holds what no slot has written: a " + std::string(third)
+                           : "the key's version is not a number that a slot stores"};
+    }
+    const auto version = static_cast<slot_version>(number);
+    if (found == 3) {
+        return {{.status = cas_status::stored, .version = version}};
+    }
+    return {{.status = cas_status::conflict,
+             .current = slot_snapshot{.version = version,
+                                      .value = std::string(redis_text(*reply.element[3])),
+                                      .server_ms = reply.element[1]->integer}}};
+}
 
 // ---- Connections
 
@@ -357,15 +378,23 @@ inline constexpr std::string_view redis_script_name = "8e20587036cce5c18c293b38d
 class redis_connection {
 public:
     using target = redis_target;
-    using answer = redis_answer;
+    using terms = server_terms<redis_connection>;
     struct known {};
+    struct options {};
 
     explicit redis_connection(const target& to) : to_(to) {}
 
-    // Begins a call, which ends at the deadline. Connects if the connection is not usable.
-    std::error_code make_ready(deadline end) {
-        end_ = end;
-        return is_usable() ? std::error_code() : open();
+    // Connects, logs in and selects the database.
+    std::error_code connect() {
+        drop();
+        error_text_.clear();
+        std::error_code error = open();
+        error = error ? error : greet();
+        if (error) {
+            drop();
+        }
+        is_open_ = !error;
+        return error;
     }
     void end_at(deadline end) noexcept { end_ = end; }
 
@@ -378,49 +407,18 @@ public:
                                       (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
     }
     bool is_open() const noexcept { return is_open_; }
-    int fd() const noexcept { return is_open_ ? link_->fd : -1; }
 
     // The text of the last error, without the password; empty if the code says it all.
     const std::string& message() const noexcept { return error_text_; }
 
-    // Closes the connection without a message to the server. Returns the error as an answer.
-    redis_answer lost(std::error_code error, bool may_have_stored) {
-        drop();
-        return {{}, error, may_have_stored, error_text_};
-    }
+    slot_answer load(const terms& of, known&) { return run({of.key}); }
 
-    // Runs the script for the key `at`.
-    // Requires: make_ready() has succeeded.
-    redis_answer run(std::string_view at, std::initializer_list<std::string_view> arguments) {
-        std::vector<std::string_view> command{"EVALSHA", redis_script_name, "1", at};
-        command.insert(command.end(), arguments);
-        redis_answer got = ask(command);
-        if (is_open_ && got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
-            command[0] = "EVAL";
-            command[1] = redis_script;
-            got = ask(command);
+    slot_answer exchange(const terms& of, known&, slot_version version, std::string_view value) {
+        slot_answer got = run({of.key, std::to_string(version), value});
+        if (got.may_have_stored && got.error == durable_errc::storage_error) {
+            got.error = durable_errc::indeterminate; // storage_error says that nothing was stored
         }
         return got;
-    }
-
-    // Connects and subscribes to the channel, for a channel_watch.
-    std::error_code subscribe(const std::string& channel, deadline end) {
-        const std::error_code error = make_ready(end);
-        return error ? error : ask({"SUBSCRIBE", channel}).error;
-    }
-    // Reads and discards the messages that have come.
-    std::error_code drain() {
-        end_ = deadline::poll();
-        while (is_open_) {
-            const auto message = receive();
-            if (!message && message.error() == std::errc::timed_out) {
-                return {};
-            }
-            if (!message) {
-                drop();
-            }
-        }
-        return std::make_error_code(std::errc::connection_reset);
     }
 
 private:
@@ -428,10 +426,24 @@ private:
         void operator()(redisContext* link) const noexcept { ::redisFree(link); }
     };
 
+    // Closes the connection without a message to the server.
     void drop() noexcept {
         is_open_ = false;
         tls_.reset();
         link_.reset();
+    }
+
+    // Runs the script with a key and arguments.
+    slot_answer run(std::initializer_list<std::string_view> words) {
+        std::vector<std::string_view> command{"EVALSHA", redis_script_name, "1"};
+        command.insert(command.end(), words);
+        redis_answer got = ask(command);
+        if (is_open_ && got.error_text.starts_with("NOSCRIPT ")) { // the server has not run it yet
+            command[0] = "EVAL";
+            command[1] = redis_script;
+            got = ask(command);
+        }
+        return got.error ? std::move(got).refused_as<cas_result>() : read_redis_record(*got.of);
     }
 
     // Runs a command.
@@ -444,7 +456,8 @@ private:
         const bool is_error = reply && (*reply)->type == REDIS_REPLY_ERROR;
         if (!reply || (unsent && !is_error)) {
             const bool says_more = !reply && !error_text_.empty();
-            return lost(unsent && !says_more ? unsent : reply.error(), !unsent);
+            drop();
+            return {{}, unsent && !says_more ? unsent : reply.error(), !unsent, error_text_};
         }
         if (!is_error) {
             return {*std::move(reply), {}, true, {}};
@@ -453,27 +466,13 @@ private:
         set_text(text);
         // The next request would complete one that was sent in part. If the server is a replica,
         // the next connection may reach the master.
-        if (unsent || text.find("READONLY ") != text.npos || text.starts_with("MASTERDOWN ")) {
+        if (unsent || says(text, "READONLY ") || text.starts_with("MASTERDOWN ")) {
             drop();
         }
         return {{}, redis_error(text), !unsent && !is_certain_redis_error(text), error_text_};
     }
 
-    // Connects, logs in and selects the database.
     std::error_code open() {
-        drop();
-        error_text_.clear();
-        std::error_code error = connect();
-        error = error ? error : greet();
-        if (error) {
-            set_text(std::string(error_text_));
-            drop();
-        }
-        is_open_ = !error;
-        return error;
-    }
-
-    std::error_code connect() {
         if (to_.uses_tls) { // first: a missing file is not an error of the network
             tls_ = std::make_unique<redis_tls>(to_.host, to_.trust);
             if (tls_->error()) {
@@ -524,47 +523,33 @@ private:
     }
 
     std::error_code greet() {
-        std::vector<std::vector<std::string_view>> requests;
-        const std::string database = std::to_string(to_.database);
-        if (!to_.password.empty() && to_.user.empty()) {
-            requests.push_back({"AUTH", to_.password});
-        } else if (!to_.password.empty()) {
-            requests.push_back({"AUTH", to_.user, to_.password});
+        redis_answer got;
+        if (!to_.password.empty()) {
+            got = to_.user.empty() ? ask({"AUTH", to_.password})
+                                   : ask({"AUTH", to_.user, to_.password});
         }
-        if (to_.database != 0) {
-            requests.push_back({"SELECT", database});
+        if (!got.error && to_.database != 0) {
+            got = ask({"SELECT", std::to_string(to_.database)});
         }
-        requests.push_back({"PING"}); // a user may lack the right to it
-        for (const auto& each : requests) {
-            const redis_answer got = ask(each);
-            const bool may_fail = &each == &requests.back() && link_ != nullptr &&
-                                  !error_text_.starts_with("DENIED ") &&
+        if (!got.error) {
+            got = ask({"PING"}); // a user may lack the right to it
+            const bool may_fail = link_ != nullptr && !error_text_.starts_with("DENIED ") &&
                                   !error_text_.starts_with("ERR max number of clients");
-            if (got.error && !may_fail) {
-                return got.error;
-            }
+            return may_fail ? std::error_code() : got.error;
         }
-        return {};
+        return got.error;
     }
 
     // Sends a request. After an error, at most a part of the request was sent. The server ignores
     // an incomplete request.
     std::error_code send(const std::vector<std::string_view>& words) {
         error_text_.clear();
-        std::vector<const char*> starts;
-        std::vector<std::size_t> sizes;
+        std::string bytes = "*" + std::to_string(words.size()) + "\r\n";
         for (const std::string_view each : words) {
-            starts.push_back(each.data() == nullptr ? "" : each.data());
-            sizes.push_back(each.size());
+            bytes.append("$").append(std::to_string(each.size())).append("\r\n");
+            bytes.append(each).append("\r\n");
         }
-        char* bytes = nullptr;
-        const auto size = ::redisFormatCommandArgv(&bytes, static_cast<int>(starts.size()),
-                                                   starts.data(), sizes.data());
-        if (size < 0) {
-            return std::make_error_code(std::errc::not_enough_memory);
-        }
-        const std::unique_ptr<char, void (*)(void*)> held(bytes, &std::free);
-        std::string_view rest(bytes, static_cast<std::size_t>(size));
+        std::string_view rest(bytes);
         while (!rest.empty()) {
             const auto sent = repeat([&] { return write(rest); });
             if (!sent) {
@@ -683,118 +668,21 @@ inline const char* read_redis_url(std::string_view text, redis_target& target) {
     return target.database < 0 ? "the URL's path is not the number of a database" : nullptr;
 }
 
-struct redis_record {
-    bool is_stored = false;
-    slot_snapshot seen{}; // if it was stored: the new version
-};
-
-// Reads the script's reply. The error is protocol_error if the reply is not one of this script, and
-// corrupt_record if the key holds a value that no slot stores.
-inline server_answer<redis_record> read_redis_record(const redisReply& reply) {
-    constexpr int types[] = {REDIS_REPLY_INTEGER, REDIS_REPLY_INTEGER, REDIS_REPLY_STRING,
-                             REDIS_REPLY_STRING};
-    server_answer<redis_record> read;
-    bool is_whole = reply.elements == std::size(types);
-    for (std::size_t i = 0; is_whole && i < std::size(types); ++i) {
-        is_whole = reply.element[i]->type == types[i];
-    }
-    const long long found = is_whole ? reply.element[0]->integer : -1;
-    if (found < 0 || found > 3 || reply.element[1]->integer < 0) {
-        read.error = std::make_error_code(std::errc::protocol_error);
-        read.error_text = "not a reply of the slot's script";
-        return read;
-    }
-    const std::string_view third = redis_text(*reply.element[2]);
-    const std::int64_t version = read_number(third, (std::int64_t{1} << 53) - 1);
-    if (found == 2 || (found != 0 && version < 1)) {
-        read.error = durable_errc::corrupt_record;
-        read.error_text = found == 2
-                              ? "the key holds what no slot has written: a " + std::string(third)
-                              : "the key's version is not a number that a slot stores";
-        return read;
-    }
-    read.of.is_stored = found == 3;
-    read.of.seen = {.version = static_cast<slot_version>(version),
-                    .value = std::string(redis_text(*reply.element[3])),
-                    .server_ms = reply.element[1]->integer};
-    return read;
-}
-
-class redis_core final : public server_slot<redis_connection> {
-public:
-    using server_slot::server_slot;
-
-    result<slot_snapshot, std::error_code> load() override {
-        redis_answer got = run({});
-        if (got.error) {
-            return unexpected{failed(got.error, std::move(got.error_text))};
-        }
-        auto read = read_redis_record(*got.of);
-        if (read.error) {
-            return unexpected{failed(read.error, std::move(read.error_text))};
-        }
-        return std::move(read.of.seen);
-    }
-
-    cas_result compare_exchange(slot_version version, std::string_view value) override {
-        if (value.size() > terms.max_value) {
-            return not_stored(false, durable_errc::too_large);
-        }
-        redis_answer got = run({std::to_string(version), value, channel()});
-        if (got.error) {
-            // storage_error says that nothing was stored.
-            const bool is_open = got.may_have_stored && got.error == durable_errc::storage_error;
-            cas_result none = not_stored(got.may_have_stored, got.error, std::move(got.error_text));
-            none.error = is_open ? durable_errc::indeterminate : none.error;
-            return none;
-        }
-        auto read = read_redis_record(*got.of);
-        if (read.error) {
-            return not_stored(read.error == std::errc::protocol_error, read.error,
-                              std::move(read.error_text));
-        }
-        if (read.of.is_stored) {
-            return {.status = cas_status::stored, .version = read.of.seen.version};
-        }
-        return {.status = cas_status::conflict, .current = std::move(read.of.seen)};
-    }
-
-    result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        if (!terms.notifies) {
-            return unexpected{watches_not()};
-        }
-        return watch_channel(terms.target, channel(), until());
-    }
-
-    std::unique_ptr<slot> for_renewals() const override {
-        return std::make_unique<redis_core>(terms_for_renewals());
-    }
-
-private:
-    std::string channel() const { return terms.notifies ? terms.key + ".changed" : std::string(); }
-    redis_answer run(std::initializer_list<std::string_view> arguments) {
-        return ask(until(), [&](redis_connection& to) { return to.run(terms.key, arguments); });
-    }
-};
-
-inline std::unique_ptr<slot> make_redis(std::string_view url, std::string key,
-                                        redis_slot_options options) {
-    redis_target target{.password = std::move(options.password),
-                        .trust = {std::move(options.ca_file), std::move(options.cert_file),
-                                  std::move(options.key_file)}};
-    const char* const wrong = key.empty() ? "the key is empty" : read_redis_url(url, target);
-    if (wrong != nullptr) {
-        refuse_argument(std::string("bide::redis_slot: ") + wrong);
-    }
-    return std::make_unique<redis_core>(redis_core::terms_type{
-        std::move(target), std::move(key), options.retry_time, options.max_value, options.notify});
-}
-
 } // namespace detail
 
 BIDE_DURABLE_INLINE redis_slot::redis_slot(std::string_view url, std::string key,
-                                           redis_slot_options options)
-    : server_slot_handle(detail::make_redis(url, std::move(key), std::move(options))) {}
+                                           redis_slot_options options) {
+    detail::redis_target target{.password = std::move(options.password),
+                                .trust = {std::move(options.ca_file), std::move(options.cert_file),
+                                          std::move(options.key_file)}};
+    const char* const wrong =
+        key.empty() ? "the key is empty" : detail::read_redis_url(url, target);
+    if (wrong != nullptr) {
+        detail::refuse_argument(std::string("bide::redis_slot: ") + wrong);
+    }
+    core_ = detail::make_server_slot<detail::redis_connection>(
+        {std::move(target), std::move(key), options.retry_time, options.max_value});
+}
 
 }} // namespace bide::BIDE_ABI
 

@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -26,9 +25,7 @@ public:
     std::string explain() const override { return core_->explain(); }
 
 protected:
-    explicit server_slot_handle(std::unique_ptr<slot> core) noexcept : core_(std::move(core)) {}
-
-    std::unique_ptr<slot> core_;
+    std::unique_ptr<slot> core_; // set by the derived class
 };
 
 }}} // namespace bide::BIDE_ABI::detail

@@ -2,15 +2,15 @@
 #ifndef BIDE_DURABLE_SLOTS_DETAIL_SERVER_SERVER_SLOT_HPP
 #define BIDE_DURABLE_SLOTS_DETAIL_SERVER_SERVER_SLOT_HPP
 
-// What the slots of servers have in common: shared connections, URLs, waiting for a socket, the
-// call of a slot, and the watch.
+// What the slots of servers have in common: shared connections, URLs, waiting for a socket, and the
+// call of a slot.
 
 #include <bide/core/config.hpp>
 #include <bide/core/deadline.hpp>
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/try_to.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
@@ -18,7 +18,6 @@
 #include <bide/sync/semaphore.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -38,12 +37,9 @@
 #include <vector>
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/types.h>
-#include <unistd.h>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
@@ -71,11 +67,10 @@ inline constexpr std::size_t most_call_connections = 8;
 //   using target = ...;                    ordered; names the server
 //   explicit Connection(const target&);
 //   ~Connection();                         in a child of fork(): only closes the descriptor
-//   std::error_code make_ready(deadline);  begins a call, which ends at the deadline; connects if
-//                                          the connection is not usable
-//   void end_at(deadline) noexcept;        moves the end of the call
+//   void end_at(deadline) noexcept;        sets the end of the present call
 //   bool is_open() const noexcept;         whether it was opened, and no call has lost it
 //   bool is_usable() noexcept;             whether it is open, and its socket is quiet
+//   std::error_code connect();             closes it, and opens it again
 //
 // `Clock` is the clock for idle times and pauses.
 template <class Connection, class Clock = std::chrono::steady_clock> class connection_pool {
@@ -89,15 +84,6 @@ public:
     connection_pool(const target& to, std::size_t most)
         : to_(to), most_(most), permits_(static_cast<std::ptrdiff_t>(most)) {
         idle_.reserve(most);
-    }
-
-    // In a child of fork(), instead of the destructor: closes the connections that were idle.
-    // Closes none if a thread of the parent was changing the list at the time of the fork.
-    void leave() noexcept {
-        if (lock_.try_lock()) {
-            idle_.clear();
-            lock_.unlock();
-        }
     }
 
     // Exclusive use of a connection, until the destructor.
@@ -151,7 +137,8 @@ public:
             }
             const deadline share = deadline::after(longest_share);
             const bool has_share = is_another_open && share.steady_ns() < end.steady_ns();
-            const std::error_code error = mine->make_ready(has_share ? share : end);
+            mine->end_at(has_share ? share : end);
+            const std::error_code error = mine->is_usable() ? std::error_code() : mine->connect();
             mine->end_at(end); // the call has all of the time
             if (!error && !std::exchange(mine.is_counted_, true)) {
                 const std::lock_guard held(lock_);
@@ -195,36 +182,30 @@ private:
     // caller has to wait for one. Until allow_refused(), there are only as many permits as open
     // connections, so that one refusal is enough.
     bool waits_for_another(borrowed& refused) noexcept {
-        std::unique_lock held(lock_);
+        const std::lock_guard held(lock_);
         in_use_ -= std::exchange(refused.is_counted_, false) ? 1 : 0;
         std::erase_if(idle_, [](auto& each) { return !each.of->is_usable(); });
         const std::size_t others = in_use_ + idle_.size();
         if (others == 0) {
             return false;
         }
-        refused.pool_ = nullptr;
-        const bool is_withheld = refused_ + others < most_;
-        refused_ += is_withheld ? 1 : 0;
+        refused.of_.reset();
+        if (refused_ + others < most_) { // otherwise other callers were refused before
+            refused.pool_ = nullptr;
+            ++refused_;
+        }
         while (refused_ + others < most_ && permits_.try_acquire()) {
             ++refused_;
         }
         allowed_at_ = Clock::now() + ask_again_after;
-        held.unlock();
-        if (!is_withheld) { // other callers were refused before
-            permits_.release(1);
-        }
         return true;
     }
 
-    // Requires: the caller holds the lock. Returns the number of withheld permits that the caller
-    // must release, because calls may try again to open further connections.
-    std::size_t allowed() noexcept {
-        const bool is_allowed = in_use_ + idle_.size() == 0 || Clock::now() >= allowed_at_;
-        return is_allowed ? std::exchange(refused_, 0) : 0;
-    }
-    void allow_refused() {
+    // Releases the withheld permits if calls may try again to open further connections.
+    void allow_refused() noexcept {
         std::unique_lock held(lock_);
-        const std::size_t count = allowed();
+        const bool is_allowed = in_use_ + idle_.size() == 0 || Clock::now() >= allowed_at_;
+        const std::size_t count = is_allowed ? std::exchange(refused_, 0) : 0;
         held.unlock();
         if (count != 0) {
             permits_.release(static_cast<std::ptrdiff_t>(count));
@@ -232,17 +213,20 @@ private:
     }
 
     void give_back(borrowed& ended) noexcept {
-        std::unique_lock held(lock_);
-        const bool is_open = ended.of_ != nullptr && ended.of_->is_open();
-        const auto now = Clock::now();
-        in_use_ -= ended.is_counted_ ? 1 : 0;
-        std::erase_if(idle_, [&](auto& each) { return !is_open || each.since + keep_idle <= now; });
-        if (is_open) {
-            idle_.insert(idle_.begin(), {std::move(ended.of_), now});
+        {
+            const std::lock_guard held(lock_);
+            const bool is_open = ended.of_ != nullptr && ended.of_->is_open();
+            const bool was_lost = ended.of_ != nullptr && !is_open;
+            const auto now = Clock::now();
+            in_use_ -= ended.is_counted_ ? 1 : 0;
+            std::erase_if(idle_,
+                          [&](auto& each) { return was_lost || each.since + keep_idle <= now; });
+            if (is_open) {
+                idle_.insert(idle_.begin(), {std::move(ended.of_), now});
+            }
         }
-        const std::size_t count = 1 + allowed();
-        held.unlock();
-        permits_.release(static_cast<std::ptrdiff_t>(count));
+        permits_.release(1);
+        allow_refused();
     }
 
     const target to_;
@@ -255,8 +239,8 @@ private:
     semaphore permits_; // a permit for each connection, minus refused_
 };
 
-// The state that the slots of a process share if they name the same server. Its member `known` has
-// the facts that these slots have learned about the server.
+// What the slots of a process share if they name the same server. The last slot closes the
+// connections.
 template <class Client> struct BIDE_SHARED shared_server {
     using target = typename Client::target;
 
@@ -266,19 +250,10 @@ template <class Client> struct BIDE_SHARED shared_server {
 
     connection_pool<Client> calls;
     connection_pool<Client> renewals;
-    typename Client::known known{};
-
-    // A slot's reference. The last one closes the connections.
-    struct reference {
-        std::shared_ptr<shared_server> of;
-        void leave() noexcept {
-            of->calls.leave();
-            of->renewals.leave();
-        }
-    };
+    typename Client::known known{}; // what these slots have learned about the server
 
     // Returns the object of this process. Makes it if there is none.
-    static reference find(const target& to) {
+    static std::shared_ptr<shared_server> find(const target& to) {
         table* const here = process_wide<table, native_platform>::get([] { return new table; });
         if (here == nullptr) {
             BIDE_THROW(std::bad_alloc());
@@ -286,9 +261,9 @@ template <class Client> struct BIDE_SHARED shared_server {
         const std::lock_guard held(here->lock);
         std::erase_if(here->all, [](const auto& each) { return each.second.expired(); });
         std::weak_ptr<shared_server>& known_one = here->all[to];
-        reference found{known_one.lock()};
-        if (found.of == nullptr) {
-            known_one = found.of = std::make_shared<shared_server>(to);
+        std::shared_ptr<shared_server> found = known_one.lock();
+        if (found == nullptr) {
+            known_one = found = std::make_shared<shared_server>(to);
         }
         return found;
     }
@@ -312,10 +287,10 @@ struct server_url {
     std::string path{}; // as it is written, without the '/' before it
 };
 
-// Decodes a percent-encoded part: "%41" is "A". Returns false for a '%' without two hexadecimal
+// Decodes a percent-encoded part: "%41" is "A". Returns nothing for a '%' without two hexadecimal
 // digits, for a NUL byte, and for a byte that must be encoded.
-inline bool decode_url_part(std::string_view text, std::string& to) {
-    to.clear();
+inline std::optional<std::string> decode_url_part(std::string_view text) {
+    std::string decoded;
     for (std::size_t i = 0; i < text.size(); ++i) {
         unsigned byte = static_cast<unsigned char>(text[i]);
         bool fits = byte > ' ' && byte <= '~' && byte != '\\';
@@ -327,34 +302,11 @@ inline bool decode_url_part(std::string_view text, std::string& to) {
             i += 2;
         }
         if (!fits) {
-            return false;
+            return std::nullopt;
         }
-        to += static_cast<char>(byte);
+        decoded += static_cast<char>(byte);
     }
-    return true;
-}
-
-// Reads host:port or [address]:port. An address may have a zone: "fe80::1%25eth0".
-inline bool read_url_host(std::string_view text, server_url& to) {
-    constexpr std::string_view known =
-        "0123456789-._abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    const bool is_address = text.substr(0, 1) == "[";
-    const std::size_t end = std::min(text.find(is_address ? ']' : ':'), text.size());
-    if (!decode_url_part(text.substr(is_address ? 1 : 0, end - (is_address ? 1 : 0)), to.host)) {
-        return false;
-    }
-    const std::size_t zone = to.host.find('%');
-    in6_addr read{};
-    const bool is_good =
-        is_address ? end < text.size() && zone + 1 != to.host.size() &&
-                         ::inet_pton(AF_INET6, to.host.substr(0, zone).c_str(), &read) == 1
-                   : !to.host.empty() && to.host.find_first_not_of(known) == to.host.npos &&
-                         to.host.front() != '-' && to.host.front() != '.';
-    text.remove_prefix(std::min(end + (is_address ? 1 : 0), text.size()));
-    if (!text.empty()) {
-        to.port = text.front() == ':' ? static_cast<int>(read_number(text.substr(1), 65'535)) : -1;
-    }
-    return is_good && (text.empty() || to.port > 0);
+    return decoded;
 }
 
 // Reads a URL. Refuses what two readers could read in two ways, such as a second '@'. If it fails,
@@ -371,26 +323,40 @@ inline result<server_url, const char*> read_server_url(std::string_view url) {
     }
     const std::string_view rest = url.substr(colon + 3);
     const std::size_t slash = std::min(rest.find('/'), rest.size());
-    const std::size_t at = rest.find('@');
-    const std::string_view login = at == rest.npos ? std::string_view() : rest.substr(0, at);
+    std::string_view place = rest.substr(0, slash); // [user[:password]@]host[:port]
+    const std::size_t at = place.find('@');
+    const std::string_view login = at == place.npos ? std::string_view() : place.substr(0, at);
     const std::size_t middle = std::min(login.find(':'), login.size());
-    if (rest.find_first_of("?#") != rest.npos ||
-        (at != rest.npos && (at > slash || rest.find('@', at + 1) != rest.npos)) ||
-        !decode_url_part(login.substr(0, middle), read.user) ||
-        !decode_url_part(login.substr(std::min(middle + 1, login.size())), read.password)) {
-        return wrong("the URL's user or password is not percent-encoded: in them, write @ as %40, "
-                     "/ as %2F, ? as %3F and # as %23");
+    place.remove_prefix(at == place.npos ? 0 : at + 1);
+    if (!decode_url_part(rest) || place.find('@') != place.npos ||
+        rest.find('@', slash) != rest.npos || rest.find_first_of("?#") != rest.npos) {
+        return wrong("the URL's user, password or path is not percent-encoded: in them, write @ as "
+                     "%40, / as %2F, ? as %3F and # as %23");
     }
-    const std::size_t from = at == rest.npos ? 0 : at + 1;
-    if (!read_url_host(rest.substr(from, slash - from), read)) {
+    read.user = *decode_url_part(login.substr(0, middle));
+    read.password = *decode_url_part(login.substr(std::min(middle + 1, login.size())));
+    read.path = rest.substr(std::min(slash + 1, rest.size()));
+
+    const bool is_address = place.starts_with('[');
+    const std::size_t end =
+        is_address ? place.find(']') + 1 : std::min(place.find(':'), place.size());
+    read.host =
+        is_address ? place.substr(1, std::max<std::size_t>(end, 2) - 2) : place.substr(0, end);
+    const std::string_view port = place.substr(end);
+    if (!port.empty()) {
+        read.port = port[0] == ':' ? static_cast<int>(read_number(port.substr(1), 65'535)) : -1;
+    }
+    constexpr std::string_view known =
+        "0123456789-._abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    in6_addr parsed{};
+    const bool is_host = is_address ? ::inet_pton(AF_INET6, read.host.c_str(), &parsed) == 1
+                                    : !read.host.empty() &&
+                                          read.host.find_first_not_of(known) == read.host.npos &&
+                                          read.host[0] != '-' && read.host[0] != '.';
+    if (!is_host || (!port.empty() && read.port <= 0)) {
         return wrong("the URL's host is not a name or an [IPv6 address], or its port not a number "
                      "from 1 to 65535");
     }
-    std::string decoded;
-    if (!decode_url_part(rest.substr(std::min(slash + 1, rest.size())), decoded)) {
-        return wrong("the URL's path is not percent-encoded");
-    }
-    read.path = rest.substr(std::min(slash + 1, rest.size()));
     return read;
 }
 
@@ -434,11 +400,10 @@ inline std::error_code wait_for(int fd, short events, deadline end) noexcept {
 // connection has raised. TLS libraries raise SIGPIPE when they write.
 class no_sigpipe {
 public:
-    no_sigpipe() noexcept {
+    no_sigpipe() noexcept : was_pending_(is_pending()) {
         sigemptyset(&pipe_);
         sigaddset(&pipe_, SIGPIPE);
         ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-        was_pending_ = is_pending();
     }
     no_sigpipe(const no_sigpipe&) = delete;
     no_sigpipe& operator=(const no_sigpipe&) = delete;
@@ -459,16 +424,15 @@ private:
         return sigismember(&all, SIGPIPE) == 1;
     }
 
-    ::sigset_t pipe_;
-    ::sigset_t before_;
-    bool was_pending_;
+    ::sigset_t pipe_{};
+    ::sigset_t before_{};
+    const bool was_pending_;
 };
 
 // Returns true if the text of a TLS library says that the server refuses the client's certificate,
 // or refuses a client without a certificate.
 inline bool refuses_certificate(std::string_view text) noexcept {
-    const auto says = [text](auto... parts) { return ((text.find(parts) != text.npos) || ...); };
-    return says("alert") && says("ertificate", "unknown ca", "access denied");
+    return says(text, "alert") && says(text, "ertificate", "unknown ca", "access denied");
 }
 
 // ---- Slots
@@ -479,96 +443,66 @@ template <class T> struct server_answer {
     std::error_code error{};
     bool may_have_stored = false;
     std::string error_text{};
+    bool may_pass = false; // another transaction was in the way: the call is worth another try
+
+    // Returns the same error in an answer of another type.
+    template <class U> server_answer<U> refused_as() && {
+        return {{}, error, may_have_stored, std::move(error_text), may_pass};
+    }
 };
+
+// The answer to a load, which has the value in `current`, or to a compare-and-swap.
+using slot_answer = server_answer<cas_result>;
 
 // Throws: std::system_error (invalid_argument) with this text about the argument of a slot.
 [[noreturn]] inline void refuse_argument([[maybe_unused]] std::string error_text) {
     BIDE_THROW(std::system_error(std::make_error_code(std::errc::invalid_argument), error_text));
 }
 
-// Reports the messages on one channel of a server, on a connection of its own. A process has at
-// most `most` such watches; further ones fail, and the waiters read their slots at intervals.
-template <class Connection> class channel_watch final : public slot_watch {
-public:
-    static constexpr int most = 8;
-
-    // Throws: std::bad_alloc.
-    explicit channel_watch(const typename Connection::target& at)
-        : of_(at),
-          count_(process_wide<watch_count, native_platform>::get(+[] { return new watch_count; })) {
-        if (count_ == nullptr) {
-            BIDE_THROW(std::bad_alloc());
-        }
-        // Order: relaxed; only the number counts.
-        count_->open.fetch_add(1, std::memory_order_relaxed);
-    }
-    ~channel_watch() override {
-        // Order: relaxed; only the number counts. A child of fork() has another one.
-        count_->open.fetch_sub(1, std::memory_order_relaxed);
-        if (fd_ >= 0) {
-            ::close(fd_);
-        }
-    }
-
-    // Subscribes to the channel. If that fails, message() may have the reason.
-    // Blocks: until the server has confirmed the subscription, or until the deadline.
-    std::error_code open(const std::string& channel, deadline end) {
-        // Order: relaxed; only the number counts.
-        if (count_->open.load(std::memory_order_relaxed) > most) {
-            return std::make_error_code(std::errc::too_many_files_open);
-        }
-        if (const std::error_code error = of_.subscribe(channel, end)) {
-            return error;
-        }
-        fd_ = ::fcntl(of_.fd(), F_DUPFD_CLOEXEC, 0);
-        return {fd_ < 0 ? errno : 0, std::generic_category()};
-    }
-    const std::string& message() const noexcept { return of_.message(); }
-
-    int fd() const noexcept override { return fd_; }
-    std::error_code drain() noexcept override {
-        std::error_code error = std::make_error_code(std::errc::operation_not_permitted);
-        if (owner_ == ::getpid() && !try_to([&] { error = of_.drain(); })) {
-            error = std::make_error_code(std::errc::not_enough_memory);
-        }
-        return error;
-    }
-
-private:
-    // Of this process: a child of fork() begins with none.
-    struct BIDE_SHARED watch_count {
-        native_platform::atomic<int> open{0};
-    };
-
-    Connection of_;
-    watch_count* const count_;
-    int fd_ = -1; // of the same socket: stays open when drain() finds that the connection ended
-    const pid_t owner_ = ::getpid();
-};
-
 // What a slot is made of.
-template <class Target> struct server_terms {
-    Target target;
+template <class Client> struct server_terms {
+    typename Client::target target;
     std::string key;
     std::chrono::milliseconds retry_time; // of one operation
     std::size_t max_value;
-    bool notifies = false;
+    typename Client::options options{};
     bool is_for_renewals = false;
 };
 
-// The common part of the slots of servers. A Client is a Connection of a pool (see above). It also
-// has a type `answer`, and a function lost(), which closes the connection and returns an answer.
-template <class Client> class server_slot : public slot {
+// A slot on a server. A Client is a Connection of a pool (see above), and has
+//
+//   struct known;                           what the slots of this process learn about the server
+//   struct options;                         what else a slot of this kind is made of
+//   const std::string& message() const;     the text of the last connect that failed
+//   slot_answer load(const server_terms<Client>&, known&);
+//   slot_answer exchange(const server_terms<Client>&, known&, slot_version, std::string_view);
+template <class Client> class server_slot final : public slot {
 public:
-    using terms_type = server_terms<typename Client::target>;
+    explicit server_slot(server_terms<Client> of) : terms_(std::move(of)) {}
 
-    explicit server_slot(terms_type of) : terms(std::move(of)) {}
-
-    std::string store() const override { return terms.target.name(); }
-    std::string explain() const override {
-        return one_line(terms.target.name() + ", key " + terms.key +
-                            (last_error_text_.empty() ? "" : ": " + last_error_text_),
-                        1'000);
+    result<slot_snapshot, std::error_code> load() override {
+        slot_answer got =
+            ask(true, [this](Client& to, auto& known) { return to.load(terms_, known); });
+        if (!got.error && !got.of.current) {
+            got.error = failed(std::make_error_code(std::errc::protocol_error));
+        }
+        if (got.error) {
+            return unexpected{got.error};
+        }
+        return *std::move(got.of.current);
+    }
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        if (value.size() > terms_.max_value) {
+            return {.error = failed(durable_errc::too_large)};
+        }
+        slot_answer got = ask(false, [&](Client& to, auto& known) {
+            return to.exchange(terms_, known, version, value);
+        });
+        if (got.error) {
+            got.of.status = got.may_have_stored ? cas_status::indeterminate : cas_status::failed;
+            got.of.error = got.error;
+        }
+        return std::move(got.of);
     }
     result<std::int64_t, std::error_code> server_now() override {
         const auto seen = load();
@@ -578,62 +512,68 @@ public:
         return seen->server_ms.value_or(0);
     }
 
-protected:
-    terms_type terms_for_renewals() const {
-        terms_type other = terms;
-        other.is_for_renewals = true;
+    std::string store() const override { return terms_.target.name(); }
+    std::string explain() const override {
+        return one_line(terms_.target.name() + ", key " + terms_.key +
+                            (last_error_text_.empty() ? "" : ": " + last_error_text_),
+                        1'000);
+    }
+    std::unique_ptr<slot> for_renewals() const override {
+        auto other = std::make_unique<server_slot>(terms_);
+        other->terms_.is_for_renewals = true;
         return other;
     }
 
+private:
     // Sets the text that explain() returns. Returns the error.
     std::error_code failed(std::error_code error, std::string error_text = {}) {
         last_error_text_ = error_text.empty() && error ? error.message() : std::move(error_text);
         return error;
     }
-    cas_result not_stored(bool may_have_stored, std::error_code error, std::string text = {}) {
-        return {.status = may_have_stored ? cas_status::indeterminate : cas_status::failed,
-                .error = failed(error, std::move(text))};
+
+    const std::shared_ptr<shared_server<Client>>& here() {
+        return in_process_.get([this] { return shared_server<Client>::find(terms_.target); });
     }
 
-    // What the slots of this process share for this server.
-    shared_server<Client>& here() {
-        return *in_process_.get([this] { return shared_server<Client>::find(terms.target); }).of;
-    }
-
-    // The end of an operation that begins now.
-    deadline until() const { return deadline::after(terms.retry_time); }
-
-    // Calls question(client) on a connection. The call ends at the deadline.
-    template <class Question> typename Client::answer ask(deadline end, Question question) {
-        const auto got = (terms.is_for_renewals ? here().renewals : here().calls).take(end);
-        if (!got.of) {
-            return {{},
-                    got.error,
-                    false,
-                    "no free connection in time: other calls of this process had them all"};
+    // Calls question() with a connection and `known`. Calls it again, on another connection, while
+    // a transaction is in the way, for at most half of the time. If `may_repeat` is true, calls it
+    // once more if the connection was lost: the server may have closed it while it was idle.
+    template <class Question> slot_answer ask(bool may_repeat, Question question) {
+        const deadline end = deadline::after(terms_.retry_time);
+        const deadline passing_end = deadline::after(terms_.retry_time / 2);
+        shared_server<Client>& server = *here();
+        auto& pool_of_calls = terms_.is_for_renewals ? server.renewals : server.calls;
+        for (;;) {
+            slot_answer got;
+            {
+                const auto taken = pool_of_calls.take(end);
+                if (!taken.error) {
+                    got = question(*taken.of, server.known);
+                } else {
+                    got.error = taken.error;
+                    got.error_text =
+                        taken.of ? taken.of->message()
+                                 : "no free connection in time: other calls of this process had "
+                                   "them all";
+                }
+            }
+            const bool was_cut = got.error == std::errc::connection_reset;
+            if (!(got.may_pass && !passing_end.has_passed()) &&
+                !(was_cut && std::exchange(may_repeat, false))) {
+                failed(got.error, got.error_text);
+                return got;
+            }
         }
-        return got.error ? got.of->lost(got.error, false) : question(*got.of);
     }
 
-    result<std::unique_ptr<slot_watch>, std::error_code>
-    watch_channel(const typename Client::target& at, const std::string& channel, deadline end) {
-        auto made = std::make_unique<channel_watch<Client>>(at);
-        if (const std::error_code error = made->open(channel, end)) {
-            return unexpected{failed(error, made->message())};
-        }
-        return std::unique_ptr<slot_watch>(std::move(made));
-    }
-    std::error_code watches_not() {
-        return failed(std::make_error_code(std::errc::operation_not_supported),
-                      "its options do not say notify");
-    }
-
-    const terms_type terms;
-
-private:
-    std::string last_error_text_{}; // of the last operation that failed
-    per_process<typename shared_server<Client>::reference> in_process_{};
+    server_terms<Client> terms_;
+    std::string last_error_text_{}; // of the last operation, if it failed
+    per_process<std::shared_ptr<shared_server<Client>>> in_process_{};
 };
+
+template <class Client> std::unique_ptr<slot> make_server_slot(server_terms<Client> of) {
+    return std::make_unique<server_slot<Client>>(std::move(of));
+}
 
 }}} // namespace bide::BIDE_ABI::detail
 

@@ -50,14 +50,18 @@ inline std::int64_t read_number(std::string_view digits, std::int64_t most) noex
     return fits && number <= most ? number : -1;
 }
 
+// Whether the text has one of these parts.
+template <class... Parts> bool says(std::string_view text, Parts... parts) noexcept {
+    return ((text.find(parts) != text.npos) || ...);
+}
+
 // If the text quotes the secret, keeps only its first word, or nothing if that quotes it, too.
 inline std::string without_secret(std::string error_text, std::string_view secret) {
-    if (secret.empty() || error_text.find(secret) == error_text.npos) {
+    if (secret.empty() || !says(error_text, secret)) {
         return error_text;
     }
     const std::string first = error_text.substr(0, error_text.find(' '));
-    const bool is_safe = first.find(secret) == first.npos;
-    return (is_safe ? first + " " : "") + "(the error text quotes the password)";
+    return (says(first, secret) ? "" : first + " ") + "(the error text quotes the password)";
 }
 
 }}} // namespace bide::BIDE_ABI::detail
