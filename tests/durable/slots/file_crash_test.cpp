@@ -2,7 +2,7 @@
 
 // The file slot on a simulated disk. Each sector of a write can be lost until it is synced. A
 // process can be killed between any two of its steps.
-#include <bide/durable/slots/detail/file/store.hpp>
+#include <bide/durable/slots/impl/file.hpp>
 #include <support/slot_results.hpp>
 #include <support/stress.hpp>
 
@@ -19,7 +19,6 @@ namespace {
 constexpr std::size_t sector = 512;
 constexpr const char* data_path = "/d/slot";
 constexpr const char* lock_path = "/d/slot.lock";
-constexpr const char* damaged_path = "/d/slot.damaged";
 
 // ---- the disk
 
@@ -41,7 +40,7 @@ public:
     int life = 1 << 30; // steps until the process is killed
     bool is_dead = false;
     bool lies = false; // syncs do nothing
-    bool has_links = true;
+    bool is_remote = false;
     int syncs_before_eio =
         -1; // the sync after these fails; the written data may be on the disk or not
     int writes_before_error = -1;
@@ -176,14 +175,11 @@ public:
         names.erase(path);
         return 0;
     }
-    int link_file(const std::string& path, const std::string& other) {
-        if (!has_links) {
-            return fails(EPERM);
-        }
+    int exchange_files(const std::string& a, const std::string& b) {
         if (!step()) {
             return -1;
         }
-        names[other] = names.at(path);
+        std::swap(names.at(a), names.at(b));
         return 0;
     }
     int look_at(const std::string& path, struct stat& facts) {
@@ -244,11 +240,6 @@ public:
                              [&](std::size_t bit) {
                                  return all ? (state >> bit & 1) != 0 : some.below(2) == 0;
                              });
-                }
-                const auto second = names.find(damaged_path);
-                if (second != names.end() && second->second == file && some.below(2) == 0) {
-                    left.durable_names[damaged_path] = left.names[damaged_path] =
-                        left.names.at(data_path);
                 }
                 const auto lock = names.find(lock_path);
                 if (lock != names.end() && some.below(3) != 0) {
@@ -318,7 +309,7 @@ struct disk_io {
     int sync_all(int fd) { return on->sync(fd); }
     int rename_file(const char* from, const char* to) { return on->rename_file(from, to); }
     int remove_file(const char* path) { return on->remove_file(path); }
-    int link_file(const char* path, const char* other) { return on->link_file(path, other); }
+    int exchange_files(const char* a, const char* b) { return on->exchange_files(a, b); }
     int look_at(const char* path, struct stat& facts) {
         return on->look_at(std::string(path), facts);
     }
@@ -338,7 +329,7 @@ struct disk_io {
     }
     void unclaim(int) { on->has_claim = false; }
     bool is_claimed(int) { return on->is_claimed; }
-    bool is_reliable(int) { return true; }
+    bool is_reliable(int) { return !on->is_remote; }
     int copy_owner_and_mode(int, const struct stat&) { return 0; }
     void drop_cache(int fd) { on->drop_cache(fd); }
     long process() { return on->pid; }
@@ -1020,7 +1011,6 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
         slot_on_disk one;
         auto& [d, h, s] = one;
         d.clock = 10'000'000;
-        d.has_links = how % 2 == 0;
         REQUIRE(put(s, h, 100));
         REQUIRE(put(s, h, 100));
         REQUIRE(put(s, h, 5'000)); // a new file with larger pages
@@ -1068,7 +1058,6 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
 
 TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or the repaired one",
           "[promise.file-slot-damage]") {
-    const bool has_links = GENERATE(true, false); // otherwise the file is copied
     long states = 0;
     long damaged = 0;
     long repaired = 0;
@@ -1080,7 +1069,6 @@ TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or
             d.data().cached[at] ^= 1;
             d.data().durable[at] ^= 1;
         }
-        d.has_links = has_links;
         d.life = life;
         const bool is_done = on(d).replace_damaged("repaired").status == cas_status::stored;
         const bool was_killed = d.is_dead;
@@ -1192,6 +1180,13 @@ TEST_CASE(
     d.free_at = d.slept + 200 * ms;
     REQUIRE(s.compare_exchange(0, "x").status == cas_status::conflict);
     REQUIRE(d.claims == 0);
+}
+
+TEST_CASE("file_slot: network filesystems are refused") {
+    disk d;
+    d.is_remote = true;
+    REQUIRE(on(d).load().error() == durable_errc::unsupported_filesystem);
+    REQUIRE(on(d).compare_exchange(0, "x").error == durable_errc::unsupported_filesystem);
 }
 
 TEST_CASE("file_slot: a new version is later than any that may have been lost") {

@@ -286,20 +286,6 @@ TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode",
     CHECK(!exists(path));
 }
 
-TEST_CASE("file_slot: a repair that ended before its rename can be made again",
-          "[promise.file-slot-damage]") {
-    const auto in = fresh_directory();
-    const std::string path = in.write("a", "damaged");
-    REQUIRE(::link(path.c_str(), (path + ".damaged").c_str()) == 0);
-    CHECK(file_slot(path).load().error() == durable_errc::corrupt_record);
-    CHECK(!exists(path + ".damaged"));
-    REQUIRE(::link(path.c_str(), (path + ".damaged").c_str()) == 0);
-    file_slot slot(path);
-    CHECK(slot.replace_damaged("repaired").status == cas_status::stored);
-    CHECK(slot.load()->value == "repaired");
-    CHECK(bytes_of(path + ".damaged") == "damaged");
-}
-
 TEST_CASE("file_slot: of many concurrent repairs one succeeds, and all slots go on") {
     const auto in = fresh_directory();
     const std::string path = in.write("a", "damaged");

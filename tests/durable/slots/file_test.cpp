@@ -1,7 +1,6 @@
 #include <bide/durable/slots/file.hpp>
 
 #include <bide/durable/slots/detail/file/posix_file.hpp>
-#include <bide/durable/slots/detail/file/store.hpp>
 
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
@@ -94,11 +93,6 @@ void write_file(const std::string& path, const std::string& bytes) {
     std::fclose(file);
 }
 
-// The system calls, on an unreliable filesystem.
-struct remote_io : bide::detail::posix_io {
-    bool is_reliable(int) noexcept { return false; }
-};
-
 } // namespace
 
 TEST_CASE("file_slot: keeps the contract of slots",
@@ -179,13 +173,6 @@ TEST_CASE("file_slot: a file with two names is refused under both") {
     REQUIRE(slot.load().error() == error_of(EMLINK));
     REQUIRE(::unlink((in / "hard").c_str()) == 0);
     REQUIRE(value_of(slot) == "x");
-}
-
-TEST_CASE("file_slot: network filesystems are refused") {
-    directory in;
-    bide::detail::file_store<remote_io> refused(in / "a", file_slot_options(), true);
-    REQUIRE(refused.load().error() == durable_errc::unsupported_filesystem);
-    REQUIRE(refused.compare_exchange(0, "x").error == durable_errc::unsupported_filesystem);
 }
 
 TEST_CASE("file_slot: read permission is enough to load") {

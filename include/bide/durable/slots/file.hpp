@@ -15,7 +15,7 @@
 ///                   crash left
 ///   <path>.damaged  the damaged file that a repair replaced
 /// \endcode
-/// detail/file/store.hpp describes the pages and the protocol.
+/// impl/file.hpp describes the pages and the protocol.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
@@ -78,8 +78,9 @@ struct file_slot_options {
 /// load() waits until a writer's sync has ended, at most for `retry_time`. A change waits for the
 /// lock, also at most for `retry_time`, and then for one sync. All operations throw std::bad_alloc.
 /// If the update of update_locked() throws, update_locked() throws the same exception and changes
-/// nothing. replace_damaged() keeps the damaged file as `.damaged`; a file that is not regular
-/// stays, and the call fails with the error of load(). explain() returns the path, or the file of
+/// nothing. replace_damaged() exchanges the damaged file for a new one in one step, and keeps it as
+/// `.damaged`; it fails where the system or the filesystem cannot do that. A file that is not
+/// regular stays, and the call fails with the error of load(). explain() returns the path, or the file of
 /// the last failure and what is wrong with it.
 ///
 /// On Linux, watch() makes a watch that reports each change by any process after it is durable. It

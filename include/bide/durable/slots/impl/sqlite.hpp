@@ -13,7 +13,7 @@
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/sqlite.hpp>
-#include <bide/sched/detail/quoted.hpp>
+#include <bide/durable/ticket.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -84,19 +84,10 @@ BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
     return category.object;
 }
 
-// ---- keys and paths
-
-// Returns true if the text is well-formed UTF-8 without zero bytes. SQLite can convert such a text
-// to each of its encodings without a change.
-inline bool is_sqlite_text(std::string_view text) noexcept {
-    while (!text.empty() && text[0] != '\0' && utf8_length(text) != 0) {
-        text.remove_prefix(utf8_length(text));
-    }
-    return text.empty();
-}
+// ---- paths
 
 // SQLite finds the journal, the log and the shared memory of a database by the path. If processes
-// reach one file by two paths (two directories or two names), each path has its own log. Then each
+// reach one file by two paths (two directories or two names), each path has its own log, and each
 // process reads and writes a different database, without an error.
 //
 // No function below opens the database: to close a descriptor of it would drop the locks of this
@@ -135,11 +126,11 @@ inline std::error_code check_sqlite_path(const char* path) noexcept {
 //
 // The file `<database>-bide` has an entry for each row: the last version that a slot acknowledged,
 // and a checksum of its value. A slot writes the entry after the commit, and reads it before it
-// reads the row. If a row is older than its entry, newer values of the row are lost. There are
-// three causes: SQLite found a wrong checksum in a log and dropped the rest of the log, which it
-// does without an error; the row was deleted; an older or empty file replaced the database. If a
-// row has the version of its entry and another checksum, the disk damaged it: SQLite's pages have
-// no checksums. The file is not synced; if an entry is lost or late, fewer losses are detected.
+// reads the row. If the row is older than its entry, newer values are lost: SQLite found a wrong
+// checksum in a log and dropped the rest of the log, which it does without an error; or the row was
+// deleted; or another file replaced the database. If a row has the version of its entry and another
+// checksum, the disk damaged it: SQLite's pages have no checksums. The file is not synced; if an
+// entry is lost or late, fewer losses are detected.
 //
 // The file is a table of 1,024 buckets of 128 bytes each, found by a hash. A bucket has four
 // entries of 32 bytes. Numbers are little-endian. Far behind the table are the bytes that presences
@@ -317,7 +308,7 @@ public:
     sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how, bool to_sync)
         : path_(absolute_path(at)), key_(std::move(of)), options_(how), is_synced_(to_sync),
           versions_(key_) {
-        if (!is_file_name(at) || !is_sqlite_text(key_)) {
+        if (!is_file_name(at) || !is_utf8(key_) || key_.find('\0') != key_.npos) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide::sqlite_slot"));
         }
@@ -437,15 +428,15 @@ private:
         }
     };
 
-    bool is_usable() {
-        return !sqlite_process()->is_unusable || fail(std::errc::operation_not_permitted,
-                                                      "the process was forked during an operation");
+    bool is_usable(const sqlite_process& here = {}) {
+        return !here->is_unusable || fail(std::errc::operation_not_permitted,
+                                          "the process was forked during an operation");
     }
     bool enter() {
-        if (!is_usable()) {
+        const sqlite_process here;
+        if (!is_usable(here)) {
             return false;
         }
-        const sqlite_process here;
         ++here->busy;
         if (std::exchange(owner_, here->pid) != here->pid) {
             db_ = nullptr; // the parent's, which is closed
@@ -561,39 +552,34 @@ private:
     // Sets the journal mode, and the sync mode that keeps what is committed.
     bool choose_journal() {
         const bool is_safe = sqlite_wal_is_safe(::sqlite3_libversion_number());
+        const bool is_automatic = options_.journal == sqlite_journal::automatic;
         std::string pages = "unknown";
         std::string mode;
         // The page count is read first: a program that makes a database sets the mode before it
         // adds pages.
-        if (options_.journal == sqlite_journal::automatic &&
-            (!ok(execute("PRAGMA page_count", &pages)) ||
-             !ok(execute("PRAGMA journal_mode", &mode)))) {
+        if (is_automatic && (!ok(execute("PRAGMA page_count", &pages)) ||
+                             !ok(execute("PRAGMA journal_mode", &mode)))) {
             return false;
         }
         if (mode == "wal" && !is_safe) {
             return fail(std::errc::operation_not_supported,
                         "WAL mode is not safe with this SQLite");
         }
-        const bool is_wal =
-            options_.journal == sqlite_journal::wal || mode == "wal" || (pages == "0" && is_safe);
-        const bool may_fall_back =
-            options_.journal == sqlite_journal::automatic && is_wal && mode != "wal";
-        std::string wanted = is_wal ? "wal" : "persist";
-        if (!ok(execute("PRAGMA journal_mode=" + wanted, &mode))) {
+        const bool has_wal = options_.journal == sqlite_journal::wal || mode == "wal";
+        const bool tries_wal = !has_wal && is_safe && pages == "0"; // it needs shared memory
+        const std::string persist = "PRAGMA journal_mode=persist";
+        if (!ok(execute(has_wal || tries_wal ? "PRAGMA journal_mode=wal" : persist, &mode)) ||
+            (tries_wal && mode != "wal" && !ok(execute(persist, &mode)))) {
             return false;
         }
-        if (may_fall_back && mode != wanted) { // WAL mode needs shared memory
-            wanted = "persist";
-            if (!ok(execute("PRAGMA journal_mode=persist", &mode))) {
-                return false;
-            }
-        }
-        const std::string level = !is_synced_       ? "1"  // NORMAL
-                                  : wanted == "wal" ? "2"  // FULL
-                                                    : "3"; // EXTRA
+        const bool is_wal = mode == "wal";
+        const std::string level = !is_synced_ ? "1" // NORMAL
+                                  : is_wal    ? "2" // FULL
+                                              : "3";   // EXTRA
         std::string has;
         return ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
-               ((mode == wanted && has == level) ||
+               ((has == level && (is_wal || mode == "persist") &&
+                 (tries_wal || is_wal == has_wal)) ||
                 fail(std::errc::operation_not_supported,
                      "the database does not accept the journal mode"));
     }

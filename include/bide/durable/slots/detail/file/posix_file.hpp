@@ -34,6 +34,7 @@
 
 #if defined(__linux__)
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__OpenBSD__) || defined(__DragonFly__)
@@ -114,7 +115,6 @@ template <class T> void store_little(char* to, T value) noexcept {
 // Filesystems whose locks and syncs depend on another machine or a program, by their statfs(2)
 // numbers on Linux: NFS, SMB, SMB2, CIFS, NCP, FUSE (and virtiofs), 9P, Ceph, AFS, AFS of the
 // kernel, Coda, Lustre, GPFS, GFS2, OCFS2, BeeGFS, Panasas, VirtualBox's shared folders, VMware's.
-// On other systems a filesystem is accepted if the system calls it local.
 constexpr bool is_remote_filesystem(std::uint32_t type) noexcept {
     constexpr std::uint32_t remote[] = {0x6969,     0x517b,     0xfe534d42, 0xff534d42, 0x564c,
                                         0x65735546, 0x01021997, 0x00c36400, 0x5346414f, 0x6b414653,
@@ -295,9 +295,17 @@ public:
 
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
-    // Gives a file a second name. Does not follow a symbolic link.
-    int link_file(const char* path, const char* other) noexcept {
-        return ::linkat(AT_FDCWD, path, AT_FDCWD, other, 0);
+    // Exchanges two files in one step, where the system and the filesystem can do that.
+    int exchange_files([[maybe_unused]] const char* a, [[maybe_unused]] const char* b) noexcept {
+#if defined(SYS_renameat2)
+        constexpr unsigned exchange = 2; // RENAME_EXCHANGE
+        return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, exchange));
+#elif defined(RENAME_SWAP)
+        return ::renamex_np(a, b, RENAME_SWAP);
+#else
+        errno = ENOTSUP;
+        return -1;
+#endif
     }
 
     int look_at(const char* path, struct stat& facts) noexcept {
@@ -485,31 +493,28 @@ public:
     // another file open; otherwise the system's error.
     // Throws: std::bad_alloc.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present(int on = -1) const {
-        constexpr int most_tries = 100;
         posix_io io;
-        for (int i = 0; i < most_tries; ++i) {
-            file_descriptor<posix_io> file(io, on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
-            std::error_code error;
-            if (on < 0) {
-                error = file.open(path_.c_str(), false, O_CREAT, mode_);
-            } else if (!file || io.look_at(on, file.facts) != 0) {
-                error = system_error_code();
-            } else if (!is_at_path(file.facts)) {
-                error = system_error_code(ESTALE);
-            }
-            if (!error && !io.is_reliable(file.get())) {
-                error = std::make_error_code(std::errc::operation_not_supported);
-            }
-            const std::int64_t mark = error ? 0 : take(file.get());
-            if (mark == 0) {
-                return unexpected{error ? error : system_error_code()};
-            }
-            if (is_at_path(file.facts)) { // otherwise other processes ask another file
-                return std::shared_ptr<slot_presence>(
-                    std::make_shared<file_presence>(std::move(file), mark));
-            }
+        file_descriptor<posix_io> file(io, on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
+        std::error_code error;
+        if (on < 0) {
+            error = file.open(path_.c_str(), false, O_CREAT, mode_);
+        } else if (!file || io.look_at(on, file.facts) != 0) {
+            error = system_error_code();
         }
-        return unexpected{system_error_code(EAGAIN)};
+        if (!error && !io.is_reliable(file.get())) {
+            error = std::make_error_code(std::errc::operation_not_supported);
+        }
+        const std::int64_t mark = error ? 0 : take(file.get());
+        if (mark == 0) {
+            return unexpected{error ? error : system_error_code()};
+        }
+        struct stat now;
+        if (io.look_at(path_.c_str(), now) != 0 || !is_same_file(now, file.facts)) {
+            // Other processes ask another file.
+            return on < 0 ? be_present() : unexpected{system_error_code(ESTALE)};
+        }
+        return std::shared_ptr<slot_presence>(
+            std::make_shared<file_presence>(std::move(file), mark));
     }
 
     // Returns true if the open file of the descriptor has the mark: a lock does not conflict with
@@ -538,11 +543,6 @@ public:
     }
 
 private:
-    bool is_at_path(const struct stat& facts) const noexcept {
-        struct stat now;
-        return posix_io().look_at(path_.c_str(), now) == 0 && is_same_file(now, facts);
-    }
-
     // Locks a free byte. Returns the mark, or 0 with errno set.
     static std::int64_t take(int fd) noexcept {
         constexpr int most_tries = 1'000;
