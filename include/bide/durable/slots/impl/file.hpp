@@ -38,11 +38,11 @@
 // can make and lock a new lock file while the first writer still writes.
 //
 // If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
-// during a change that was not acknowledged leaves this state. An acknowledged value is lost as
-// well if the synced version is later than every version that can be read, or if there is no synced
-// version: the page was damaged on the disk, or the file is an older copy. If both pages are bad,
-// or no slot writes files of this size, operations fail with durable_errc::corrupt_record until a
-// repair. Only a file that does not exist is absent.
+// during a change that was not acknowledged leaves this state. If the synced version is later than
+// every version that can be read, an acknowledged value is lost: a page was damaged on the disk, or
+// the file is an older copy. If a page is bad and there is no synced version, the slot reports that
+// loss, too. If both pages are bad, or no slot writes files of this size, operations fail with
+// durable_errc::corrupt_record until a repair. Only a file that does not exist is absent.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
@@ -126,10 +126,10 @@ inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t ve
     store_little(bytes + 28, page_sum(bytes, length));
 }
 
-// next() returns a version that was never used: later than the current version, than each version
-// that this slot has seen, and than the clock. If the value may have fallen back to an older one
-// (`fell_back`), the version of the lost value is unknown. Then next() skips 2^20 versions, and
-// skips past the version that the bad page claims to have (`claimed`).
+// next() returns a version that was never used: later than the current version (`last`), than each
+// version that this slot has seen, and than the clock. If the value may have fallen back, the
+// version of the lost value is unknown. Then next() skips 2^20 versions, and the version that the
+// bad page claims to have (`claimed`).
 struct file_versions {
     static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
     static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;
@@ -228,9 +228,8 @@ private:
 // still sees the presence, and reads again at its next poll.
 //
 // Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
-// still use a watch of the instance. Removing a watch takes no such time. So the process keeps up
-// to four unused instances, and the end of the process closes them without that wait. It keeps no
-// more, because by default all processes of one user share 128 instances.
+// still use a watch of the instance. So the process keeps up to four unused instances; by default
+// all processes of one user share 128.
 
 class BIDE_SHARED file_watch final : public slot_watch {
 public:
@@ -260,9 +259,8 @@ public:
     bool is_made() const noexcept { return watch_ >= 0; }
     int fd() const noexcept override { return events_; }
 
-    // Returns ESTALE in two cases. First, the file was renamed or removed: other slots then use a
-    // new file. Second, the caller is a child of fork(): a read by the child would take events from
-    // the parent.
+    // Returns ESTALE if the file was renamed or removed: other slots then use a new file. Also in a
+    // child of fork(): a read by the child would take events from the parent.
     std::error_code drain() noexcept override {
         if (::getpid() != owner_) {
             return system_error_code(ESTALE);
@@ -289,9 +287,9 @@ private:
         return is_made();
     }
 
-    // The unused instances of this process, each in the lower half of a word, below the pid. A child
-    // of fork() must neither use nor close its parent's: it may have closed them, and may have
-    // opened another file with that number. A lock could be locked forever in a child.
+    // The unused instances of this process, each in the lower half of a word, below the pid. A
+    // child of fork() must neither use nor close its parent's: it may have closed them, and may
+    // have opened another file with that number. A mutex could stay locked in a child.
     using place = native_platform::atomic<std::uint64_t>;
     static auto& unused() noexcept {
         static place all[4];
@@ -338,9 +336,9 @@ private:
 // concerns.
 template <class Io> class file_store final : public slot {
 public:
-    file_store(std::string path, const file_slot_options& options, bool to_sync, Io io = Io())
-        : io_(io), path_(std::move(path)), options_(options), is_synced_(to_sync), lock_(io),
-          data_(io), owner_(io_.process()) {}
+    file_store(std::string path, const file_slot_options& options, Io io = Io())
+        : io_(io), path_(std::move(path)), options_(options), lock_(io), data_(io),
+          owner_(io_.process()) {}
     file_store(const file_store&) = delete;
     file_store& operator=(const file_store&) = delete;
     ~file_store() override { forget_stale_files(); }
@@ -440,10 +438,7 @@ private:
     }
     cas_result conflict() const { return {cas_status::conflict, 0, snapshot(), {}}; }
     cas_result stored(slot_version version) noexcept {
-        // A slot that does not sync writes version 0, which means "none" to a slot that syncs. The
-        // write still wakes watches.
-        set_synced_version(is_synced_ ? version : 0);
-        synced_ = version;
+        set_synced_version(version);
         return {cas_status::stored, version, {}, {}};
     }
     slot_snapshot snapshot() const {
@@ -453,12 +448,9 @@ private:
         return {.version = pages_.page().version,
                 .value = std::string(pages_.value()),
                 .fell_back = fell_back(),
-                .lost_acknowledged = lost_acknowledged()};
+                .lost_acknowledged = is_lost_};
     }
-    bool lost_acknowledged() const noexcept {
-        return lost_after_ != 0 && lost_after_ == pages_.page().version;
-    }
-    bool fell_back() const noexcept { return pages_.fell_back() || lost_acknowledged(); }
+    bool fell_back() const noexcept { return pages_.fell_back() || is_lost_; }
 
     // ---- the lock
 
@@ -528,10 +520,10 @@ private:
     // crowd of waiters leaves the processors to the holder. They are random, so that waiters do not
     // poll at the same moments.
     //
-    // If a process releases the lock and takes it again at once, polling waiters miss the moment.
-    // So one process that has waited long takes a second lock, the claim, and polls often. A
-    // process that arrives and sees the claim pauses once, so that the claimant goes first. The
-    // process does not wait for the end of the claim, because the claimant may be suspended.
+    // Polling waiters miss a process that releases the lock and takes it again at once. So one
+    // process that has waited long takes a second lock, the claim, and polls often. A process that
+    // arrives and sees the claim pauses once. It does not wait for the end of the claim, because
+    // the claimant may be suspended.
     bool wait(const file_descriptor<Io>& file, bool exclusive) noexcept {
         constexpr std::int64_t first_rest_ns = 20'000;
         constexpr std::int64_t longest_rest_ns = 2'000'000;
@@ -588,17 +580,17 @@ private:
     // than a version that this slot has seen. Then the directory may have been removed, or a value
     // may be lost; the lock file shows which of the two.
     bool can_read_unlocked() {
-        forget_stale_files();
+        data_.forget_if_not_ours();
         if (is_held_ || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_) ||
             pages_.fell_back()) {
             return false;
         }
         const slot_version version = pages_.page().version;
-        if (version < seen_ || lost_after_ == version ||
-            (is_synced_ && synced_ != version && synced_version() != version)) {
+        if (version < seen_ || synced_version() != version) {
             return false;
         }
-        seen_ = synced_ = version;
+        seen_ = version;
+        is_lost_ = false;
         return true;
     }
 
@@ -639,23 +631,16 @@ private:
         if (const std::error_code error = pages_.read(io_, data_)) {
             return fail(path_, error);
         }
-        const slot_version version = pages_.page().version;
-        seen_ = std::max(seen_, version);
-        const bool is_known_synced = !is_synced_ || synced_ == version;
-        if (is_known_synced && !pages_.fell_back()) {
-            return true;
-        }
         const slot_version mark = synced_version();
         find_loss(mark);
-        if (!is_known_synced && mark != version) {
+        if (mark != pages_.page().version) {
             if (!sync_data() || !sync_directory(open_directory())) {
                 return false;
             }
-            if (!lost_acknowledged()) { // otherwise the next reader must find the loss too
-                set_synced_version(version);
+            if (!is_lost_) { // otherwise the next reader must find the loss too
+                set_synced_version(pages_.page().version);
             }
         }
-        synced_ = version;
         return true;
     }
 
@@ -664,10 +649,8 @@ private:
     void find_loss(slot_version mark) noexcept {
         const bool has_mark = mark != 0 && mark < file_versions::most_believed;
         const slot_version version = pages_.page().version;
-        if (has_mark ? mark > version : is_synced_ && pages_.fell_back()) {
-            lost_after_ = version;
-            seen_ = std::max(seen_, has_mark ? mark : 0);
-        }
+        is_lost_ = data_ && (has_mark ? mark > version : pages_.fell_back());
+        seen_ = std::max({seen_, version, has_mark ? mark : 0});
     }
 
     // ---- writing
@@ -682,7 +665,7 @@ private:
             return failed();
         }
         if (!data_) {
-            find_loss(synced_version()); // of the file that was deleted
+            find_loss(synced_version()); // of the file that was deleted, for the next version
         }
         const slot_version next = file_versions::next(
             pages_.page().version, fell_back(), pages_.other().version, seen_, io_.clock_ns());
@@ -701,7 +684,7 @@ private:
             drop_cache();
             return failed(!is_unchanged);
         }
-        return !is_synced_ || sync_data() ? stored(next) : failed(true);
+        return sync_data() ? stored(next) : failed(true);
     }
 
     // Writes a new file. It is complete and synced before it is renamed to the path. A damaged file
@@ -710,7 +693,7 @@ private:
         // Opens the directory, and allocates the lock file's space, while a failure changes nothing
         // yet.
         const file_descriptor<Io> directory = open_directory();
-        const bool is_ready = (!is_synced_ || directory || fail(directory_)) &&
+        const bool is_ready = (directory || fail(directory_)) &&
                               (data_ || set_synced_version(synced_version()) || fail(lock_path_)) &&
                               make_new(value, next, is_damaged);
         seen_ = is_ready ? next : seen_;
@@ -725,7 +708,7 @@ private:
             io_.remove_file(new_path_.c_str());
             return failed(is_ready && error_ == std::errc::io_error);
         }
-        return !is_synced_ || sync_directory(directory) ? stored(next) : failed(true);
+        return sync_directory(directory) ? stored(next) : failed(true);
     }
 
     // Makes <path>.new, in place of one that a crash left. Writes both pages: one has the value,
@@ -784,8 +767,7 @@ private:
     // Needs permission to read the directory.
     file_descriptor<Io> open_directory() {
         constexpr int how = O_RDONLY | O_DIRECTORY;
-        return file_descriptor<Io>(io_, is_synced_ ? io_.open_file((directory_ + '.').c_str(), how)
-                                                   : -1);
+        return file_descriptor<Io>(io_, io_.open_file((directory_ + '.').c_str(), how));
     }
     bool sync_directory(const file_descriptor<Io>& directory) noexcept {
         return (directory && io_.sync_all(directory.get()) == 0) || fail(directory_);
@@ -796,7 +778,6 @@ private:
     void drop_cache() noexcept {
         io_.drop_cache(data_.get());
         data_.reset();
-        synced_ = 0;
     }
 
     [[no_unique_address]] Io io_;
@@ -806,20 +787,18 @@ private:
     const std::string damaged_path_ = path_ + ".damaged";
     const std::string directory_ = path_.substr(0, path_.rfind('/') + 1);
     const file_slot_options options_;
-    const bool is_synced_;
     const std::int64_t retry_time_ns_ =
         1'000'000 * std::clamp<std::int64_t>(options_.retry_time.count(), 0, 1'000'000'000);
     const presence_file marks_{lock_path_, options_.mode};
     file_descriptor<Io> lock_;
     file_descriptor<Io> data_; // not open if there is no file
     file_pages pages_;
-    std::string image_;           // what is written
-    long owner_;                  // the process that opened the files
-    bool is_held_ = false;        // the lock of lock_
-    std::int64_t begin_ns_ = 0;   // of the operation
-    slot_version synced_ = 0;     // a version that is known to be on the disk
-    slot_version seen_ = 0;       // the latest version that this object has seen
-    slot_version lost_after_ = 0; // a later version was acknowledged and lost; 0: none is known
+    std::string image_;         // what is written
+    long owner_;                // the process that opened the files
+    bool is_held_ = false;      // the lock of lock_
+    std::int64_t begin_ns_ = 0; // of the operation
+    slot_version seen_ = 0;     // the latest version that this object has seen
+    bool is_lost_ = false;      // an acknowledged value is lost, which is later than that read
     std::error_code error_{};
     const std::string* wrong_ = &path_; // the file that the error concerns
 };
@@ -828,14 +807,10 @@ using file_core = file_store<posix_io>;
 
 } // namespace detail
 
-BIDE_DURABLE_INLINE file_slot_operations::file_slot_operations(const std::string& path,
-                                                               const file_slot_options& options,
-                                                               bool is_synced)
-    : slot_handle(
-          std::make_unique<detail::file_core>(detail::absolute_path(path), options, is_synced)) {}
+BIDE_DURABLE_INLINE file_slot::file_slot(const std::string& path, const file_slot_options& options)
+    : slot_handle(std::make_unique<detail::file_core>(detail::absolute_path(path), options)) {}
 
-BIDE_DURABLE_INLINE bool file_slot_operations::has_mark(int descriptor,
-                                                        std::int64_t mark) const noexcept {
+BIDE_DURABLE_INLINE bool file_slot::has_mark(int descriptor, std::int64_t mark) const noexcept {
     return static_cast<const detail::file_core&>(*core_).has_mark(descriptor, mark);
 }
 

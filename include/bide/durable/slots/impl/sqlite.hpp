@@ -2,7 +2,18 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_SQLITE_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_SQLITE_HPP
 
-// The definitions of slots/sqlite.hpp.
+// The definitions of slots/sqlite.hpp. Each slot is one row, found by its key, of the table
+//
+//   bide_lock (key TEXT PRIMARY KEY, version INTEGER, value BLOB)
+//
+// If the table is missing, the slot makes it. A change locks the database, reads the row, stores
+// the next version, and commits. The first version is the time in nanoseconds since 1970. So the
+// versions of a row that was deleted and made again do not repeat, unless the clock was set back by
+// exactly that time.
+//
+// An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
+// with a persistent journal in the other mode. If another program changes the mode of the database
+// later, the slot follows.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -127,10 +138,11 @@ inline std::error_code check_sqlite_path(const char* path) noexcept {
 // The file `<database>-bide` has an entry for each row: the last version that a slot acknowledged,
 // and a checksum of its value. A slot writes the entry after the commit, and reads it before it
 // reads the row. If the row is older than its entry, newer values are lost: SQLite found a wrong
-// checksum in a log and dropped the rest of the log, which it does without an error; or the row was
-// deleted; or another file replaced the database. If a row has the version of its entry and another
-// checksum, the disk damaged it: SQLite's pages have no checksums. The file is not synced; if an
-// entry is lost or late, fewer losses are detected.
+// checksum in a log and dropped the rest of the log, which it does without an error; or another
+// file replaced the database. The row fell back then. If the row is missing, it was deleted, or the
+// database was truncated: the slot sets lost_acknowledged only. If a row has the version of its
+// entry and another checksum, the disk damaged it: SQLite's pages have no checksums. The file is
+// not synced; if an entry is lost or late, fewer losses are detected.
 //
 // The file is a table of 1,024 buckets of 128 bytes each, found by a hash. A bucket has four
 // entries of 32 bytes. Numbers are little-endian. Far behind the table are the bytes that presences
@@ -305,9 +317,8 @@ private:
 class sqlite_core final : public slot {
 public:
     // Throws: std::system_error if an argument is not valid; std::bad_alloc.
-    sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how, bool to_sync)
-        : path_(absolute_path(at)), key_(std::move(of)), options_(how), is_synced_(to_sync),
-          versions_(key_) {
+    sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how)
+        : path_(absolute_path(at)), key_(std::move(of)), options_(how), versions_(key_) {
         if (!is_file_name(at) || !is_utf8(key_) || key_.find('\0') != key_.npos) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide::sqlite_slot"));
@@ -324,43 +335,36 @@ public:
     }
 
     result<slot_snapshot, std::error_code> load() override {
-        const operation now{*this};
-        slot_snapshot there;
-        if (!now.begin() || !read(there)) {
+        operation now{*this};
+        if (!now.read(false)) {
             return unexpected{error_};
         }
-        return there;
+        return std::move(now.there);
     }
 
     cas_result compare_exchange(slot_version version, std::string_view value) override {
-        const operation now{*this};
-        slot_snapshot there;
-        return !now.begin() || !lock_and_read(there) ? failed()
-               : there.version != version            ? conflict(std::move(there))
-                                                     : put(value);
+        operation now{*this};
+        return !now.read(true)                ? failed()
+               : now.there.version != version ? now.conflict()
+                                              : put(value);
     }
 
     cas_result update_locked(const slot_update& update) override {
-        const operation now{*this};
-        slot_snapshot there;
-        if (!now.begin() || !lock_and_read(there)) {
+        operation now{*this};
+        if (!now.read(true)) {
             return failed();
         }
-        const std::optional<std::string> value = update(there);
+        const std::optional<std::string> value = update(now.there);
         if (!is_usable()) { // the update has forked, and this is the child
             return failed();
         }
         begin_wait();
-        return value ? put(*value) : cas_result{cas_status::stored, there.version, {}, {}};
+        return value ? put(*value) : cas_result{cas_status::stored, now.there.version, {}, {}};
     }
 
     cas_result replace_damaged(std::string_view value) override {
-        const operation now{*this};
-        slot_snapshot there;
-        if (!now.begin()) {
-            return failed();
-        }
-        return lock_and_read(there)                     ? conflict(std::move(there))
+        operation now{*this};
+        return now.read(true)                           ? now.conflict()
                : error_ == durable_errc::corrupt_record ? put(value, posix_io().clock_ns())
                                                         : failed();
     }
@@ -411,16 +415,20 @@ private:
     bool ok(int code) { return code == SQLITE_OK || fail(code); }
     cas_result failed() const { return {cas_status::failed, 0, {}, error_}; }
 
-    static cas_result conflict(slot_snapshot there) {
-        return {cas_status::conflict, 0, std::move(there), {}};
-    }
-
     // ---- an operation
 
     struct operation {
         sqlite_core& of;
         const bool is_in = of.enter();
-        bool begin() const { return is_in && of.begin(); }
+        slot_snapshot there{};
+
+        // Reads the row. If `to_change` is set, locks the database first: no other connection
+        // writes or commits until the end of the operation.
+        bool read(bool to_change) {
+            return is_in && of.begin() && (!to_change || of.ok(of.execute("BEGIN IMMEDIATE"))) &&
+                   of.read(there);
+        }
+        cas_result conflict() { return {cas_status::conflict, 0, std::move(there), {}}; }
         ~operation() {
             if (is_in) {
                 of.leave();
@@ -462,12 +470,6 @@ private:
         --sqlite_process()->busy;
     }
 
-    // Locks the database and reads the row. No other connection writes or commits until the end of
-    // the operation.
-    bool lock_and_read(slot_snapshot& there) {
-        return ok(execute("BEGIN IMMEDIATE")) && read(there);
-    }
-
     // ---- opening
 
     // Opens the database, unless the file that the path names is open already.
@@ -481,22 +483,13 @@ private:
             return true;
         }
         close();
-        const bool is_open = open();
-        if (db_ != nullptr) {
-            const sqlite_process here;
-            here->open.push_back(db_);
-        }
-        if (!is_open) {
+        if (!open()) {
             close();
             return false;
         }
-        if (const char* const full = ::sqlite3_db_filename(db_, "main");
-            full != nullptr && *full != 0) {
-            resolved_ = full; // the path with its symbolic links resolved
-        }
-        if (is_synced_) { // otherwise acknowledged versions may be lost
-            versions_.open(resolved_);
-        }
+        const char* const full = ::sqlite3_db_filename(db_, "main"); // without symbolic links
+        resolved_ = full != nullptr && *full != 0 ? full : resolved_;
+        versions_.open(resolved_);
         return true;
     }
 
@@ -531,6 +524,7 @@ private:
         const int code = ::sqlite3_open_v2(resolved_.c_str(), &db_, how, nullptr);
         if (db_ != nullptr) {
             ::sqlite3_extended_result_codes(db_, 1);
+            sqlite_process()->open.push_back(db_);
         }
         return ok(code) && ok(::sqlite3_busy_handler(db_, &on_busy, this)) &&
                // A disk error must be a code, not a signal. On some systems fsync() stops at the
@@ -573,9 +567,7 @@ private:
             return false;
         }
         const bool is_wal = mode == "wal";
-        const std::string level = !is_synced_ ? "1" // NORMAL
-                                  : is_wal    ? "2" // FULL
-                                              : "3";   // EXTRA
+        const std::string level = is_wal ? "2" : "3"; // FULL, EXTRA
         std::string has;
         return ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
                ((has == level && (is_wal || mode == "persist") &&
@@ -681,17 +673,15 @@ private:
         const int of_version = ::sqlite3_column_type(select_, 0);
         const int of_value = ::sqlite3_column_type(select_, 1);
         const std::int64_t version = ::sqlite3_column_int64(select_, 0);
-        const bool is_valid = version > 0 && version < std::numeric_limits<std::int64_t>::max() - 1;
-        if (of_version != SQLITE_INTEGER || !is_valid) {
+        const bool is_valid = of_version == SQLITE_INTEGER && version > 0 &&
+                              version < std::numeric_limits<std::int64_t>::max() - 1;
+        claimed_ = is_valid ? static_cast<slot_version>(version) : 0;
+        if (!is_valid || of_value != SQLITE_BLOB) {
+            const std::string bad =
+                of_version != SQLITE_INTEGER ? types[of_version] : std::to_string(version);
             return fail(durable_errc::corrupt_record,
-                        "the version is " + (of_version != SQLITE_INTEGER
-                                                 ? std::string(types[of_version])
-                                                 : std::to_string(version)));
-        }
-        claimed_ = static_cast<slot_version>(version);
-        if (of_value != SQLITE_BLOB) {
-            return fail(durable_errc::corrupt_record,
-                        std::string("the value is ") + types[of_value]);
+                        is_valid ? std::string("the value is ") + types[of_value]
+                                 : "the version is " + bad);
         }
         const auto* const bytes = static_cast<const char*>(::sqlite3_column_blob(select_, 1));
         const auto size = static_cast<std::size_t>(::sqlite3_column_bytes(select_, 1));
@@ -739,7 +729,6 @@ private:
     const std::string path_; // absolute; any thread may read it
     const std::string key_;
     const sqlite_slot_options options_;
-    const bool is_synced_;
     std::string resolved_ = path_;
     std::chrono::steady_clock::time_point wait_until_{};
     sqlite_version_file versions_;
@@ -760,11 +749,9 @@ BIDE_DURABLE_INLINE const std::error_category& sqlite_category() noexcept {
     return detail::only_sqlite_category();
 }
 
-BIDE_DURABLE_INLINE
-sqlite_slot_operations::sqlite_slot_operations(const std::string& path, std::string key,
-                                               const sqlite_slot_options& options, bool is_synced)
-    : slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), options, is_synced)) {
-}
+BIDE_DURABLE_INLINE sqlite_slot::sqlite_slot(const std::string& path, std::string key,
+                                             const sqlite_slot_options& options)
+    : slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), options)) {}
 
 }} // namespace bide::BIDE_ABI
 

@@ -155,8 +155,7 @@ inline std::string absolute_path(const std::string& path) {
     return whole + '/' + path;
 }
 
-// Returns what is wrong with a slot's file, and what an operator can do. Looks at the file, which
-// may have been replaced since.
+// Returns what is wrong with a slot's file, and what an operator can do.
 // Throws: std::bad_alloc.
 inline std::string file_error_text(std::error_code error, const std::string& file) {
     const std::string words = error.message();
@@ -204,14 +203,15 @@ inline std::int64_t random_below(std::int64_t n) noexcept {
     return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(n));
 }
 
-// Sets or removes a write lock of an open file on one byte, or asks whether another open file has
-// such a lock, by F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). The lock belongs to the open file
-// description. The system drops it when the last process that has the description open has closed
-// it or ended. Other code may open, lock, read, write and close the file without harm.
 enum class byte_lock { set, remove, ask };
 
+// Sets or removes a write lock of an open file on one byte, or asks whether another open file has
+// such a lock (then returns 1), by F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). The lock belongs to
+// the open file description. The system drops it when the last process that has the description
+// open has closed it or ended. Other code may use and close the file without harm.
+//
 // Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
-// EOPNOTSUPP if the system has no such locks. ask: returns 1 if another open file has the lock.
+// EOPNOTSUPP if the system has no such locks.
 inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
                      [[maybe_unused]] std::int64_t byte) noexcept {
 #if defined(__linux__) && defined(F_OFD_SETLK)
@@ -232,8 +232,7 @@ inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
 
 // ---- the system calls
 
-// Each function does what the system call of that name does and sets errno. A test replaces this
-// class by a simulated disk.
+// Each function sets errno if it fails. A test replaces this class by a simulated disk.
 class posix_io {
     // Looks at the path, or at the open file if the path is empty. Does not follow a symbolic link.
     // Does not ask for times: on some filesystems a file whose times were asked for must record the
@@ -276,22 +275,13 @@ public:
     }
 
     // Waits until the written data survives a loss of power.
-    int sync_data(int fd) noexcept {
-#if defined(__APPLE__)
-        return sync_all(fd); // fdatasync() leaves the data in the disk's write cache
+#if defined(__APPLE__) // fsync() leaves the data in the disk's write cache
+    int sync_data(int fd) noexcept { return ::fcntl(fd, F_FULLFSYNC); }
+    int sync_all(int fd) noexcept { return ::fcntl(fd, F_FULLFSYNC); }
 #else
-        return ::fdatasync(fd);
+    int sync_data(int fd) noexcept { return ::fdatasync(fd); }
+    int sync_all(int fd) noexcept { return ::fsync(fd); }
 #endif
-    }
-    int sync_all(int fd) noexcept {
-#if defined(__APPLE__)
-        const int flushed = ::fcntl(fd, F_FULLFSYNC);
-        if (flushed == 0 || (errno != ENOTSUP && errno != EINVAL)) {
-            return flushed;
-        }
-#endif
-        return ::fsync(fd);
-    }
 
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
@@ -380,7 +370,7 @@ public:
     bool is_writable = true;
     bool is_locked = false; // set by the user of the object; no file that is not open is locked
 
-    // Opens the file that the path names now, unless that is open already; see open().
+    // Opens the file that the path names now by open(), unless that is open already.
     std::error_code follow(const char* path, bool is_reading_enough) noexcept {
         struct stat now;
         if (fd_ < 0 || (!is_writable && !is_reading_enough) || io_.look_at(path, now) != 0 ||
@@ -392,8 +382,7 @@ public:
     }
 
     // Opens a file that has to be regular, with one name. If it is missing and `create` is O_CREAT,
-    // makes it with this mode. If permission to write is missing, opens it for reading, if that is
-    // enough.
+    // makes it with this mode. Without permission to write, opens it for reading if that is enough.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
                          unsigned mode = 0) noexcept {
         constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -446,19 +435,18 @@ private:
 
 // ---- marks of presence
 //
-// A mark is a lock on one byte of a file, far behind its data; see byte_lock. Each mark has an open
+// A mark is a lock on one byte of a file, far behind its data (lock_byte()). Each mark has an open
 // file description of its own, which holds the lock. Every process that can open the file can see
 // the lock, whatever its namespaces are. On systems without such locks there are no marks.
 //
 // A mark has 53 bits:
 //
-//   bits  0..23   which byte, from 1
+//   bits  0..23   which byte, from 1; drawn at random until it is free
 //        24..52   a hash that tells this file from one that replaces it: of the inode number, the
 //                 time of birth, and the generation if the filesystem has one
 //
-// A byte is drawn at random, and drawn again if it is taken. So two marks that exist at a time
-// differ. If a new mark draws the byte of a mark that has ended, the ended mark looks present until
-// the new mark ends.
+// If a new mark draws the byte of a mark that has ended, the ended mark looks present until the new
+// mark ends.
 
 class file_presence final : public slot_presence {
 public:
@@ -485,12 +473,10 @@ public:
     // Touches no file. The mode is for a new file, less the umask.
     presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
 
-    // Takes a mark. Makes the file if it is missing. If `on` is a descriptor, takes the mark on the
-    // open file of that descriptor, and keeps a copy of the descriptor: the mark lasts as long as
-    // any copy is open, in any process.
-    // Returns: errc::operation_not_supported if the processes that share the file cannot all see
-    // marks (a network filesystem, a system without such locks); ESTALE if the descriptor has
-    // another file open; otherwise the system's error.
+    // Takes a mark. Makes the file if it is missing. If `on` is a descriptor, takes the mark on a
+    // copy of it: the mark lasts as long as any copy is open, in any process.
+    // Returns: errc::operation_not_supported on a network filesystem, and on a system without such
+    // locks; ESTALE if the descriptor has another file open; otherwise the system's error.
     // Throws: std::bad_alloc.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present(int on = -1) const {
         posix_io io;
@@ -517,16 +503,15 @@ public:
             std::make_shared<file_presence>(std::move(file), mark));
     }
 
-    // Returns true if the open file of the descriptor has the mark: a lock does not conflict with
-    // its owner.
+    // Returns true if the open file of the descriptor has the mark.
     bool is_on(int fd, std::int64_t mark) const noexcept {
+        // A lock does not conflict with its owner.
         return ask(fd, mark) == presence::no && is_present(mark) == presence::yes;
     }
 
-    // Opens the file that has the path now, asks the kernel about the lock, and closes the file;
-    // read permission is enough. If that file is not the mark's file, the result is `unknown`. If
-    // this process is out of descriptors or memory, returns `yes`: so no holder is removed until
-    // the process can ask.
+    // Asks the file that has the path now; read permission is enough. Returns `unknown` if that is
+    // not the mark's file. Returns `yes` if this process is out of descriptors or memory: so no
+    // holder is removed until the process can ask.
     presence is_present(std::int64_t mark) const noexcept {
         constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         posix_io io;
@@ -560,7 +545,7 @@ private:
         return 0;
     }
 
-    // Asks if another open file description has the mark. The descriptor may be read-only.
+    // Asks if another open file description has the mark.
     static presence ask(int fd, std::int64_t mark) noexcept {
         const std::int64_t byte = mark & byte_mask;
         if (mark <= 0 || byte == 0 || mark >> byte_bits != file_hash(fd)) {
@@ -571,8 +556,7 @@ private:
     }
 
     // Returns a number of `file_bits` bits, or -1 if the system does not report what the hash is
-    // made of. The hash is the same for all processes that share the file. So it leaves out the
-    // device number, which may change at a reboot.
+    // made of. Leaves out the device number, which may change at a reboot.
     static std::int64_t file_hash([[maybe_unused]] int fd) noexcept {
 #if defined(__linux__) && defined(STATX_BTIME)
         struct statx facts;
