@@ -25,10 +25,10 @@
 //
 // A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then it writes
 // the version into the lock file, as its only eight bytes: the synced version. That write also
-// wakes watches. It is not synced: if a crash loses it, the only cost is one more sync. If both
-// pages are good and the newer page has the synced version, a reader needs no lock. Any other
-// reader takes the shared lock, and so waits for the writer's sync. So no reader returns a value
-// that a crash could take back.
+// wakes watches. It is not synced: if a crash loses it, the only cost is one more sync. A reader
+// that finds a page with the synced version returns it, without the lock. Any other reader takes
+// the shared lock, and so waits for the writer's sync. So no reader returns a value that a crash
+// could take back.
 //
 // If a writer is killed between its write and the write of the synced version, the two versions
 // differ. The next process that holds the lock then syncs before it returns or writes a value.
@@ -155,6 +155,12 @@ public:
     }
     bool fell_back() const noexcept { return page().is_good && !other().is_good; }
     std::uint64_t offset_of_other() const noexcept { return std::uint64_t{1 - index_} * page_size; }
+
+    // Makes the page with this version the one that counts. Returns false if there is none.
+    bool choose(std::uint64_t version) noexcept {
+        index_ = page().version == version ? index_ : 1 - index_;
+        return page().is_good && page().version == version;
+    }
 
     // Forgets what was read.
     void clear() noexcept {
@@ -344,11 +350,13 @@ public:
     ~file_store() override { forget_stale_files(); }
 
     result<slot_snapshot, std::error_code> load() override {
-        if (!can_read_unlocked()) {
-            const operation now{*this, false};
-            if (!now.read()) {
-                return unexpected{error_};
-            }
+        if (can_read_unlocked()) {
+            return slot_snapshot{.version = pages_.page().version,
+                                 .value = std::string(pages_.value())};
+        }
+        const operation now{*this, false};
+        if (!now.read()) {
+            return unexpected{error_};
         }
         return snapshot();
     }
@@ -574,24 +582,21 @@ private:
 
     // ---- reading
 
-    // Reads without the lock, so that readers do not block writers. Returns true if a read under
-    // the lock would give the same result: both pages are good, so no page was being written; and
-    // the newer version is known to be synced. Also returns false if the file is absent, or older
-    // than a version that this slot has seen. Then the directory may have been removed, or a value
-    // may be lost; the lock file shows which of the two.
+    // Reads without the lock, so that readers and writers do not wait for each other. Returns true
+    // if a page has the synced version: it is the value that was acknowledged last, whatever a
+    // writer does to the other page. A crash may bring back an earlier synced version. So this slot
+    // must have read under the lock before, and must have seen no later version. Also returns false
+    // if the file is absent: then the directory may have been removed, or a value may be lost; the
+    // lock file shows which of the two.
     bool can_read_unlocked() {
         data_.forget_if_not_ours();
-        if (is_held_ || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_) ||
-            pages_.fell_back()) {
+        if (is_held_ || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_)) {
             return false;
         }
-        const slot_version version = pages_.page().version;
-        if (version < seen_ || synced_version() != version) {
-            return false;
-        }
-        seen_ = version;
-        is_lost_ = false;
-        return true;
+        const slot_version mark = synced_version();
+        const bool is_latest = seen_ != 0 && mark >= seen_ && pages_.choose(mark);
+        seen_ = is_latest ? mark : seen_;
+        return is_latest;
     }
 
     // Opens the file that the path names. Opens it for writing if `to_write` is set or if
