@@ -969,6 +969,20 @@ TEST_CASE("file_slot: an older copy of the file is reported as a loss",
     REQUIRE(one.loads() == "and on");
 }
 
+TEST_CASE("file_slot: a change whose synced version cannot be written is not acknowledged") {
+    slot_on_disk one({100, 100});
+    auto& [d, h, s] = one;
+    store reader = on(d);
+    REQUIRE(one.loads(reader) == "2");
+    d.writes_before_error = 1; // the page's
+    const bide::cas_result r = s.compare_exchange(h.all[1].version, "three");
+    d.writes_before_error = -1;
+    REQUIRE(r.status == cas_status::indeterminate);
+    REQUIRE(one.loads(reader) == "2");
+    REQUIRE(s.load()->value == "three"); // from here on, all readers agree
+    REQUIRE(reader.load()->value == "three");
+}
+
 TEST_CASE("file_slot: an earlier synced version, as a crash may bring it back, is corrected") {
     slot_on_disk one({100, 100});
     auto& [d, h, s] = one;

@@ -445,8 +445,12 @@ private:
         return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
     }
     cas_result conflict() const { return {cas_status::conflict, 0, snapshot(), {}}; }
-    cas_result stored(slot_version version) noexcept {
-        set_synced_version(version);
+    cas_result stored(slot_version version) {
+        // Readers without the lock would take an earlier synced version for the last one.
+        if (!set_synced_version(version) && synced_version() != 0) {
+            fail(lock_path_);
+            return failed(true);
+        }
         return {cas_status::stored, version, {}, {}};
     }
     slot_snapshot snapshot() const {
@@ -496,9 +500,12 @@ private:
         if (is_held_) {
             return fail(lock_path_, system_error_code(EDEADLK));
         }
+        if (exclusive && !lock_.is_writable) {
+            lock_.reset();
+        }
         begin_ns_ = io_.steady_ns();
         do {
-            if ((!lock_ && !open_lock()) || !wait(lock_, exclusive)) {
+            if ((!lock_ && !open_lock(exclusive)) || !wait(lock_, exclusive)) {
                 return false;
             }
             // If another program removed the lock file, other processes may lock a new one.
@@ -514,8 +521,8 @@ private:
     }
 
     // A reader can use a file that it may not write.
-    bool open_lock() noexcept {
-        std::error_code error = lock_.open(lock_path_.c_str(), true, O_CREAT, options_.mode);
+    bool open_lock(bool to_write) noexcept {
+        std::error_code error = lock_.open(lock_path_.c_str(), !to_write, O_CREAT, options_.mode);
         if (!error && !io_.is_reliable(lock_.get())) {
             lock_.reset();
             error = durable_errc::unsupported_filesystem;

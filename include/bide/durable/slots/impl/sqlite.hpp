@@ -88,8 +88,8 @@ public:
     }
 };
 
-// Returns the only category object of the process. The function is always inline. So source files
-// that define BIDE_DURABLE_HEADER_ONLY and source files that do not use the same object.
+// Returns the only category object of the process, also if only some of its source files define
+// BIDE_DURABLE_HEADER_ONLY.
 BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
     static constinit bide::detail::never_destroyed<sqlite_category_type> category;
     return category.object;
@@ -113,10 +113,8 @@ inline std::string sqlite_resolved(const std::string& path) {
     return resolved;
 }
 
-// Accepts a missing file.
-// Returns: EISDIR for a directory, EINVAL for another kind of file that is not regular, EMLINK for
-// a file with a second name, EXDEV for a file that is mounted without its directory; otherwise the
-// system's error for the path.
+// Returns check_kind(), or EXDEV for a file that is mounted without its directory; otherwise the
+// system's error for the path. Accepts a missing file.
 inline std::error_code check_sqlite_path(const char* path) noexcept {
     struct ::stat facts{};
     if (::stat(path, &facts) != 0) {
@@ -246,7 +244,7 @@ private:
 
     const std::uint64_t hash_;
     std::size_t place_ = 0;
-    file_descriptor<posix_io> file_{posix_io()};
+    file_descriptor<posix_io> file_;
 };
 
 // ---- connections
@@ -493,8 +491,8 @@ private:
         return true;
     }
 
-    // Counts as an operation, and does not hold the mutex while it writes and syncs: a slow disk of
-    // one database must not delay the slots of others.
+    // Counts as an operation. Does not hold the mutex meanwhile: a slow disk of one database must
+    // not delay the slots of others.
     void close() {
         sqlite3* const ended = std::exchange(db_, nullptr);
         if (ended == nullptr) {
@@ -610,8 +608,8 @@ private:
     }
 
     // Pauses once while other connections use the database. Returns false if the waiting time is
-    // over. SQLite's own pauses grow to 0.1 s; a waiter with long pauses loses to connections that
-    // try again at once. Short pauses of random length (0.1 to 4 ms) avoid that.
+    // over. The pauses are short (0.1 to 4 ms): with SQLite's own, which grow to 0.1 s, a waiter
+    // loses to connections that try again at once.
     bool wait() noexcept {
         const auto left = wait_until_ - std::chrono::steady_clock::now();
         if (left <= left.zero()) {
@@ -714,9 +712,9 @@ private:
             return failed();
         }
         if (!ok(execute("COMMIT"))) {
-            // SQLite rolls back a transaction that fails. But after a system error in the last
-            // steps of a commit, the disk may hold a complete transaction, which the next recovery
-            // applies. In WAL mode a lack of memory can have the same effect.
+            // SQLite rolls back a transaction that fails. But after a system error, or in WAL mode
+            // a lack of memory, the disk may hold a complete transaction, which the next recovery
+            // applies.
             const int primary = sqlite_primary(last_);
             const bool is_unsure =
                 primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;

@@ -359,10 +359,8 @@ public:
 template <class Io> class file_descriptor {
 public:
     explicit file_descriptor(Io io = Io(), int fd = -1) noexcept : io_(io), fd_(fd) {}
-    file_descriptor(file_descriptor&& other) noexcept
-        : facts(other.facts), is_writable(other.is_writable), is_locked(other.is_locked),
-          io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
-    file_descriptor& operator=(file_descriptor&&) = delete;
+    file_descriptor(const file_descriptor&) = delete;
+    file_descriptor& operator=(const file_descriptor&) = delete;
     ~file_descriptor() { reset(); }
 
     // Of a file that was opened by open(); may be changed to later ones of the same file.
@@ -448,18 +446,15 @@ private:
 // If a new mark draws the byte of a mark that has ended, the ended mark looks present until the new
 // mark ends.
 
-class file_presence final : public slot_presence {
-public:
-    file_presence(file_descriptor<posix_io> file, std::int64_t mark) noexcept
-        : file_(std::move(file)), mark_(mark) {}
+struct file_presence final : slot_presence {
+    explicit file_presence(int fd) noexcept : file(posix_io(), fd) {}
 
-    std::int64_t mark() const noexcept override { return mark_; }
-    int fd() const noexcept override { return file_.get(); }
-    void leave() noexcept override { file_.reset(); }
+    std::int64_t mark() const noexcept override { return number; }
+    int fd() const noexcept override { return file.get(); }
+    void leave() noexcept override { file.reset(); }
 
-private:
-    file_descriptor<posix_io> file_; // closed, never unlocked: a child may have it open
-    std::int64_t mark_;
+    file_descriptor<posix_io> file; // closed, never unlocked: a child may have it open
+    std::int64_t number = 0;
 };
 
 // The marks in the file at a path. Any thread may use the object at any time.
@@ -480,7 +475,8 @@ public:
     // Throws: std::bad_alloc.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present(int on = -1) const {
         posix_io io;
-        file_descriptor<posix_io> file(io, on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
+        auto made = std::make_shared<file_presence>(on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
+        auto& file = made->file;
         std::error_code error;
         if (on < 0) {
             error = file.open(path_.c_str(), false, O_CREAT, mode_);
@@ -490,8 +486,8 @@ public:
         if (!error && !io.is_reliable(file.get())) {
             error = std::make_error_code(std::errc::operation_not_supported);
         }
-        const std::int64_t mark = error ? 0 : take(file.get());
-        if (mark == 0) {
+        made->number = error ? 0 : take(file.get());
+        if (made->number == 0) {
             return unexpected{error ? error : system_error_code()};
         }
         struct stat now;
@@ -499,8 +495,7 @@ public:
             // Other processes ask another file.
             return on < 0 ? be_present() : unexpected{system_error_code(ESTALE)};
         }
-        return std::shared_ptr<slot_presence>(
-            std::make_shared<file_presence>(std::move(file), mark));
+        return std::shared_ptr<slot_presence>(std::move(made));
     }
 
     // Returns true if the open file of the descriptor has the mark.
