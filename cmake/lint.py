@@ -55,7 +55,8 @@ UNTESTED = {"core/config.hpp", "durable/options.hpp", "durable/record_types.hpp"
 ORDERS = "relaxed|consume|acquire|release|acq_rel|seq_cst"
 MACHINE = re.compile(
     r"std::atomic|atomic_thread_fence|_mm_pause|__builtin_ia32_pause|syscall *\(|thread_local")
-MACHINE_HEADERS = re.compile(r"(core/(platform|detail/futex_[a-z]+|detail/process_wide)|durable/process)\.hpp$")
+MACHINE_HEADERS = re.compile(
+    r"(core/(platform|detail/futex_[a-z]+|detail/process_wide)|durable/(process|slots/detail/file/posix_file))\.hpp$")
 NAMES_ORDER = re.compile(rf"memory_order(_|::)({ORDERS})|[(,] *({ORDERS})\)")
 NO_ORDER = re.compile(r"\.(load\(\)|(store|exchange|fetch_[a-z]+)\([^,()]+\);)")
 PROMISE = re.compile(r"\[promise\.([a-z-]+)\]")

@@ -7,7 +7,7 @@
 #include <bide/durable/locks.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
-#include <bide/durable/slots/detail/file/store.hpp>
+#include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/file.hpp>
 #include <bide/durable/slots/memory.hpp>
 #include <support/children.hpp>
@@ -82,7 +82,7 @@ void flip_a_bit(const std::string& path) {
     std::string bytes = test::bytes_of(path);
     const std::size_t page = bytes.size() / 2;
     const auto version_at = [&](std::size_t at) {
-        return bide::detail::decode_header(bytes.data() + at).version;
+        return bide::detail::load_little<std::uint64_t>(bytes.data() + at + 16);
     };
     bytes[(version_at(page) > version_at(0) ? page : 0) + 40] ^= 4;
     std::ofstream(path, std::ios::binary) << bytes;

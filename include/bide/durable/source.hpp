@@ -3,7 +3,7 @@
 #define BIDE_DURABLE_SOURCE_HPP
 
 /// \file
-/// The definitions of the durable locks and of their slots memory and file.
+/// The definitions of the durable locks and of file_slot.
 ///
 /// The CMake target bide::durable compiles this file once. A program without that target includes
 /// it in one of its files, or defines BIDE_DURABLE_HEADER_ONLY in all its files.
@@ -14,6 +14,5 @@
 #include <bide/durable/impl/rate_limiter.hpp>
 #include <bide/durable/impl/ticket.hpp>
 #include <bide/durable/slots/impl/file.hpp>
-#include <bide/durable/slots/impl/memory.hpp>
 
 #endif

@@ -2,7 +2,7 @@
 
 // The file slot on a simulated disk. Each sector of a write can be lost until it is synced. A
 // process can be killed between any two of its steps.
-#include <bide/durable/slots/detail/file/store.hpp>
+#include <bide/durable/slots/impl/file.hpp>
 #include <support/slot_results.hpp>
 #include <support/stress.hpp>
 
@@ -19,7 +19,6 @@ namespace {
 constexpr std::size_t sector = 512;
 constexpr const char* data_path = "/d/slot";
 constexpr const char* lock_path = "/d/slot.lock";
-constexpr const char* damaged_path = "/d/slot.damaged";
 
 // ---- the disk
 
@@ -41,7 +40,7 @@ public:
     int life = 1 << 30; // steps until the process is killed
     bool is_dead = false;
     bool lies = false; // syncs do nothing
-    bool has_links = true;
+    bool is_remote = false;
     int syncs_before_eio =
         -1; // the sync after these fails; the written data may be on the disk or not
     int writes_before_error = -1;
@@ -176,14 +175,11 @@ public:
         names.erase(path);
         return 0;
     }
-    int link_file(const std::string& path, const std::string& other) {
-        if (!has_links) {
-            return fails(EPERM);
-        }
+    int exchange_files(const std::string& a, const std::string& b) {
         if (!step()) {
             return -1;
         }
-        names[other] = names.at(path);
+        std::swap(names.at(a), names.at(b));
         return 0;
     }
     int look_at(const std::string& path, struct stat& facts) {
@@ -244,11 +240,6 @@ public:
                              [&](std::size_t bit) {
                                  return all ? (state >> bit & 1) != 0 : some.below(2) == 0;
                              });
-                }
-                const auto second = names.find(damaged_path);
-                if (second != names.end() && second->second == file && some.below(2) == 0) {
-                    left.durable_names[damaged_path] = left.names[damaged_path] =
-                        left.names.at(data_path);
                 }
                 const auto lock = names.find(lock_path);
                 if (lock != names.end() && some.below(3) != 0) {
@@ -318,7 +309,7 @@ struct disk_io {
     int sync_all(int fd) { return on->sync(fd); }
     int rename_file(const char* from, const char* to) { return on->rename_file(from, to); }
     int remove_file(const char* path) { return on->remove_file(path); }
-    int link_file(const char* path, const char* other) { return on->link_file(path, other); }
+    int exchange_files(const char* a, const char* b) { return on->exchange_files(a, b); }
     int look_at(const char* path, struct stat& facts) {
         return on->look_at(std::string(path), facts);
     }
@@ -338,7 +329,7 @@ struct disk_io {
     }
     void unclaim(int) { on->has_claim = false; }
     bool is_claimed(int) { return on->is_claimed; }
-    bool is_reliable(int) { return true; }
+    bool is_reliable(int) { return !on->is_remote; }
     int copy_owner_and_mode(int, const struct stat&) { return 0; }
     void drop_cache(int fd) { on->drop_cache(fd); }
     long process() { return on->pid; }
@@ -354,18 +345,14 @@ struct disk_io {
 
 using store = bide::detail::file_store<disk_io>;
 
-struct file_settings : file_slot_options {
-    bool is_synced = true;
-};
-
-file_settings pages_of(std::size_t size) {
-    file_settings settings;
+file_slot_options pages_of(std::size_t size) {
+    file_slot_options settings;
     settings.page_size = size;
     return settings;
 }
 
-store on(disk& d, const file_settings& settings = pages_of(4096)) {
-    return store(data_path, settings, settings.is_synced, disk_io{&d});
+store on(disk& d, const file_slot_options& settings = pages_of(4096)) {
+    return store(data_path, settings, disk_io{&d});
 }
 
 // ---- what is stored, and what a load may return
@@ -543,7 +530,7 @@ void flip(disk& d, std::size_t bit) {
 }
 
 // A bit of the newest page has flipped. Checks what the first slot returns, and the slot after it.
-bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
+bool is_told_of_rot(disk d, const file_slot_options& settings, std::size_t bit) {
     const newest_page before = newest_on(d);
     const std::uint64_t mark = mark_on(d);
     flip(d, before.at * 8 + bit % (before.size * 8));
@@ -574,7 +561,7 @@ bool is_told_of_rot(disk d, const file_settings& settings, std::size_t bit) {
 }
 
 // Loses power in every way. Each state can be loaded and changed further.
-void lose_power(const disk& d, const history& h, const file_settings& settings, tally& t,
+void lose_power(const disk& d, const history& h, const file_slot_options& settings, tally& t,
                 const std::string& when, long most = 2'000, std::uint64_t clock = 1'000) {
     t.states +=
         d.each_loss(static_cast<std::uint32_t>(when.size()) + 7, most, [&](disk& left, long state) {
@@ -608,7 +595,7 @@ void lose_power(const disk& d, const history& h, const file_settings& settings, 
 }
 
 // Stores the values one after the other, and is killed after each possible number of steps.
-void crash_everywhere(const file_settings& settings, const std::vector<std::size_t>& sizes,
+void crash_everywhere(const file_slot_options& settings, const std::vector<std::size_t>& sizes,
                       tally& t, std::size_t then) {
     for (int life = 0;; ++life) {
         const std::string when = "killed after " + std::to_string(life);
@@ -734,17 +721,20 @@ TEST_CASE("file_slot: if syncs do nothing, a load returns a whole value or none"
     REQUIRE(t.bad == 0);
 }
 
-TEST_CASE("file_slot: a slot that syncs does not return a value before it is on the disk") {
+TEST_CASE("file_slot: no load returns a value before it is on the disk") {
     tally t;
     disk d;
     history h;
-    file_settings relaxed = pages_of(4096);
-    relaxed.is_synced = false;
-    store careless = on(d, relaxed);
+    store careless = on(d);
     store careful = on(d);
     for (const std::size_t size :
          std::vector<std::size_t>{100, 3'000, 2'000, 5'000, 3'000, 1'000}) {
+        d.lies = true;
         REQUIRE(put(careless, h, size));
+        d.lies = false;
+        // The writer was killed before it wrote the synced version.
+        const std::string none(8, '\0');
+        d.write_at(d.open_file(lock_path, 0), none.data(), none.size(), 0);
         REQUIRE(careful.load().has_value());
         lose_power(d, h, pages_of(4096), t, "after " + std::to_string(size));
     }
@@ -801,45 +791,42 @@ TEST_CASE("file_slot: after a failed sync no load returns a value that a crash t
     REQUIRE(kept > 0);
 }
 
-TEST_CASE("file_slot: a reader that arrives during a change waits for its end") {
-    for (const bool synced : {true, false}) {
-        file_settings settings = pages_of(4096);
-        settings.is_synced = synced;
-        settings.retry_time = std::chrono::milliseconds(50); // of the simulated clock
-        disk d;
-        history h;
-        store s = on(d, settings);
-        REQUIRE(put(s, h, 3'000));
-        REQUIRE(put(s, h, 3'000));
-        const auto before = s.load();
-        store old = on(d, settings); // a slot that has loaded the value before
-        REQUIRE(old.load()->version == before->version);
-        int looks = 0;
-        int waited = 0;
-        bool good = true;
-        d.meanwhile = [&] {
-            store fresh = on(d, settings);
-            for (store* const reader : {&old, &fresh}) {
-                const auto read = reader->load();
-                ++looks;
-                waited += !read && read.error() == std::errc::timed_out;
-                // The new value may be returned once it is on the disk; without syncs, once it is
-                // whole.
-                const bool is_next = read && (!synced || d.data().unsynced.empty()) &&
-                                     read->value == h.all.back().value;
-                good = good &&
-                       (read ? (read->version == before->version || is_next) && !read->fell_back
-                             : read.error() == std::errc::timed_out);
-            }
-        };
-        const bide::cas_result made = s.compare_exchange(before->version, h.begin(3'500));
-        d.meanwhile = nullptr;
-        REQUIRE(made.status == cas_status::stored);
-        REQUIRE(good);
-        REQUIRE(looks == (synced ? 6 : 4));
-        REQUIRE(waited >= (synced ? 4 : 2)); // during the write of the page, and during its sync
-        REQUIRE(old.load()->version == made.version);
-    }
+TEST_CASE(
+    "file_slot: a reader that arrives during a change gets the value before it, and the first "
+    "read of a slot waits for its end") {
+    file_slot_options settings = pages_of(4096);
+    settings.retry_time = std::chrono::milliseconds(50); // of the simulated clock
+    disk d;
+    history h;
+    store s = on(d, settings);
+    REQUIRE(put(s, h, 3'000));
+    REQUIRE(put(s, h, 3'000));
+    const auto before = s.load();
+    store old = on(d, settings); // a slot that has loaded the value before
+    REQUIRE(old.load()->version == before->version);
+    int looks = 0;
+    int waited = 0; // of those, by slots that had loaded nothing
+    bool good = true;
+    d.meanwhile = [&] {
+        store fresh = on(d, settings);
+        for (store* const reader : {&old, &fresh}) {
+            const auto read = reader->load();
+            ++looks;
+            waited += reader == &fresh && !read && read.error() == std::errc::timed_out;
+            // The new value may be returned once it is on the disk.
+            const bool is_next =
+                read && d.data().unsynced.empty() && read->value == h.all.back().value;
+            good = good && (read ? (read->version == before->version || is_next) && !read->fell_back
+                                 : reader == &fresh);
+        }
+    };
+    const bide::cas_result made = s.compare_exchange(before->version, h.begin(3'500));
+    d.meanwhile = nullptr;
+    REQUIRE(made.status == cas_status::stored);
+    REQUIRE(good);
+    REQUIRE(looks == 6);
+    REQUIRE(waited == 3); // during both writes and the sync
+    REQUIRE(old.load()->version == made.version);
 }
 
 TEST_CASE(
@@ -982,6 +969,32 @@ TEST_CASE("file_slot: an older copy of the file is reported as a loss",
     REQUIRE(one.loads() == "and on");
 }
 
+TEST_CASE("file_slot: a change whose synced version cannot be written is not acknowledged") {
+    slot_on_disk one({100, 100});
+    auto& [d, h, s] = one;
+    store reader = on(d);
+    REQUIRE(one.loads(reader) == "2");
+    d.writes_before_error = 1; // the page's
+    const bide::cas_result r = s.compare_exchange(h.all[1].version, "three");
+    d.writes_before_error = -1;
+    REQUIRE(r.status == cas_status::indeterminate);
+    REQUIRE(one.loads(reader) == "2");
+    REQUIRE(s.load()->value == "three"); // from here on, all readers agree
+    REQUIRE(reader.load()->value == "three");
+}
+
+TEST_CASE("file_slot: an earlier synced version, as a crash may bring it back, is corrected") {
+    slot_on_disk one({100, 100});
+    auto& [d, h, s] = one;
+    std::string earlier(8, '\0');
+    bide::detail::store_little(earlier.data(), h.all[0].version);
+    for (const bool is_fresh : {false, true}) {
+        d.write_at(d.open_file(lock_path, 0), earlier.data(), earlier.size(), 0);
+        REQUIRE((is_fresh ? one.another_loads() : one.loads()) == "2");
+        REQUIRE(mark_on(d) == h.all[1].version);
+    }
+}
+
 TEST_CASE("file_slot: an invalid synced version is ignored, and a deleted file is no loss") {
     slot_on_disk one({100, 100});
     auto& [d, h, s] = one;
@@ -1020,7 +1033,6 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
         slot_on_disk one;
         auto& [d, h, s] = one;
         d.clock = 10'000'000;
-        d.has_links = how % 2 == 0;
         REQUIRE(put(s, h, 100));
         REQUIRE(put(s, h, 100));
         REQUIRE(put(s, h, 5'000)); // a new file with larger pages
@@ -1068,7 +1080,6 @@ TEST_CASE("file_slot: a repair keeps the damaged file aside and repeats no versi
 
 TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or the repaired one",
           "[promise.file-slot-damage]") {
-    const bool has_links = GENERATE(true, false); // otherwise the file is copied
     long states = 0;
     long damaged = 0;
     long repaired = 0;
@@ -1080,7 +1091,6 @@ TEST_CASE("file_slot: a crash at any step of a repair leaves the damaged file or
             d.data().cached[at] ^= 1;
             d.data().durable[at] ^= 1;
         }
-        d.has_links = has_links;
         d.life = life;
         const bool is_done = on(d).replace_damaged("repaired").status == cas_status::stored;
         const bool was_killed = d.is_dead;
@@ -1192,6 +1202,13 @@ TEST_CASE(
     d.free_at = d.slept + 200 * ms;
     REQUIRE(s.compare_exchange(0, "x").status == cas_status::conflict);
     REQUIRE(d.claims == 0);
+}
+
+TEST_CASE("file_slot: network filesystems are refused") {
+    disk d;
+    d.is_remote = true;
+    REQUIRE(on(d).load().error() == durable_errc::unsupported_filesystem);
+    REQUIRE(on(d).compare_exchange(0, "x").error == durable_errc::unsupported_filesystem);
 }
 
 TEST_CASE("file_slot: a new version is later than any that may have been lost") {

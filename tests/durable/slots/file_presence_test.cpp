@@ -18,7 +18,7 @@ using namespace bide;
 using test::is_readable;
 using mark_owner = std::shared_ptr<slot_presence>;
 
-static_assert(test::present_slot<file_slot> && test::present_slot<relaxed_file_slot>);
+static_assert(test::present_slot<file_slot>);
 
 namespace {
 

@@ -28,8 +28,8 @@ using namespace bide;
 using test::bytes_of;
 using test::put;
 
-static_assert(test::repairable_slot<file_slot> && test::repairable_slot<relaxed_file_slot>);
-static_assert(test::explaining_slot<file_slot> && test::explaining_slot<relaxed_file_slot>);
+static_assert(test::repairable_slot<file_slot>);
+static_assert(test::explaining_slot<file_slot>);
 
 namespace {
 
@@ -159,13 +159,10 @@ TEST_CASE("file_slot: in a directory that cannot be synced nothing is stored") {
         const auto there = slot.load();
         return std::string(r.status == cas_status::failed ? "failed" : "?") +
                (r.error.value() == EACCES ? ", denied" : ", ?") +
-               (there && there->version == 0 ? ", absent" : ", ?") +
-               (relaxed_file_slot(in / "b").compare_exchange(0, "x").status == cas_status::stored
-                    ? ", relaxed"
-                    : ", ?");
+               (there && there->version == 0 ? ", absent" : ", ?");
     });
     REQUIRE(::chmod((in / "").c_str(), 0755) == 0);
-    CHECK(said.value_or("failed, denied, absent, relaxed") == "failed, denied, absent, relaxed");
+    CHECK(said.value_or("failed, denied, absent") == "failed, denied, absent");
     CHECK(::access((in / "a").c_str(), F_OK) != 0);
     CHECK(::access((in / "a.new").c_str(), F_OK) != 0);
 }
@@ -284,20 +281,6 @@ TEST_CASE("file_slot: a repair keeps each kind of damaged file, with its mode",
     CHECK(absent.status == cas_status::conflict);
     CHECK(absent.current->version == 0);
     CHECK(!exists(path));
-}
-
-TEST_CASE("file_slot: a repair that ended before its rename can be made again",
-          "[promise.file-slot-damage]") {
-    const auto in = fresh_directory();
-    const std::string path = in.write("a", "damaged");
-    REQUIRE(::link(path.c_str(), (path + ".damaged").c_str()) == 0);
-    CHECK(file_slot(path).load().error() == durable_errc::corrupt_record);
-    CHECK(!exists(path + ".damaged"));
-    REQUIRE(::link(path.c_str(), (path + ".damaged").c_str()) == 0);
-    file_slot slot(path);
-    CHECK(slot.replace_damaged("repaired").status == cas_status::stored);
-    CHECK(slot.load()->value == "repaired");
-    CHECK(bytes_of(path + ".damaged") == "damaged");
 }
 
 TEST_CASE("file_slot: of many concurrent repairs one succeeds, and all slots go on") {

@@ -1,7 +1,6 @@
 #include <bide/durable/slots/file.hpp>
 
 #include <bide/durable/slots/detail/file/posix_file.hpp>
-#include <bide/durable/slots/detail/file/store.hpp>
 
 #include <support/slot_conformance.hpp>
 #include <support/slot_results.hpp>
@@ -21,11 +20,10 @@ using namespace bide;
 using namespace test;
 using std::chrono::milliseconds;
 
-static_assert(any_slot<file_slot> && any_slot<relaxed_file_slot>);
-static_assert(test::locked_slot<file_slot> && test::locked_slot<relaxed_file_slot>);
+static_assert(any_slot<file_slot>);
+static_assert(test::locked_slot<file_slot>);
 static_assert(!test::clocked_slot<file_slot>);
 static_assert(file_slot::guarantees.keeps_acknowledged);
-static_assert(!relaxed_file_slot::guarantees.keeps_acknowledged);
 static_assert(!file_slot::guarantees.multi_host);
 static_assert(file_slot::guarantees.clock == lock_clock::boottime);
 static_assert(!std::is_copy_constructible_v<file_slot>);
@@ -54,11 +52,11 @@ private:
     }
 };
 
-template <class Slot, int Scale> struct file_store {
-    using slot = Slot;
+struct file_store {
+    using slot = file_slot;
     static constexpr std::size_t limit = 150'000;
     static constexpr bool processes = true;
-    static constexpr int scale = Scale;
+    static constexpr int scale = 8;
 
     slot open() { return slot(path(), {.page_size = 4096, .max_value = limit}); }
     void fresh() { ++count; }
@@ -94,21 +92,11 @@ void write_file(const std::string& path, const std::string& bytes) {
     std::fclose(file);
 }
 
-// The system calls, on an unreliable filesystem.
-struct remote_io : bide::detail::posix_io {
-    bool is_reliable(int) noexcept { return false; }
-};
-
 } // namespace
 
 TEST_CASE("file_slot: keeps the contract of slots",
           "[promise.slot-contract][promise.file-slot-presence]") {
-    file_store<file_slot, 8> store;
-    test::check_slot(store);
-}
-
-TEST_CASE("file_slot: keeps the contract without syncs while the system runs") {
-    file_store<relaxed_file_slot, 1> store;
+    file_store store;
     test::check_slot(store);
 }
 
@@ -179,13 +167,6 @@ TEST_CASE("file_slot: a file with two names is refused under both") {
     REQUIRE(slot.load().error() == error_of(EMLINK));
     REQUIRE(::unlink((in / "hard").c_str()) == 0);
     REQUIRE(value_of(slot) == "x");
-}
-
-TEST_CASE("file_slot: network filesystems are refused") {
-    directory in;
-    bide::detail::file_store<remote_io> refused(in / "a", file_slot_options(), true);
-    REQUIRE(refused.load().error() == durable_errc::unsupported_filesystem);
-    REQUIRE(refused.compare_exchange(0, "x").error == durable_errc::unsupported_filesystem);
 }
 
 TEST_CASE("file_slot: read permission is enough to load") {
@@ -438,7 +419,7 @@ TEST_CASE("file_slot: a claim belongs to one open file, and does not block the l
 
 #if defined(__linux__)
 
-static_assert(test::watchable_slot<file_slot> && test::watchable_slot<relaxed_file_slot>);
+static_assert(test::watchable_slot<file_slot>);
 
 TEST_CASE("file_slot: a watch reports changes by other slots, also those that replace the file") {
     directory in;

@@ -23,20 +23,17 @@ static_assert(any_slot<sqlite_slot>);
 static_assert(test::locked_slot<sqlite_slot>);
 static_assert(test::repairable_slot<sqlite_slot>);
 static_assert(test::explaining_slot<sqlite_slot>);
-static_assert(test::repairable_slot<relaxed_sqlite_slot>);
 #if defined(__linux__)
 static_assert(test::present_slot<sqlite_slot>);
-static_assert(test::present_slot<relaxed_sqlite_slot>);
 #endif
 static_assert(sqlite_slot::guarantees.keeps_acknowledged);
-static_assert(!relaxed_sqlite_slot::guarantees.keeps_acknowledged);
 
 namespace {
 
 const bool wal_is_safe = bide::detail::sqlite_wal_is_safe(::sqlite3_libversion_number());
 
-template <class Slot, sqlite_journal Journal> struct sqlite_store {
-    using slot = Slot;
+template <sqlite_journal Journal> struct sqlite_store {
+    using slot = sqlite_slot;
     static constexpr std::size_t limit = std::size_t{1} << 18;
     static constexpr bool processes = true;
     static constexpr int scale = 2;
@@ -146,17 +143,17 @@ struct faulty_disk {
 } // namespace
 
 TEST_CASE("sqlite_slot: keeps the contract of slots", "[promise.slot-contract]") {
-    sqlite_store<sqlite_slot, sqlite_journal::automatic> store;
+    sqlite_store<sqlite_journal::automatic> store;
     test::check_slot(store);
 }
 
 TEST_CASE("sqlite_slot: keeps the contract of slots in WAL mode") {
-    sqlite_store<sqlite_slot, sqlite_journal::wal> store;
+    sqlite_store<sqlite_journal::wal> store;
     test::check_slot(store);
 }
 
-TEST_CASE("sqlite_slot: a relaxed slot keeps the contract of slots") {
-    sqlite_store<relaxed_sqlite_slot, sqlite_journal::persist> store;
+TEST_CASE("sqlite_slot: keeps the contract of slots with a persistent journal") {
+    sqlite_store<sqlite_journal::persist> store;
     test::check_slot(store);
 }
 
@@ -412,9 +409,7 @@ TEST_CASE("sqlite_slot: a value is synced before it is acknowledged") {
     directory dir;
     faulty_disk disk;
     sqlite_slot s(dir / "a.db", "k", in_mode(journal));
-    relaxed_sqlite_slot relaxed(dir / "a.db", "other", in_mode(journal));
     static_cast<void>(s.load());
-    static_cast<void>(relaxed.load());
     for (int i = 0; i < 4; ++i) {
         disk.unsynced.clear();
         disk.calls = 0;
@@ -425,8 +420,6 @@ TEST_CASE("sqlite_slot: a value is synced before it is acknowledged") {
             s.update_locked([](const slot_snapshot& there) { return there.value + "y"; });
         CHECK(r.status == cas_status::stored);
         CHECK(disk.unsynced.empty());
-        CHECK(put(relaxed, "x") != 0);
-        CHECK(disk.unsynced.empty() == (journal == sqlite_journal::persist));
     }
 }
 

@@ -6,46 +6,27 @@
 /// A slot in an SQLite database (3.24 or later; link -lsqlite3). One file holds many locks. They
 /// may share a database with the caller's own data.
 ///
-/// All processes run on one machine, and the database is on a local disk. SQLite's locks are not
-/// reliable over a network. Containers must share the directory of the file, not the file alone:
-/// SQLite finds the journal and the log by the path of the database. Each container may mount the
-/// directory at any path. The slot refuses a file with a second name (a hard link) and a file that
-/// is mounted without its directory.
+/// All processes run on one machine, and the database is on a local disk. Containers must share the
+/// directory of the file, not the file alone: SQLite finds the journal and the log by the path of
+/// the database. Each container may mount the directory at any path. The slot refuses a file with a
+/// second name (a hard link) and a file that is mounted without its directory.
+///
+/// The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
+/// row, and the marks of presence. Delete it only while no lock is held.
 ///
 /// fork(): the child may use the slot object, which opens a new connection there. If a process
 /// forks during an operation of a slot (inside an update, or while another thread is in an
 /// operation or destroys a slot), the child's operations fail with operation_not_permitted. In WAL
 /// mode the program must have no other connection to the same file open at the fork: the child
 /// would inherit SQLite's notes of the parent's locks.
-//
-// Each slot is one row, found by its key, of the table
-//
-//   bide_lock (key TEXT PRIMARY KEY, version INTEGER, value BLOB)
-//
-// If the table is missing, the slot makes it. A change locks the database, reads the row, stores
-// the next version, and commits. The first version is the time in nanoseconds since 1970. So the
-// versions of a row that was deleted and made again do not repeat, unless the clock was set back by
-// exactly that time.
-//
-// An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
-// with a persistent journal in the other mode. If another program changes the mode of the database
-// later, the slot follows.
-//
-// The file `<path>-bide` beside the database holds the acknowledged version and checksum of each
-// row, and the marks of presences; see impl/sqlite.hpp. Delete it only while no lock is held. If a
-// row is older than its acknowledged version, it fell back. If the row is missing, it was deleted,
-// or the database was truncated: the slot sets lost_acknowledged only. If a value differs from its
-// checksum, load() fails with durable_errc::corrupt_record.
 
 #include <bide/core/config.hpp>
 #include <bide/durable/slot.hpp>
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -98,7 +79,7 @@ struct sqlite_slot_options {
     std::size_t max_value = std::size_t{64} << 20;
 };
 
-/// The operations of SQLite slots.
+/// A slot in an SQLite database.
 ///
 /// An operation waits while other connections write, at most for `retry_time`, and then fails with
 /// timed_out. update_locked() waits at most twice as long, and while the update runs. The update
@@ -121,19 +102,10 @@ struct sqlite_slot_options {
 /// be_present() takes a mark in `<path>-bide`, also while the database is locked. It returns
 /// errc::operation_not_supported if that file cannot be made or written. explain() returns the
 /// path, the key, and the last failure in SQLite's words.
-class sqlite_slot_operations : public detail::slot_handle {
-protected:
-    /// Makes a slot; see basic_sqlite_slot.
-    sqlite_slot_operations(const std::string& path, std::string key,
-                           const sqlite_slot_options& options, bool is_synced);
-};
-
-/// A slot in an SQLite database; see sqlite_slot and relaxed_sqlite_slot.
-template <bool Synced> class basic_sqlite_slot : public sqlite_slot_operations {
+class sqlite_slot : public detail::slot_handle {
 public:
     /// What the slot promises.
-    static constexpr slot_guarantees guarantees{
-        .keeps_acknowledged = Synced, .multi_host = false, .clock = lock_clock::boottime};
+    static constexpr slot_guarantees guarantees{true, false, lock_clock::boottime};
 
     /// Remembers the path, the key and the options. The first operation opens the database, and
     /// makes it if it is missing. An operation opens the database again if the file was deleted or
@@ -141,17 +113,8 @@ public:
     /// URI; a relative path is resolved against the current working directory at once. The key is
     /// UTF-8 without zero bytes.
     /// Throws: std::system_error (invalid_argument) if path or key are not valid; std::bad_alloc.
-    basic_sqlite_slot(const std::string& path, std::string key,
-                      const sqlite_slot_options& options = {})
-        : sqlite_slot_operations(path, std::move(key), options, Synced) {}
+    sqlite_slot(const std::string& path, std::string key, const sqlite_slot_options& options = {});
 };
-
-/// A slot that acknowledges a commit after it has reached the disk.
-using sqlite_slot = basic_sqlite_slot<true>;
-
-/// A slot with synchronous=NORMAL. A loss of power may take back the last acknowledged commits; a
-/// crash of a process does not. Much faster in WAL mode.
-using relaxed_sqlite_slot = basic_sqlite_slot<false>;
 
 }} // namespace bide::BIDE_ABI
 

@@ -2,20 +2,66 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_FILE_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_FILE_HPP
 
-// The definitions of slots/file.hpp: the slot and its watch.
+// The definitions of slots/file.hpp. The file has two pages of the same size, each
+//
+//   bytes  0.. 7   "bideslot"
+//         8..11   the format: 1
+//        12..15   the size of a page
+//        16..23   the version of the value; 0: the page holds no value yet
+//        24..27   the value's length
+//        28..31   CRC-32C of bytes 0..27 and of the value
+//        32..     the value; the bytes after it have no meaning
+//
+// The size of a page is a multiple of 4096 and half of the file's size. So both pages are found,
+// whatever their bytes are. A page is good if its header is valid and its checksum matches.
+// Otherwise a write of the page was interrupted, or the disk damaged it. Of two good pages, the one
+// with the higher version counts.
+//
+// A change overwrites the page that does not count, and syncs. A crash at any point leaves the
+// other page intact. If a page is too small for the value, or if there is no file, the writer makes
+// a new file, syncs it, renames it, and syncs the directory. A version is the time in nanoseconds
+// since 1970, or the last version plus one if that is later. So versions do not repeat when a file
+// is deleted and made again.
+//
+// A writer holds an exclusive flock(2) on the lock file until the sync has returned. Then it writes
+// the version into the lock file, as its only eight bytes: the synced version. That write also
+// wakes watches. It is not synced: if a crash loses it, the only cost is one more sync. A reader
+// that finds a page with the synced version returns it, without the lock. Any other reader takes
+// the shared lock, and so waits for the writer's sync. So no reader returns a value that a crash
+// could take back.
+//
+// If a writer is killed between its write and the write of the synced version, the two versions
+// differ. The next process that holds the lock then syncs before it returns or writes a value.
+// Otherwise a loss of power could leave both pages half written.
+//
+// A writer also locks the value's file. If another program removed the lock file, a second writer
+// can make and lock a new lock file while the first writer still writes.
+//
+// If one page is bad and one is good, the good value may be the last but one: fell_back. A crash
+// during a change that was not acknowledged leaves this state. If the synced version is later than
+// every version that can be read, an acknowledged value is lost: a page was damaged on the disk, or
+// the file is an older copy. If a page is bad and there is no synced version, the slot reports that
+// loss, too. If both pages are bad, or no slot writes files of this size, operations fail with
+// durable_errc::corrupt_record until a repair. Only a file that does not exist is absent.
 
 #include <bide/core/config.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/file/posix_file.hpp>
-#include <bide/durable/slots/detail/file/store.hpp>
 #include <bide/durable/slots/file.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -28,6 +74,152 @@ namespace bide { inline namespace BIDE_ABI {
 
 namespace detail {
 
+// ---- pages
+
+struct file_page {
+    static constexpr std::size_t header_size = 32;
+    static constexpr std::size_t granule = 4096;
+    static constexpr char magic[] = {'b', 'i', 'd', 'e', 's', 'l', 'o', 't'};
+    static constexpr std::uint32_t known_format = 1;
+
+    // As read; if the page is not good, the values may be invalid.
+    bool is_good = false;
+    std::uint32_t format = 0; // 0: not a page of a slot
+    std::uint32_t page_size = 0;
+    std::uint64_t version = 0;
+    std::uint32_t length = 0;
+    std::uint32_t sum = 0;
+
+    bool operator==(const file_page&) const = default;
+
+    // Checks the header alone. A page is good if its checksum matches as well.
+    bool is_plausible(std::uint64_t page) const noexcept {
+        return format == known_format && page_size == page && length <= page - header_size;
+    }
+};
+
+// Returns the checksum of a page: of its header and of the value behind it.
+inline std::uint32_t page_sum(const char* bytes, std::uint32_t length) noexcept {
+    return crc32c({bytes + file_page::header_size, length}, crc32c({bytes, 28}));
+}
+
+inline file_page decode_header(const char* bytes) noexcept {
+    file_page page;
+    if (std::memcmp(bytes, file_page::magic, sizeof file_page::magic) == 0) {
+        page.format = load_little<std::uint32_t>(bytes + 8);
+        page.page_size = load_little<std::uint32_t>(bytes + 12);
+        page.version = load_little<std::uint64_t>(bytes + 16);
+        page.length = load_little<std::uint32_t>(bytes + 24);
+        page.sum = load_little<std::uint32_t>(bytes + 28);
+    }
+    return page;
+}
+
+// Writes the header in front of the value, which is in place already.
+inline void encode_header(char* bytes, std::uint32_t page_size, std::uint64_t version,
+                          std::uint32_t length) noexcept {
+    std::memcpy(bytes, file_page::magic, sizeof file_page::magic);
+    store_little(bytes + 8, file_page::known_format);
+    store_little(bytes + 12, page_size);
+    store_little(bytes + 16, version);
+    store_little(bytes + 24, length);
+    store_little(bytes + 28, page_sum(bytes, length));
+}
+
+// next() returns a version that was never used: later than the current version (`last`), than each
+// version that this slot has seen, and than the clock. If the value may have fallen back, the
+// version of the lost value is unknown. Then next() skips 2^20 versions, and the version that the
+// bad page claims to have (`claimed`).
+struct file_versions {
+    static constexpr std::uint64_t jump = std::uint64_t{1} << 20;
+    static constexpr std::uint64_t most_believed = std::uint64_t{1} << 62;
+
+    static std::uint64_t next(std::uint64_t last, bool fell_back, std::uint64_t claimed,
+                              std::uint64_t seen, std::uint64_t clock_ns) noexcept {
+        const std::uint64_t after_bad = fell_back && claimed < most_believed ? claimed + jump : 0;
+        return std::max({last + (fell_back ? jump : 1), after_bad, seen + 1, clock_ns});
+    }
+};
+
+// What was read from the file. Without a file, all numbers are 0.
+class file_pages {
+public:
+    std::uint32_t page_size = 0; // 0: unknown
+    std::array<file_page, 2> headers{};
+
+    const file_page& page() const noexcept { return headers[index_]; } // the page that counts
+    const file_page& other() const noexcept { return headers[1 - index_]; }
+    // Requires that the file was read.
+    std::string_view value() const noexcept {
+        return std::string_view(bytes_[index_]).substr(file_page::header_size, page().length);
+    }
+    bool fell_back() const noexcept { return page().is_good && !other().is_good; }
+    std::uint64_t offset_of_other() const noexcept { return std::uint64_t{1 - index_} * page_size; }
+
+    // Makes the page with this version the one that counts. Returns false if there is none.
+    bool choose(std::uint64_t version) noexcept {
+        index_ = page().version == version ? index_ : 1 - index_;
+        return page().is_good && page().version == version;
+    }
+
+    // Forgets what was read.
+    void clear() noexcept {
+        page_size = index_ = 0;
+        headers = {};
+    }
+
+    // Reads both pages. Fails if neither holds a value, or if the system fails.
+    // Throws: std::bad_alloc.
+    template <class Io> std::error_code read(Io& io, const file_descriptor<Io>& from) {
+        clear();
+        const auto size = static_cast<std::uint64_t>(from.facts.st_size);
+        if (size == 0 || size % (2 * file_page::granule) != 0 || size / 2 > UINT32_MAX) {
+            return durable_errc::corrupt_record;
+        }
+        page_size = static_cast<std::uint32_t>(size / 2);
+        if (!read_page(io, from.get(), 0) || !read_page(io, from.get(), 1)) {
+            return system_error_code();
+        }
+        index_ = headers[1].is_good && (!headers[0].is_good || other().version > page().version);
+        const bool has_two_values = page().is_good && other().is_good &&
+                                    page().version == other().version && page().sum != other().sum;
+        if (page().is_good && page().version != 0 && !has_two_values) {
+            return {};
+        }
+        return std::max(headers[0].format, headers[1].format) > file_page::known_format
+                   ? durable_errc::unsupported_record_version
+                   : durable_errc::corrupt_record;
+    }
+
+private:
+    // Reads the first 4096 bytes, and the rest of a longer value. Sets errno if it fails.
+    template <class Io> bool read_page(Io& io, int fd, unsigned which) {
+        std::string& bytes = bytes_[which];
+        file_page& to = headers[which];
+        std::size_t size = file_page::granule;
+        for (std::size_t done = 0; done < size;) {
+            bytes.resize(std::max(bytes.size(), size));
+            const ssize_t got = io.read_at(fd, bytes.data() + done, size - done,
+                                           std::uint64_t{which} * page_size + done);
+            if (got <= 0) {
+                errno = got < 0 ? errno : EIO; // the file was cut off
+                return false;
+            }
+            done += static_cast<std::size_t>(got);
+            if (done == file_page::granule) {
+                to = decode_header(bytes.data());
+                size = std::max(size, file_page::header_size +
+                                          (to.is_plausible(page_size) ? to.length : 0));
+            }
+        }
+        to.is_good = to.is_plausible(page_size) && page_sum(bytes.data(), to.length) == to.sum;
+        return true;
+    }
+
+    unsigned index_ = 0;
+    std::string bytes_[2]; // the beginnings of the pages: header and value, if they are good
+};
+
 #if defined(__linux__)
 
 // ---- the watch, by inotify(7) on the lock file
@@ -37,59 +229,15 @@ namespace detail {
 //
 // The watch also reports when an open file description that may write the lock file is closed. The
 // end of a mark of presence closes one, and a process in another PID namespace has no other way to
-// see that end. The end of a slot object closes one, too; this costs a waiter one needless read of
-// the record, a few microseconds. The system reports the close just before it drops the lock. A
-// waiter that reads at that moment still sees the presence, and reads again at its next poll.
+// see that end. The end of a slot object closes one, too; then a waiter reads the record in vain.
+// The system reports the close just before it drops the lock. A waiter that reads at that moment
+// still sees the presence, and reads again at its next poll.
 //
 // Closing an inotify instance takes ten milliseconds or more: the kernel waits until no CPU can
-// still use a watch of the instance. Removing a watch takes no such time. So the process keeps up
-// to four unused instances for later watches. It keeps no more, because by default all processes of
-// one user share 128 instances. The end of the process closes the instances. It does not wait for
-// the kernel, unless an instance was in use.
+// still use a watch of the instance. So the process keeps up to four unused instances; by default
+// all processes of one user share 128.
 
-// The unused inotify instances of this process, each in the lower half of a word, below the pid. A
-// child of fork() must neither use nor close its parent's instances: it may have closed them, and
-// may have opened another file with that number. There is no lock here, because a child could find
-// it locked forever.
-class BIDE_SHARED inotify_pool {
-public:
-    // Returns an instance, or -1 if there is none.
-    static int take() noexcept {
-        for (auto& place : places()) {
-            // Order: acq_rel [inotify_pool.instance]; sees the instance as its last user left it.
-            const std::uint64_t found = place.exchange(0, std::memory_order_acq_rel);
-            if (found >> 32 == process()) {
-                return static_cast<int>(found & 0xffffffff);
-            }
-        }
-        return -1;
-    }
-
-    static void give(int fd) noexcept {
-        const std::uint64_t kept = process() << 32 | static_cast<std::uint64_t>(fd);
-        for (auto& place : places()) {
-            std::uint64_t none = 0;
-            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
-            // Failure: relaxed; the value is not used.
-            if (place.compare_exchange_strong(none, kept, std::memory_order_acq_rel,
-                                              std::memory_order_relaxed)) {
-                return;
-            }
-        }
-        ::close(fd);
-    }
-
-private:
-    using place_list = native_platform::atomic<std::uint64_t>[4];
-
-    static place_list& places() noexcept {
-        static place_list all{};
-        return all;
-    }
-    static std::uint64_t process() noexcept { return static_cast<std::uint64_t>(::getpid()); }
-};
-
-class file_watch final : public slot_watch {
+class BIDE_SHARED file_watch final : public slot_watch {
 public:
     // Sets errno if it fails.
     explicit file_watch(const std::string& path) : path_(path) {
@@ -108,7 +256,7 @@ public:
         if (is_made() && ::getpid() == owner_) {
             ::inotify_rm_watch(events_, watch_); // fails if the watch ended with the file
             static_cast<void>(drain());          // so that the next watch is not readable yet
-            inotify_pool::give(events_);
+            keep(events_);
         } else if (events_ >= 0) {
             ::close(events_);
         }
@@ -117,9 +265,8 @@ public:
     bool is_made() const noexcept { return watch_ >= 0; }
     int fd() const noexcept override { return events_; }
 
-    // Returns ESTALE in two cases. First, the file was renamed or removed: other slots then use a
-    // new file. Second, the caller is a child of fork(): a read by the child would take events from
-    // the parent.
+    // Returns ESTALE if the file was renamed or removed: other slots then use a new file. Also in a
+    // child of fork(): a read by the child would take events from the parent.
     std::error_code drain() noexcept override {
         if (::getpid() != owner_) {
             return system_error_code(ESTALE);
@@ -146,10 +293,44 @@ private:
         return is_made();
     }
 
+    // The unused instances of this process, each in the lower half of a word, below the pid. A
+    // child of fork() must neither use nor close its parent's: it may have closed them, and may
+    // have opened another file with that number. A mutex could stay locked in a child.
+    using place = native_platform::atomic<std::uint64_t>;
+    static auto& unused() noexcept {
+        static place all[4];
+        return all;
+    }
+    static std::uint64_t process() noexcept { return static_cast<std::uint64_t>(::getpid()); }
+
+    // Returns an unused instance, or -1 if there is none.
+    static int take() noexcept {
+        for (place& one : unused()) {
+            // Order: acq_rel [inotify_pool.instance]; sees the instance as its last user left it.
+            const std::uint64_t found = one.exchange(0, std::memory_order_acq_rel);
+            if (found >> 32 == process()) {
+                return static_cast<int>(found & 0xffffffff);
+            }
+        }
+        return -1;
+    }
+    // Keeps the instance in the first place. What was there moves to the next one, and so on.
+    static void keep(int fd) noexcept {
+        std::uint64_t kept = process() << 32 | static_cast<std::uint64_t>(fd);
+        for (place& one : unused()) {
+            // Order: acq_rel [inotify_pool.instance]; publishes the instance to its next user.
+            kept = one.exchange(kept, std::memory_order_acq_rel);
+            if (kept >> 32 != process()) {
+                return;
+            }
+        }
+        ::close(static_cast<int>(kept & 0xffffffff));
+    }
+
     const std::string path_;
     struct stat facts_{};
     const pid_t owner_ = ::getpid();
-    int events_ = inotify_pool::take();
+    int events_ = take();
     int watch_ = -1;
 };
 
@@ -157,34 +338,491 @@ private:
 
 // ---- the slot
 
-class file_core final : public file_store<posix_io> {
+// A slot on any Io. A function that returns false has recorded the error, with the file that it
+// concerns.
+template <class Io> class file_store final : public slot {
 public:
-    using file_store::file_store;
+    file_store(std::string path, const file_slot_options& options, Io io = Io())
+        : io_(io), path_(std::move(path)), options_(options), lock_(io), data_(io),
+          owner_(io_.process()) {}
+    file_store(const file_store&) = delete;
+    file_store& operator=(const file_store&) = delete;
+    ~file_store() override { forget_stale_files(); }
+
+    result<slot_snapshot, std::error_code> load() override {
+        if (can_read_unlocked()) {
+            return slot_snapshot{.version = pages_.page().version,
+                                 .value = std::string(pages_.value())};
+        }
+        const operation now{*this, false};
+        if (!now.read()) {
+            return unexpected{error_};
+        }
+        return snapshot();
+    }
+
+    cas_result compare_exchange(slot_version version, std::string_view value) override {
+        const operation now{*this, true};
+        return !now.read() ? failed() : pages_.page().version != version ? conflict() : put(value);
+    }
+
+    // Requires: the update does not use this slot.
+    cas_result update_locked(const slot_update& update) override {
+        const operation now{*this, true};
+        if (!now.read()) {
+            return failed();
+        }
+        const std::optional<std::string> value = update(snapshot());
+        return value ? put(*value) : cas_result{cas_status::stored, pages_.page().version, {}, {}};
+    }
+
+    // Replaces the file if load() reports it as corrupt. A file of a later format is not corrupt.
+    cas_result replace_damaged(std::string_view value) override {
+        const operation now{*this, true};
+        if (now.read()) {
+            return conflict();
+        }
+        if (error_ != durable_errc::corrupt_record || !fits(value)) {
+            return failed();
+        }
+        slot_version last = 0;
+        for (const slot_version claimed :
+             {pages_.page().version, pages_.other().version, synced_version()}) {
+            last = std::max(last, claimed < file_versions::most_believed ? claimed : 0);
+        }
+        return replace(value, file_versions::next(last, true, 0, seen_, io_.clock_ns()), true);
+    }
+
+    result<std::shared_ptr<slot_presence>, std::error_code> be_present() override {
+        if (!is_file_name(path_)) {
+            return unexpected{make_error_code(durable_errc::invalid_argument)};
+        }
+        return marks_.be_present(options_.descriptor);
+    }
+    presence is_present(std::int64_t mark) const override { return marks_.is_present(mark); }
+    bool has_mark(int descriptor, std::int64_t mark) const noexcept {
+        return marks_.is_on(descriptor, mark);
+    }
+
+    std::string explain() const override {
+        if (!error_) {
+            return path_;
+        }
+        const std::string& file =
+            error_ == std::errc::no_such_file_or_directory ? directory_ : *wrong_;
+        return file + ": " +
+               (error_ == durable_errc::corrupt_record
+                    ? "is not a slot's file, or both copies of the record in it are damaged; a "
+                      "repair keeps it as .damaged and makes a new one"
+                : error_ == durable_errc::invalid_argument ? "the path cannot name a file"
+                                                           : file_error_text(error_, file));
+    }
 
 #if defined(__linux__)
     result<std::unique_ptr<slot_watch>, std::error_code> watch() override {
-        if (const std::error_code error = make_lock_file()) {
-            return unexpected{error};
+        if (const operation now{*this, false}; !now.is_in) { // makes the lock file
+            return unexpected{error_};
         }
-        auto made = std::make_unique<file_watch>(lock_path());
+        auto made = std::make_unique<file_watch>(lock_path_);
         if (const auto error = made->is_made() ? made->drain() : system_error_code()) {
             return unexpected{error};
         }
         return std::unique_ptr<slot_watch>(std::move(made));
     }
 #endif
+
+private:
+    static constexpr std::size_t largest_page = std::size_t{1} << 30;
+
+    // ---- results
+
+    bool fail(const std::string& file, std::error_code error = system_error_code()) noexcept {
+        error_ = error;
+        wrong_ = &file;
+        return false;
+    }
+    cas_result failed(bool is_unsure = false) const {
+        return {is_unsure ? cas_status::indeterminate : cas_status::failed, 0, {}, error_};
+    }
+    cas_result conflict() const { return {cas_status::conflict, 0, snapshot(), {}}; }
+    cas_result stored(slot_version version) {
+        // Readers without the lock would take an earlier synced version for the last one.
+        if (!set_synced_version(version) && synced_version() != 0) {
+            fail(lock_path_);
+            return failed(true);
+        }
+        return {cas_status::stored, version, {}, {}};
+    }
+    slot_snapshot snapshot() const {
+        if (!data_) {
+            return {};
+        }
+        return {.version = pages_.page().version,
+                .value = std::string(pages_.value()),
+                .fell_back = fell_back(),
+                .lost_acknowledged = is_lost_};
+    }
+    bool fell_back() const noexcept { return pages_.fell_back() || is_lost_; }
+
+    // ---- the lock
+
+    // An operation under the lock.
+    struct operation {
+        file_store& of;
+        const bool is_exclusive;
+        const bool is_in = of.enter(is_exclusive);
+        bool read() const { return is_in && of.read(is_exclusive); }
+        ~operation() {
+            if (is_in) {
+                of.leave();
+            }
+        }
+    };
+
+    // Forgets files that other code has replaced and, after fork(), the files of the parent: a lock
+    // belongs to the open file description, which a fork shares. So a child opens the files again.
+    void forget_stale_files() noexcept {
+        data_.forget_if_not_ours();
+        lock_.forget_if_not_ours();
+        if (const long now = io_.process(); std::exchange(owner_, now) != now) {
+            data_.reset();
+            lock_.reset();
+            is_held_ = false;
+        }
+    }
+
+    // Blocks: until the lock is held, at most for the retry time.
+    bool enter(bool exclusive) noexcept {
+        forget_stale_files();
+        if (!is_file_name(path_)) {
+            return fail(path_, durable_errc::invalid_argument);
+        }
+        if (is_held_) {
+            return fail(lock_path_, system_error_code(EDEADLK));
+        }
+        if (exclusive && !lock_.is_writable) {
+            lock_.reset();
+        }
+        begin_ns_ = io_.steady_ns();
+        do {
+            if ((!lock_ && !open_lock(exclusive)) || !wait(lock_, exclusive)) {
+                return false;
+            }
+            // If another program removed the lock file, other processes may lock a new one.
+            struct stat now;
+            if (io_.look_at(lock_path_.c_str(), now) == 0 && is_same_file(now, lock_.facts) &&
+                !check_kind(now)) {
+                return is_held_ = true;
+            }
+            io_.unlock(lock_.get()); // a child of fork() may have it open, too
+            lock_.reset();
+        } while (io_.steady_ns() - begin_ns_ <= retry_time_ns_);
+        return fail(lock_path_, system_error_code(ETIMEDOUT));
+    }
+
+    // A reader can use a file that it may not write.
+    bool open_lock(bool to_write) noexcept {
+        std::error_code error = lock_.open(lock_path_.c_str(), !to_write, O_CREAT, options_.mode);
+        if (!error && !io_.is_reliable(lock_.get())) {
+            lock_.reset();
+            error = durable_errc::unsupported_filesystem;
+        }
+        return !error || fail(lock_path_, error);
+    }
+
+    // Locks the lock file or the value's file. A blocking flock() has no deadline, so this polls. A
+    // sync takes about a hundred microseconds: the pauses begin below that and grow, so that a
+    // crowd of waiters leaves the processors to the holder. They are random, so that waiters do not
+    // poll at the same moments.
+    //
+    // Polling waiters miss a process that releases the lock and takes it again at once. So one
+    // process that has waited long takes a second lock, the claim, and polls often. A process that
+    // arrives and sees the claim pauses once. It does not wait for the end of the claim, because
+    // the claimant may be suspended.
+    bool wait(const file_descriptor<Io>& file, bool exclusive) noexcept {
+        constexpr std::int64_t first_rest_ns = 20'000;
+        constexpr std::int64_t longest_rest_ns = 2'000'000;
+        constexpr std::int64_t long_wait_ns = 50'000'000;
+        constexpr std::int64_t polite_rest_ns = 100'000; // a claimant tries twice in this time
+        const int fd = file.get();
+        const bool may_claim = &file == &lock_;
+        std::int64_t rest = first_rest_ns;
+        std::int64_t waited = 0;
+        bool is_next = false;
+        int tried = 0;
+        if (may_claim && io_.is_claimed(fd)) {
+            io_.sleep(std::min(polite_rest_ns, retry_time_ns_));
+        }
+        while ((tried = io_.try_lock(fd, exclusive)) != 0 && errno == EWOULDBLOCK &&
+               (waited = io_.steady_ns() - begin_ns_) < retry_time_ns_) {
+            is_next = is_next || (waited >= long_wait_ns && may_claim && io_.try_claim(fd));
+            rest = is_next ? first_rest_ns : std::min(rest + rest / 2, longest_rest_ns);
+            io_.sleep(std::min(rest / 2 + random_below(rest), retry_time_ns_ - waited));
+        }
+        const int error = errno == EWOULDBLOCK ? ETIMEDOUT : errno;
+        if (is_next) {
+            io_.unclaim(fd);
+        }
+        return tried == 0 || fail(may_claim ? lock_path_ : path_, system_error_code(error));
+    }
+
+    void leave() noexcept {
+        if (std::exchange(data_.is_locked, false)) {
+            io_.unlock(data_.get());
+        }
+        if (lock_) {
+            io_.unlock(lock_.get());
+        }
+        is_held_ = false;
+    }
+
+    // Returns 0 if there is none. A reader without the lock may read a half-written version.
+    slot_version synced_version() noexcept {
+        char bytes[8];
+        return io_.read_at(lock_.get(), bytes, 8, 0) == 8 ? load_little<std::uint64_t>(bytes) : 0;
+    }
+    bool set_synced_version(slot_version version) noexcept {
+        char bytes[8];
+        store_little(bytes, std::uint64_t{version});
+        return io_.write_at(lock_.get(), bytes, 8, 0) == 8;
+    }
+
+    // ---- reading
+
+    // Reads without the lock, so that readers and writers do not wait for each other. Returns true
+    // if a page has the synced version: it is the value that was acknowledged last, whatever a
+    // writer does to the other page. A crash may bring back an earlier synced version. So this slot
+    // must have read under the lock before, and must have seen no later version. Also returns false
+    // if the file is absent: then the directory may have been removed, or a value may be lost; the
+    // lock file shows which of the two.
+    bool can_read_unlocked() {
+        data_.forget_if_not_ours();
+        if (is_held_ || !lock_ || !attach(false) || !data_ || pages_.read(io_, data_)) {
+            return false;
+        }
+        const slot_version mark = synced_version();
+        const bool is_latest = seen_ != 0 && mark >= seen_ && pages_.choose(mark);
+        seen_ = is_latest ? mark : seen_;
+        return is_latest;
+    }
+
+    // Opens the file that the path names. Opens it for writing if `to_write` is set or if
+    // permission allows. Fails with EXDEV if the file is on another device than the lock file: such
+    // a file was mounted here from another directory, which has its own lock file. A missing file
+    // is no error, but leaves `data_` closed.
+    //
+    // If `to_write` is set, takes the file's own lock first, and then looks at the path again: from
+    // then on, no other writer replaces the file.
+    bool attach(bool to_write) noexcept {
+        do {
+            if (to_write && data_ && data_.is_writable && !(data_.is_locked = wait(data_, true))) {
+                return false;
+            }
+            std::error_code error = data_.follow(path_.c_str(), !to_write);
+            pages_.clear();
+            if (!error && data_.facts.st_dev != lock_.facts.st_dev) {
+                data_.reset();
+                error = system_error_code(EXDEV);
+            }
+            if (error) {
+                return error.value() == ENOENT || fail(path_, error);
+            }
+        } while (to_write && !data_.is_locked);
+        return true;
+    }
+
+    // Reads the file. Syncs it if the last writer may have ended before its sync. Requires the
+    // lock, as do all functions below.
+    bool read(bool to_write) {
+        if (!attach(to_write)) {
+            return false;
+        }
+        if (!data_) {
+            return true;
+        }
+        if (const std::error_code error = pages_.read(io_, data_)) {
+            return fail(path_, error);
+        }
+        const slot_version mark = synced_version();
+        find_loss(mark);
+        if (mark != pages_.page().version) {
+            if (!sync_data() || !sync_directory(open_directory())) {
+                return false;
+            }
+            if (!is_lost_) { // otherwise the next reader must find the loss too
+                set_synced_version(pages_.page().version);
+            }
+        }
+        return true;
+    }
+
+    // Finds out whether an acknowledged value was lost. A version that no clock will reach counts
+    // as no synced version.
+    void find_loss(slot_version mark) noexcept {
+        const bool has_mark = mark != 0 && mark < file_versions::most_believed;
+        const slot_version version = pages_.page().version;
+        is_lost_ = data_ && (has_mark ? mark > version : pages_.fell_back());
+        seen_ = std::max({seen_, version, has_mark ? mark : 0});
+    }
+
+    // ---- writing
+
+    bool fits(std::string_view value) noexcept {
+        return value.size() <= std::min(options_.max_value, largest_page) ||
+               fail(path_, durable_errc::too_large);
+    }
+
+    cas_result put(std::string_view value) {
+        if (!fits(value)) {
+            return failed();
+        }
+        if (!data_) {
+            find_loss(synced_version()); // of the file that was deleted, for the next version
+        }
+        const slot_version next = file_versions::next(
+            pages_.page().version, fell_back(), pages_.other().version, seen_, io_.clock_ns());
+        const bool has_room = data_ && value.size() <= pages_.page_size - file_page::header_size;
+        return has_room ? overwrite(value, next) : replace(value, next, false);
+    }
+
+    // Overwrites the page that does not count, and syncs once.
+    cas_result overwrite(std::string_view value, slot_version next) {
+        seen_ = next;
+        const auto before = pages_.headers;
+        if (!write_page(data_, pages_.offset_of_other(), file_page::header_size + value.size(),
+                        pages_.page_size, value, next)) {
+            fail(path_);
+            const bool is_unchanged = !pages_.read(io_, data_) && pages_.headers == before;
+            drop_cache();
+            return failed(!is_unchanged);
+        }
+        return sync_data() ? stored(next) : failed(true);
+    }
+
+    // Writes a new file. It is complete and synced before it is renamed to the path. A damaged file
+    // becomes <path>.damaged, and replaces an earlier one of that name.
+    cas_result replace(std::string_view value, slot_version next, bool is_damaged) {
+        // Opens the directory, and allocates the lock file's space, while a failure changes nothing
+        // yet.
+        const file_descriptor<Io> directory = open_directory();
+        const bool is_ready = (directory || fail(directory_)) &&
+                              (data_ || set_synced_version(synced_version()) || fail(lock_path_)) &&
+                              make_new(value, next, is_damaged);
+        seen_ = is_ready ? next : seen_;
+        const auto rename = is_damaged ? &Io::exchange_files : &Io::rename_file;
+        const bool is_renamed =
+            is_ready && ((io_.*rename)(new_path_.c_str(), path_.c_str()) == 0 || fail(new_path_));
+        data_.reset();
+        if (is_renamed && is_damaged) {
+            io_.rename_file(new_path_.c_str(), damaged_path_.c_str());
+        }
+        if (!is_renamed) {
+            io_.remove_file(new_path_.c_str());
+            return failed(is_ready && error_ == std::errc::io_error);
+        }
+        return sync_directory(directory) ? stored(next) : failed(true);
+    }
+
+    // Makes <path>.new, in place of one that a crash left. Writes both pages: one has the value,
+    // the other one the value before it, unless the file is damaged. Writes all bytes, also the
+    // zeros: if the blocks were only reserved, the first sync of each block would have to write the
+    // filesystem's journal.
+    bool make_new(std::string_view value, slot_version next, bool is_damaged) {
+        constexpr std::size_t granule = file_page::granule;
+        constexpr int how = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
+        const bool has_before = data_ && !is_damaged;
+        const std::size_t needed = file_page::header_size + value.size();
+        std::size_t size = std::max<std::size_t>(std::min(options_.page_size, largest_page),
+                                                 has_before ? pages_.page_size : 1);
+        size = needed <= size ? size : needed + needed / 2; // so a growing value is rarely moved
+        size = (size + granule - 1) / granule * granule;
+        const auto page = static_cast<std::uint32_t>(size);
+        file_descriptor<Io> to(io_);
+        if (io_.remove_file(new_path_.c_str()) == 0 || errno == ENOENT) {
+            to.reset(io_.open_file(new_path_.c_str(), how, options_.mode));
+        }
+        const bool is_made =
+            to && (!data_ || io_.copy_owner_and_mode(to.get(), data_.facts) == 0) &&
+            write_page(to, 0, size, page, value, next) &&
+            write_page(to, size, size, page, has_before ? pages_.value() : std::string_view(),
+                       has_before ? pages_.page().version : 0) &&
+            io_.sync_all(to.get()) == 0;
+        return is_made || fail(new_path_);
+    }
+
+    // Writes `size` bytes of a page, at least the header and the value. Sets errno if it fails.
+    bool write_page(const file_descriptor<Io>& to, std::uint64_t at, std::size_t size,
+                    std::uint32_t page_size, std::string_view value, slot_version version) {
+        image_.assign(size, '\0');
+        std::copy(value.begin(), value.end(), image_.data() + file_page::header_size);
+        encode_header(image_.data(), page_size, version, static_cast<std::uint32_t>(value.size()));
+        for (std::size_t done = 0; done < size;) {
+            const ssize_t wrote =
+                io_.write_at(to.get(), image_.data() + done, size - done, at + done);
+            if (wrote <= 0) {
+                errno = wrote < 0 ? errno : EIO;
+                return false;
+            }
+            done += static_cast<std::size_t>(wrote);
+        }
+        return true;
+    }
+
+    bool sync_data() noexcept {
+        if (io_.sync_data(data_.get()) == 0) {
+            return true;
+        }
+        fail(path_);
+        drop_cache();
+        return false;
+    }
+    // Needs permission to read the directory.
+    file_descriptor<Io> open_directory() {
+        constexpr int how = O_RDONLY | O_DIRECTORY;
+        return file_descriptor<Io>(io_, io_.open_file((directory_ + '.').c_str(), how));
+    }
+    bool sync_directory(const file_descriptor<Io>& directory) noexcept {
+        return (directory && io_.sync_all(directory.get()) == 0) || fail(directory_);
+    }
+
+    // Drops the file's cached data. Call it after a disk error: the cache may differ from the disk,
+    // and the kernel may report the error only once for each open file.
+    void drop_cache() noexcept {
+        io_.drop_cache(data_.get());
+        data_.reset();
+    }
+
+    [[no_unique_address]] Io io_;
+    const std::string path_;
+    const std::string lock_path_ = path_ + ".lock";
+    const std::string new_path_ = path_ + ".new";
+    const std::string damaged_path_ = path_ + ".damaged";
+    const std::string directory_ = path_.substr(0, path_.rfind('/') + 1);
+    const file_slot_options options_;
+    const std::int64_t retry_time_ns_ =
+        1'000'000 * std::clamp<std::int64_t>(options_.retry_time.count(), 0, 1'000'000'000);
+    const presence_file marks_{lock_path_, options_.mode};
+    file_descriptor<Io> lock_;
+    file_descriptor<Io> data_; // not open if there is no file
+    file_pages pages_;
+    std::string image_;         // what is written
+    long owner_;                // the process that opened the files
+    bool is_held_ = false;      // the lock of lock_
+    std::int64_t begin_ns_ = 0; // of the operation
+    slot_version seen_ = 0;     // the latest version that this object has seen
+    bool is_lost_ = false;      // an acknowledged value is lost, which is later than that read
+    std::error_code error_{};
+    const std::string* wrong_ = &path_; // the file that the error concerns
 };
+
+using file_core = file_store<posix_io>;
 
 } // namespace detail
 
-BIDE_DURABLE_INLINE file_slot_operations::file_slot_operations(const std::string& path,
-                                                               const file_slot_options& options,
-                                                               bool is_synced)
-    : slot_handle(
-          std::make_unique<detail::file_core>(detail::absolute_path(path), options, is_synced)) {}
+BIDE_DURABLE_INLINE file_slot::file_slot(const std::string& path, const file_slot_options& options)
+    : slot_handle(std::make_unique<detail::file_core>(detail::absolute_path(path), options)) {}
 
-BIDE_DURABLE_INLINE bool file_slot_operations::has_mark(int descriptor,
-                                                        std::int64_t mark) const noexcept {
+BIDE_DURABLE_INLINE bool file_slot::has_mark(int descriptor, std::int64_t mark) const noexcept {
     return static_cast<const detail::file_core&>(*core_).has_mark(descriptor, mark);
 }
 

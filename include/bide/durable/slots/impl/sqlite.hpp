@@ -2,7 +2,18 @@
 #ifndef BIDE_DURABLE_SLOTS_IMPL_SQLITE_HPP
 #define BIDE_DURABLE_SLOTS_IMPL_SQLITE_HPP
 
-// The definitions of slots/sqlite.hpp.
+// The definitions of slots/sqlite.hpp. Each slot is one row, found by its key, of the table
+//
+//   bide_lock (key TEXT PRIMARY KEY, version INTEGER, value BLOB)
+//
+// If the table is missing, the slot makes it. A change locks the database, reads the row, stores
+// the next version, and commits. The first version is the time in nanoseconds since 1970. So the
+// versions of a row that was deleted and made again do not repeat, unless the clock was set back by
+// exactly that time.
+//
+// An acknowledged value is on the disk: the connection uses synchronous=FULL in WAL mode, and EXTRA
+// with a persistent journal in the other mode. If another program changes the mode of the database
+// later, the slot follows.
 
 #include <bide/core/config.hpp>
 #include <bide/core/detail/fatal.hpp>
@@ -13,7 +24,7 @@
 #include <bide/durable/slots/detail/file/posix_file.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
 #include <bide/durable/slots/sqlite.hpp>
-#include <bide/sched/detail/quoted.hpp>
+#include <bide/durable/ticket.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -77,26 +88,17 @@ public:
     }
 };
 
-// Returns the only category object of the process. The function is always inline. So source files
-// that define BIDE_DURABLE_HEADER_ONLY and source files that do not use the same object.
+// Returns the only category object of the process, also if only some of its source files define
+// BIDE_DURABLE_HEADER_ONLY.
 BIDE_SHARED inline const std::error_category& only_sqlite_category() noexcept {
     static constinit bide::detail::never_destroyed<sqlite_category_type> category;
     return category.object;
 }
 
-// ---- keys and paths
-
-// Returns true if the text is well-formed UTF-8 without zero bytes. SQLite can convert such a text
-// to each of its encodings without a change.
-inline bool is_sqlite_text(std::string_view text) noexcept {
-    while (!text.empty() && text[0] != '\0' && utf8_length(text) != 0) {
-        text.remove_prefix(utf8_length(text));
-    }
-    return text.empty();
-}
+// ---- paths
 
 // SQLite finds the journal, the log and the shared memory of a database by the path. If processes
-// reach one file by two paths (two directories or two names), each path has its own log. Then each
+// reach one file by two paths (two directories or two names), each path has its own log, and each
 // process reads and writes a different database, without an error.
 //
 // No function below opens the database: to close a descriptor of it would drop the locks of this
@@ -111,10 +113,8 @@ inline std::string sqlite_resolved(const std::string& path) {
     return resolved;
 }
 
-// Accepts a missing file.
-// Returns: EISDIR for a directory, EINVAL for another kind of file that is not regular, EMLINK for
-// a file with a second name, EXDEV for a file that is mounted without its directory; otherwise the
-// system's error for the path.
+// Returns check_kind(), or EXDEV for a file that is mounted without its directory; otherwise the
+// system's error for the path. Accepts a missing file.
 inline std::error_code check_sqlite_path(const char* path) noexcept {
     struct ::stat facts{};
     if (::stat(path, &facts) != 0) {
@@ -135,11 +135,12 @@ inline std::error_code check_sqlite_path(const char* path) noexcept {
 //
 // The file `<database>-bide` has an entry for each row: the last version that a slot acknowledged,
 // and a checksum of its value. A slot writes the entry after the commit, and reads it before it
-// reads the row. If a row is older than its entry, newer values of the row are lost. There are
-// three causes: SQLite found a wrong checksum in a log and dropped the rest of the log, which it
-// does without an error; the row was deleted; an older or empty file replaced the database. If a
-// row has the version of its entry and another checksum, the disk damaged it: SQLite's pages have
-// no checksums. The file is not synced; if an entry is lost or late, fewer losses are detected.
+// reads the row. If the row is older than its entry, newer values are lost: SQLite found a wrong
+// checksum in a log and dropped the rest of the log, which it does without an error; or another
+// file replaced the database. The row fell back then. If the row is missing, it was deleted, or the
+// database was truncated: the slot sets lost_acknowledged only. If a row has the version of its
+// entry and another checksum, the disk damaged it: SQLite's pages have no checksums. The file is
+// not synced; if an entry is lost or late, fewer losses are detected.
 //
 // The file is a table of 1,024 buckets of 128 bytes each, found by a hash. A bucket has four
 // entries of 32 bytes. Numbers are little-endian. Far behind the table are the bytes that presences
@@ -243,7 +244,7 @@ private:
 
     const std::uint64_t hash_;
     std::size_t place_ = 0;
-    file_descriptor<posix_io> file_{posix_io()};
+    file_descriptor<posix_io> file_;
 };
 
 // ---- connections
@@ -314,10 +315,9 @@ private:
 class sqlite_core final : public slot {
 public:
     // Throws: std::system_error if an argument is not valid; std::bad_alloc.
-    sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how, bool to_sync)
-        : path_(absolute_path(at)), key_(std::move(of)), options_(how), is_synced_(to_sync),
-          versions_(key_) {
-        if (!is_file_name(at) || !is_sqlite_text(key_)) {
+    sqlite_core(const std::string& at, std::string of, const sqlite_slot_options& how)
+        : path_(absolute_path(at)), key_(std::move(of)), options_(how), versions_(key_) {
+        if (!is_file_name(at) || !is_utf8(key_) || key_.find('\0') != key_.npos) {
             BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
                                          "bide::sqlite_slot"));
         }
@@ -333,43 +333,36 @@ public:
     }
 
     result<slot_snapshot, std::error_code> load() override {
-        const operation now{*this};
-        slot_snapshot there;
-        if (!now.begin() || !read(there)) {
+        operation now{*this};
+        if (!now.read(false)) {
             return unexpected{error_};
         }
-        return there;
+        return std::move(now.there);
     }
 
     cas_result compare_exchange(slot_version version, std::string_view value) override {
-        const operation now{*this};
-        slot_snapshot there;
-        return !now.begin() || !lock_and_read(there) ? failed()
-               : there.version != version            ? conflict(std::move(there))
-                                                     : put(value);
+        operation now{*this};
+        return !now.read(true)                ? failed()
+               : now.there.version != version ? now.conflict()
+                                              : put(value);
     }
 
     cas_result update_locked(const slot_update& update) override {
-        const operation now{*this};
-        slot_snapshot there;
-        if (!now.begin() || !lock_and_read(there)) {
+        operation now{*this};
+        if (!now.read(true)) {
             return failed();
         }
-        const std::optional<std::string> value = update(there);
+        const std::optional<std::string> value = update(now.there);
         if (!is_usable()) { // the update has forked, and this is the child
             return failed();
         }
         begin_wait();
-        return value ? put(*value) : cas_result{cas_status::stored, there.version, {}, {}};
+        return value ? put(*value) : cas_result{cas_status::stored, now.there.version, {}, {}};
     }
 
     cas_result replace_damaged(std::string_view value) override {
-        const operation now{*this};
-        slot_snapshot there;
-        if (!now.begin()) {
-            return failed();
-        }
-        return lock_and_read(there)                     ? conflict(std::move(there))
+        operation now{*this};
+        return now.read(true)                           ? now.conflict()
                : error_ == durable_errc::corrupt_record ? put(value, posix_io().clock_ns())
                                                         : failed();
     }
@@ -420,16 +413,20 @@ private:
     bool ok(int code) { return code == SQLITE_OK || fail(code); }
     cas_result failed() const { return {cas_status::failed, 0, {}, error_}; }
 
-    static cas_result conflict(slot_snapshot there) {
-        return {cas_status::conflict, 0, std::move(there), {}};
-    }
-
     // ---- an operation
 
     struct operation {
         sqlite_core& of;
         const bool is_in = of.enter();
-        bool begin() const { return is_in && of.begin(); }
+        slot_snapshot there{};
+
+        // Reads the row. If `to_change` is set, locks the database first: no other connection
+        // writes or commits until the end of the operation.
+        bool read(bool to_change) {
+            return is_in && of.begin() && (!to_change || of.ok(of.execute("BEGIN IMMEDIATE"))) &&
+                   of.read(there);
+        }
+        cas_result conflict() { return {cas_status::conflict, 0, std::move(there), {}}; }
         ~operation() {
             if (is_in) {
                 of.leave();
@@ -437,15 +434,15 @@ private:
         }
     };
 
-    bool is_usable() {
-        return !sqlite_process()->is_unusable || fail(std::errc::operation_not_permitted,
-                                                      "the process was forked during an operation");
+    bool is_usable(const sqlite_process& here = {}) {
+        return !here->is_unusable || fail(std::errc::operation_not_permitted,
+                                          "the process was forked during an operation");
     }
     bool enter() {
-        if (!is_usable()) {
+        const sqlite_process here;
+        if (!is_usable(here)) {
             return false;
         }
-        const sqlite_process here;
         ++here->busy;
         if (std::exchange(owner_, here->pid) != here->pid) {
             db_ = nullptr; // the parent's, which is closed
@@ -471,12 +468,6 @@ private:
         --sqlite_process()->busy;
     }
 
-    // Locks the database and reads the row. No other connection writes or commits until the end of
-    // the operation.
-    bool lock_and_read(slot_snapshot& there) {
-        return ok(execute("BEGIN IMMEDIATE")) && read(there);
-    }
-
     // ---- opening
 
     // Opens the database, unless the file that the path names is open already.
@@ -490,27 +481,18 @@ private:
             return true;
         }
         close();
-        const bool is_open = open();
-        if (db_ != nullptr) {
-            const sqlite_process here;
-            here->open.push_back(db_);
-        }
-        if (!is_open) {
+        if (!open()) {
             close();
             return false;
         }
-        if (const char* const full = ::sqlite3_db_filename(db_, "main");
-            full != nullptr && *full != 0) {
-            resolved_ = full; // the path with its symbolic links resolved
-        }
-        if (is_synced_) { // otherwise acknowledged versions may be lost
-            versions_.open(resolved_);
-        }
+        const char* const full = ::sqlite3_db_filename(db_, "main"); // without symbolic links
+        resolved_ = full != nullptr && *full != 0 ? full : resolved_;
+        versions_.open(resolved_);
         return true;
     }
 
-    // Counts as an operation, and does not hold the mutex while it writes and syncs: a slow disk of
-    // one database must not delay the slots of others.
+    // Counts as an operation. Does not hold the mutex meanwhile: a slow disk of one database must
+    // not delay the slots of others.
     void close() {
         sqlite3* const ended = std::exchange(db_, nullptr);
         if (ended == nullptr) {
@@ -540,6 +522,7 @@ private:
         const int code = ::sqlite3_open_v2(resolved_.c_str(), &db_, how, nullptr);
         if (db_ != nullptr) {
             ::sqlite3_extended_result_codes(db_, 1);
+            sqlite_process()->open.push_back(db_);
         }
         return ok(code) && ok(::sqlite3_busy_handler(db_, &on_busy, this)) &&
                // A disk error must be a code, not a signal. On some systems fsync() stops at the
@@ -561,39 +544,32 @@ private:
     // Sets the journal mode, and the sync mode that keeps what is committed.
     bool choose_journal() {
         const bool is_safe = sqlite_wal_is_safe(::sqlite3_libversion_number());
+        const bool is_automatic = options_.journal == sqlite_journal::automatic;
         std::string pages = "unknown";
         std::string mode;
         // The page count is read first: a program that makes a database sets the mode before it
         // adds pages.
-        if (options_.journal == sqlite_journal::automatic &&
-            (!ok(execute("PRAGMA page_count", &pages)) ||
-             !ok(execute("PRAGMA journal_mode", &mode)))) {
+        if (is_automatic && (!ok(execute("PRAGMA page_count", &pages)) ||
+                             !ok(execute("PRAGMA journal_mode", &mode)))) {
             return false;
         }
         if (mode == "wal" && !is_safe) {
             return fail(std::errc::operation_not_supported,
                         "WAL mode is not safe with this SQLite");
         }
-        const bool is_wal =
-            options_.journal == sqlite_journal::wal || mode == "wal" || (pages == "0" && is_safe);
-        const bool may_fall_back =
-            options_.journal == sqlite_journal::automatic && is_wal && mode != "wal";
-        std::string wanted = is_wal ? "wal" : "persist";
-        if (!ok(execute("PRAGMA journal_mode=" + wanted, &mode))) {
+        const bool has_wal = options_.journal == sqlite_journal::wal || mode == "wal";
+        const bool tries_wal = !has_wal && is_safe && pages == "0"; // it needs shared memory
+        const std::string persist = "PRAGMA journal_mode=persist";
+        if (!ok(execute(has_wal || tries_wal ? "PRAGMA journal_mode=wal" : persist, &mode)) ||
+            (tries_wal && mode != "wal" && !ok(execute(persist, &mode)))) {
             return false;
         }
-        if (may_fall_back && mode != wanted) { // WAL mode needs shared memory
-            wanted = "persist";
-            if (!ok(execute("PRAGMA journal_mode=persist", &mode))) {
-                return false;
-            }
-        }
-        const std::string level = !is_synced_       ? "1"  // NORMAL
-                                  : wanted == "wal" ? "2"  // FULL
-                                                    : "3"; // EXTRA
+        const bool is_wal = mode == "wal";
+        const std::string level = is_wal ? "2" : "3"; // FULL, EXTRA
         std::string has;
         return ok(execute("PRAGMA synchronous=" + level + "; PRAGMA synchronous", &has)) &&
-               ((mode == wanted && has == level) ||
+               ((has == level && (is_wal || mode == "persist") &&
+                 (tries_wal || is_wal == has_wal)) ||
                 fail(std::errc::operation_not_supported,
                      "the database does not accept the journal mode"));
     }
@@ -632,8 +608,8 @@ private:
     }
 
     // Pauses once while other connections use the database. Returns false if the waiting time is
-    // over. SQLite's own pauses grow to 0.1 s; a waiter with long pauses loses to connections that
-    // try again at once. Short pauses of random length (0.1 to 4 ms) avoid that.
+    // over. The pauses are short (0.1 to 4 ms): with SQLite's own, which grow to 0.1 s, a waiter
+    // loses to connections that try again at once.
     bool wait() noexcept {
         const auto left = wait_until_ - std::chrono::steady_clock::now();
         if (left <= left.zero()) {
@@ -695,17 +671,15 @@ private:
         const int of_version = ::sqlite3_column_type(select_, 0);
         const int of_value = ::sqlite3_column_type(select_, 1);
         const std::int64_t version = ::sqlite3_column_int64(select_, 0);
-        const bool is_valid = version > 0 && version < std::numeric_limits<std::int64_t>::max() - 1;
-        if (of_version != SQLITE_INTEGER || !is_valid) {
+        const bool is_valid = of_version == SQLITE_INTEGER && version > 0 &&
+                              version < std::numeric_limits<std::int64_t>::max() - 1;
+        claimed_ = is_valid ? static_cast<slot_version>(version) : 0;
+        if (!is_valid || of_value != SQLITE_BLOB) {
+            const std::string bad =
+                of_version != SQLITE_INTEGER ? types[of_version] : std::to_string(version);
             return fail(durable_errc::corrupt_record,
-                        "the version is " + (of_version != SQLITE_INTEGER
-                                                 ? std::string(types[of_version])
-                                                 : std::to_string(version)));
-        }
-        claimed_ = static_cast<slot_version>(version);
-        if (of_value != SQLITE_BLOB) {
-            return fail(durable_errc::corrupt_record,
-                        std::string("the value is ") + types[of_value]);
+                        is_valid ? std::string("the value is ") + types[of_value]
+                                 : "the version is " + bad);
         }
         const auto* const bytes = static_cast<const char*>(::sqlite3_column_blob(select_, 1));
         const auto size = static_cast<std::size_t>(::sqlite3_column_bytes(select_, 1));
@@ -738,9 +712,9 @@ private:
             return failed();
         }
         if (!ok(execute("COMMIT"))) {
-            // SQLite rolls back a transaction that fails. But after a system error in the last
-            // steps of a commit, the disk may hold a complete transaction, which the next recovery
-            // applies. In WAL mode a lack of memory can have the same effect.
+            // SQLite rolls back a transaction that fails. But after a system error, or in WAL mode
+            // a lack of memory, the disk may hold a complete transaction, which the next recovery
+            // applies.
             const int primary = sqlite_primary(last_);
             const bool is_unsure =
                 primary == SQLITE_IOERR || primary == SQLITE_NOMEM || primary == SQLITE_INTERNAL;
@@ -753,7 +727,6 @@ private:
     const std::string path_; // absolute; any thread may read it
     const std::string key_;
     const sqlite_slot_options options_;
-    const bool is_synced_;
     std::string resolved_ = path_;
     std::chrono::steady_clock::time_point wait_until_{};
     sqlite_version_file versions_;
@@ -774,11 +747,9 @@ BIDE_DURABLE_INLINE const std::error_category& sqlite_category() noexcept {
     return detail::only_sqlite_category();
 }
 
-BIDE_DURABLE_INLINE
-sqlite_slot_operations::sqlite_slot_operations(const std::string& path, std::string key,
-                                               const sqlite_slot_options& options, bool is_synced)
-    : slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), options, is_synced)) {
-}
+BIDE_DURABLE_INLINE sqlite_slot::sqlite_slot(const std::string& path, std::string key,
+                                             const sqlite_slot_options& options)
+    : slot_handle(std::make_unique<detail::sqlite_core>(path, std::move(key), options)) {}
 
 }} // namespace bide::BIDE_ABI
 

@@ -34,6 +34,7 @@
 
 #if defined(__linux__)
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__OpenBSD__) || defined(__DragonFly__)
@@ -114,7 +115,6 @@ template <class T> void store_little(char* to, T value) noexcept {
 // Filesystems whose locks and syncs depend on another machine or a program, by their statfs(2)
 // numbers on Linux: NFS, SMB, SMB2, CIFS, NCP, FUSE (and virtiofs), 9P, Ceph, AFS, AFS of the
 // kernel, Coda, Lustre, GPFS, GFS2, OCFS2, BeeGFS, Panasas, VirtualBox's shared folders, VMware's.
-// On other systems a filesystem is accepted if the system calls it local.
 constexpr bool is_remote_filesystem(std::uint32_t type) noexcept {
     constexpr std::uint32_t remote[] = {0x6969,     0x517b,     0xfe534d42, 0xff534d42, 0x564c,
                                         0x65735546, 0x01021997, 0x00c36400, 0x5346414f, 0x6b414653,
@@ -155,8 +155,7 @@ inline std::string absolute_path(const std::string& path) {
     return whole + '/' + path;
 }
 
-// Returns what is wrong with a slot's file, and what an operator can do. Looks at the file, which
-// may have been replaced since.
+// Returns what is wrong with a slot's file, and what an operator can do.
 // Throws: std::bad_alloc.
 inline std::string file_error_text(std::error_code error, const std::string& file) {
     const std::string words = error.message();
@@ -204,14 +203,15 @@ inline std::int64_t random_below(std::int64_t n) noexcept {
     return static_cast<std::int64_t>(bits % static_cast<std::uint64_t>(n));
 }
 
-// Sets or removes a write lock of an open file on one byte, or asks whether another open file has
-// such a lock, by F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). The lock belongs to the open file
-// description. The system drops it when the last process that has the description open has closed
-// it or ended. Other code may open, lock, read, write and close the file without harm.
 enum class byte_lock { set, remove, ask };
 
+// Sets or removes a write lock of an open file on one byte, or asks whether another open file has
+// such a lock (then returns 1), by F_OFD_SETLK and F_OFD_GETLK (Linux 3.15). The lock belongs to
+// the open file description. The system drops it when the last process that has the description
+// open has closed it or ended. Other code may use and close the file without harm.
+//
 // Returns -1 with errno set if it fails: EAGAIN or EACCES if another open file has the lock,
-// EOPNOTSUPP if the system has no such locks. ask: returns 1 if another open file has the lock.
+// EOPNOTSUPP if the system has no such locks.
 inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
                      [[maybe_unused]] std::int64_t byte) noexcept {
 #if defined(__linux__) && defined(F_OFD_SETLK)
@@ -232,8 +232,7 @@ inline int lock_byte([[maybe_unused]] int fd, [[maybe_unused]] byte_lock what,
 
 // ---- the system calls
 
-// Each function does what the system call of that name does and sets errno. A test replaces this
-// class by a simulated disk.
+// Each function sets errno if it fails. A test replaces this class by a simulated disk.
 class posix_io {
     // Looks at the path, or at the open file if the path is empty. Does not follow a symbolic link.
     // Does not ask for times: on some filesystems a file whose times were asked for must record the
@@ -276,28 +275,27 @@ public:
     }
 
     // Waits until the written data survives a loss of power.
-    int sync_data(int fd) noexcept {
-#if defined(__APPLE__)
-        return sync_all(fd); // fdatasync() leaves the data in the disk's write cache
+#if defined(__APPLE__) // fsync() leaves the data in the disk's write cache
+    int sync_data(int fd) noexcept { return ::fcntl(fd, F_FULLFSYNC); }
+    int sync_all(int fd) noexcept { return ::fcntl(fd, F_FULLFSYNC); }
 #else
-        return ::fdatasync(fd);
+    int sync_data(int fd) noexcept { return ::fdatasync(fd); }
+    int sync_all(int fd) noexcept { return ::fsync(fd); }
 #endif
-    }
-    int sync_all(int fd) noexcept {
-#if defined(__APPLE__)
-        const int flushed = ::fcntl(fd, F_FULLFSYNC);
-        if (flushed == 0 || (errno != ENOTSUP && errno != EINVAL)) {
-            return flushed;
-        }
-#endif
-        return ::fsync(fd);
-    }
 
     int rename_file(const char* from, const char* to) noexcept { return std::rename(from, to); }
     int remove_file(const char* path) noexcept { return ::unlink(path); }
-    // Gives a file a second name. Does not follow a symbolic link.
-    int link_file(const char* path, const char* other) noexcept {
-        return ::linkat(AT_FDCWD, path, AT_FDCWD, other, 0);
+    // Exchanges two files in one step, where the system and the filesystem can do that.
+    int exchange_files([[maybe_unused]] const char* a, [[maybe_unused]] const char* b) noexcept {
+#if defined(SYS_renameat2)
+        constexpr unsigned exchange = 2; // RENAME_EXCHANGE
+        return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, exchange));
+#elif defined(RENAME_SWAP)
+        return ::renamex_np(a, b, RENAME_SWAP);
+#else
+        errno = ENOTSUP;
+        return -1;
+#endif
     }
 
     int look_at(const char* path, struct stat& facts) noexcept {
@@ -361,10 +359,8 @@ public:
 template <class Io> class file_descriptor {
 public:
     explicit file_descriptor(Io io = Io(), int fd = -1) noexcept : io_(io), fd_(fd) {}
-    file_descriptor(file_descriptor&& other) noexcept
-        : facts(other.facts), is_writable(other.is_writable), is_locked(other.is_locked),
-          io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
-    file_descriptor& operator=(file_descriptor&&) = delete;
+    file_descriptor(const file_descriptor&) = delete;
+    file_descriptor& operator=(const file_descriptor&) = delete;
     ~file_descriptor() { reset(); }
 
     // Of a file that was opened by open(); may be changed to later ones of the same file.
@@ -372,7 +368,7 @@ public:
     bool is_writable = true;
     bool is_locked = false; // set by the user of the object; no file that is not open is locked
 
-    // Opens the file that the path names now, unless that is open already; see open().
+    // Opens the file that the path names now by open(), unless that is open already.
     std::error_code follow(const char* path, bool is_reading_enough) noexcept {
         struct stat now;
         if (fd_ < 0 || (!is_writable && !is_reading_enough) || io_.look_at(path, now) != 0 ||
@@ -384,8 +380,7 @@ public:
     }
 
     // Opens a file that has to be regular, with one name. If it is missing and `create` is O_CREAT,
-    // makes it with this mode. If permission to write is missing, opens it for reading, if that is
-    // enough.
+    // makes it with this mode. Without permission to write, opens it for reading if that is enough.
     std::error_code open(const char* path, bool is_reading_enough, int create = 0,
                          unsigned mode = 0) noexcept {
         constexpr int how = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -438,32 +433,28 @@ private:
 
 // ---- marks of presence
 //
-// A mark is a lock on one byte of a file, far behind its data; see byte_lock. Each mark has an open
+// A mark is a lock on one byte of a file, far behind its data (lock_byte()). Each mark has an open
 // file description of its own, which holds the lock. Every process that can open the file can see
 // the lock, whatever its namespaces are. On systems without such locks there are no marks.
 //
 // A mark has 53 bits:
 //
-//   bits  0..23   which byte, from 1
+//   bits  0..23   which byte, from 1; drawn at random until it is free
 //        24..52   a hash that tells this file from one that replaces it: of the inode number, the
 //                 time of birth, and the generation if the filesystem has one
 //
-// A byte is drawn at random, and drawn again if it is taken. So two marks that exist at a time
-// differ. If a new mark draws the byte of a mark that has ended, the ended mark looks present until
-// the new mark ends.
+// If a new mark draws the byte of a mark that has ended, the ended mark looks present until the new
+// mark ends.
 
-class file_presence final : public slot_presence {
-public:
-    file_presence(file_descriptor<posix_io> file, std::int64_t mark) noexcept
-        : file_(std::move(file)), mark_(mark) {}
+struct file_presence final : slot_presence {
+    explicit file_presence(int fd) noexcept : file(posix_io(), fd) {}
 
-    std::int64_t mark() const noexcept override { return mark_; }
-    int fd() const noexcept override { return file_.get(); }
-    void leave() noexcept override { file_.reset(); }
+    std::int64_t mark() const noexcept override { return number; }
+    int fd() const noexcept override { return file.get(); }
+    void leave() noexcept override { file.reset(); }
 
-private:
-    file_descriptor<posix_io> file_; // closed, never unlocked: a child may have it open
-    std::int64_t mark_;
+    file_descriptor<posix_io> file; // closed, never unlocked: a child may have it open
+    std::int64_t number = 0;
 };
 
 // The marks in the file at a path. Any thread may use the object at any time.
@@ -477,51 +468,45 @@ public:
     // Touches no file. The mode is for a new file, less the umask.
     presence_file(std::string path, unsigned mode) noexcept : path_(std::move(path)), mode_(mode) {}
 
-    // Takes a mark. Makes the file if it is missing. If `on` is a descriptor, takes the mark on the
-    // open file of that descriptor, and keeps a copy of the descriptor: the mark lasts as long as
-    // any copy is open, in any process.
-    // Returns: errc::operation_not_supported if the processes that share the file cannot all see
-    // marks (a network filesystem, a system without such locks); ESTALE if the descriptor has
-    // another file open; otherwise the system's error.
+    // Takes a mark. Makes the file if it is missing. If `on` is a descriptor, takes the mark on a
+    // copy of it: the mark lasts as long as any copy is open, in any process.
+    // Returns: errc::operation_not_supported on a network filesystem, and on a system without such
+    // locks; ESTALE if the descriptor has another file open; otherwise the system's error.
     // Throws: std::bad_alloc.
     result<std::shared_ptr<slot_presence>, std::error_code> be_present(int on = -1) const {
-        constexpr int most_tries = 100;
         posix_io io;
-        for (int i = 0; i < most_tries; ++i) {
-            file_descriptor<posix_io> file(io, on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
-            std::error_code error;
-            if (on < 0) {
-                error = file.open(path_.c_str(), false, O_CREAT, mode_);
-            } else if (!file || io.look_at(on, file.facts) != 0) {
-                error = system_error_code();
-            } else if (!is_at_path(file.facts)) {
-                error = system_error_code(ESTALE);
-            }
-            if (!error && !io.is_reliable(file.get())) {
-                error = std::make_error_code(std::errc::operation_not_supported);
-            }
-            const std::int64_t mark = error ? 0 : take(file.get());
-            if (mark == 0) {
-                return unexpected{error ? error : system_error_code()};
-            }
-            if (is_at_path(file.facts)) { // otherwise other processes ask another file
-                return std::shared_ptr<slot_presence>(
-                    std::make_shared<file_presence>(std::move(file), mark));
-            }
+        auto made = std::make_shared<file_presence>(on < 0 ? -1 : ::fcntl(on, F_DUPFD_CLOEXEC, 3));
+        auto& file = made->file;
+        std::error_code error;
+        if (on < 0) {
+            error = file.open(path_.c_str(), false, O_CREAT, mode_);
+        } else if (!file || io.look_at(on, file.facts) != 0) {
+            error = system_error_code();
         }
-        return unexpected{system_error_code(EAGAIN)};
+        if (!error && !io.is_reliable(file.get())) {
+            error = std::make_error_code(std::errc::operation_not_supported);
+        }
+        made->number = error ? 0 : take(file.get());
+        if (made->number == 0) {
+            return unexpected{error ? error : system_error_code()};
+        }
+        struct stat now;
+        if (io.look_at(path_.c_str(), now) != 0 || !is_same_file(now, file.facts)) {
+            // Other processes ask another file.
+            return on < 0 ? be_present() : unexpected{system_error_code(ESTALE)};
+        }
+        return std::shared_ptr<slot_presence>(std::move(made));
     }
 
-    // Returns true if the open file of the descriptor has the mark: a lock does not conflict with
-    // its owner.
+    // Returns true if the open file of the descriptor has the mark.
     bool is_on(int fd, std::int64_t mark) const noexcept {
+        // A lock does not conflict with its owner.
         return ask(fd, mark) == presence::no && is_present(mark) == presence::yes;
     }
 
-    // Opens the file that has the path now, asks the kernel about the lock, and closes the file;
-    // read permission is enough. If that file is not the mark's file, the result is `unknown`. If
-    // this process is out of descriptors or memory, returns `yes`: so no holder is removed until
-    // the process can ask.
+    // Asks the file that has the path now; read permission is enough. Returns `unknown` if that is
+    // not the mark's file. Returns `yes` if this process is out of descriptors or memory: so no
+    // holder is removed until the process can ask.
     presence is_present(std::int64_t mark) const noexcept {
         constexpr int how = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
         posix_io io;
@@ -538,11 +523,6 @@ public:
     }
 
 private:
-    bool is_at_path(const struct stat& facts) const noexcept {
-        struct stat now;
-        return posix_io().look_at(path_.c_str(), now) == 0 && is_same_file(now, facts);
-    }
-
     // Locks a free byte. Returns the mark, or 0 with errno set.
     static std::int64_t take(int fd) noexcept {
         constexpr int most_tries = 1'000;
@@ -560,7 +540,7 @@ private:
         return 0;
     }
 
-    // Asks if another open file description has the mark. The descriptor may be read-only.
+    // Asks if another open file description has the mark.
     static presence ask(int fd, std::int64_t mark) noexcept {
         const std::int64_t byte = mark & byte_mask;
         if (mark <= 0 || byte == 0 || mark >> byte_bits != file_hash(fd)) {
@@ -571,8 +551,7 @@ private:
     }
 
     // Returns a number of `file_bits` bits, or -1 if the system does not report what the hash is
-    // made of. The hash is the same for all processes that share the file. So it leaves out the
-    // device number, which may change at a reboot.
+    // made of. Leaves out the device number, which may change at a reboot.
     static std::int64_t file_hash([[maybe_unused]] int fd) noexcept {
 #if defined(__linux__) && defined(STATX_BTIME)
         struct statx facts;
