@@ -33,17 +33,14 @@ struct held_locks;
 /// that differs between machines or containers must not be the key. If two programs use different
 /// keys for one lock, each may wait for a lock that the other one holds, until the time limit of
 /// one of them.
-class keyed_lock : detail::durable_lock {
+class keyed_lock : durable_semaphore {
 public:
-    /// Acquires a mutex.
-    keyed_lock(std::string key, durable_mutex with)
-        : durable_lock(std::move(with)), key_(std::move(key)) {}
-    /// Acquires `weight` permits of a semaphore.
+    /// Acquires a mutex, or `weight` permits of a semaphore.
     keyed_lock(std::string key, durable_semaphore with, std::int64_t weight = 1)
-        : durable_lock(std::move(with)), key_(std::move(key)), weight_(weight) {}
+        : durable_semaphore(std::move(with)), key_(std::move(key)), weight_(weight) {}
     /// Acquires a shared mutex for a writer.
     keyed_lock(std::string key, durable_shared_mutex with)
-        : durable_lock(std::move(with)), key_(std::move(key)), weight_(permit_count()) {}
+        : durable_semaphore(std::move(with)), key_(std::move(key)), weight_(permits()) {}
     /// Acquires a shared mutex for a reader.
     static keyed_lock shared(std::string key, durable_shared_mutex lock) {
         keyed_lock reader(std::move(key), std::move(lock));

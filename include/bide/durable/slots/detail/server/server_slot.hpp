@@ -10,7 +10,7 @@
 #include <bide/core/detail/process_wide.hpp>
 #include <bide/core/platform.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/detail/try_to.hpp>
+#include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/slot.hpp>
 #include <bide/durable/slots/detail/server/text.hpp>
