@@ -241,11 +241,11 @@ private:
     }
 
     // A child of fork() has a copy of its parent's grant, and does not own it.
-    bool is_ours() const noexcept { return process_ == ::getpid(); }
+    bool is_ours() const noexcept { return process_ == process_token::here(); }
 
     const std::shared_ptr<lock_engine> engine_;
     std::shared_ptr<slot_presence> mark_;
-    const pid_t process_ = ::getpid();
+    const process_token* const process_ = process_token::here();
     native_platform::atomic<std::int64_t> good_until_ms_;
     native_platform::atomic<bool> active_{true};
     native_platform::atomic<durable_loss> loss_{durable_loss::none};
@@ -308,17 +308,6 @@ inline void withdraw(const engine_ptr& of, durable_ticket ticket,
 
 // ---- an acquisition
 
-inline durable_ticket ticket_of(const lock_engine& engine, std::string holder_id,
-                                std::int64_t weight, bool process_bound) {
-    if (holder_id.empty()) {
-        holder_id = engine.options().holder_id;
-    }
-    if (holder_id.empty()) {
-        holder_id = durable::this_host() + ":" + std::to_string(::getpid());
-    }
-    return {std::move(holder_id), fresh_nonce(), weight, process_bound, 0};
-}
-
 // Whether a timeout or a stop can end the acquisition.
 inline bool is_bounded(const acquire_request& r) noexcept {
     return r.timeout != std::chrono::nanoseconds::max() || r.stop.stop_possible();
@@ -345,9 +334,10 @@ public:
         : engine_(std::move(of)), request_(std::move(request)),
           until_(deadline::after(request_.timeout)),
           limits_{until_, engine_->grace(), request_.stop},
-          ticket_(request_.ticket ? *request_.ticket
-                                  : ticket_of(*engine_, {}, request_.weight,
-                                              options().process_bound && !request_.inheritable)),
+          ticket_(request_.ticket
+                      ? *request_.ticket
+                      : engine_->ticket({}, request_.weight,
+                                        options().process_bound && !request_.inheritable)),
           may_wait_(!until_.is_poll()), hears_all_(!ticket_.process_bound || request_.on_position ||
                                                    options().observer != nullptr),
           wanted_(wishes()), begun_ms_(durable::boottime_ms()), answered_ms_(begun_ms_),

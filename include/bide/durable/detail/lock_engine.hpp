@@ -227,6 +227,7 @@ struct process_part final : slot_part, durable::process_knowledge {
     }
 
     const durable::origin here = durable::this_origin(true); // where this process runs
+    const std::string name = here.host + ":" + std::to_string(::getpid());
 
     mutex marking;
     std::shared_ptr<slot_presence> own_mark; // under `marking` until has_mark, then it stays
@@ -520,6 +521,14 @@ public:
                 marks.push_back(mark);
             }
         }
+    }
+
+    // Makes a ticket. If `holder_id` is empty, the ticket has the name of the options.
+    durable_ticket ticket(std::string holder_id, std::int64_t weight, bool process_bound) {
+        if (holder_id.empty()) {
+            holder_id = options_.holder_id.empty() ? main_.own().name : options_.holder_id;
+        }
+        return {std::move(holder_id), fresh_nonce(), weight, process_bound, 0};
     }
 
     slot& on() const noexcept { return *main_.of; }              // for what needs no turn

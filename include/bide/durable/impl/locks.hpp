@@ -30,7 +30,7 @@ durable_semaphore::async_acquire(acquire_request request) const {
 }
 BIDE_DURABLE_INLINE durable_ticket durable_semaphore::ticket(std::string holder_id,
                                                              std::int64_t weight) const {
-    return detail::ticket_of(*engine_, std::move(holder_id), weight, false);
+    return engine_->ticket(std::move(holder_id), weight, false);
 }
 
 // If a ticket is bound to this process, its grant outlives the lock object. Other contenders see by
