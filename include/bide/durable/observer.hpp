@@ -26,9 +26,7 @@ enum class durable_loss {
 /// function that blocks delays the leases of other locks.
 class durable_observer {
 public:
-    durable_observer() = default;
-    durable_observer(const durable_observer&) = delete;
-    durable_observer& operator=(const durable_observer&) = delete;
+    durable_observer& operator=(durable_observer&&) = delete;
     virtual ~durable_observer() = default;
 
     /// A contender waits, and `ahead` waiters are before it. Called again when the number changes.

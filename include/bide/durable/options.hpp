@@ -48,8 +48,8 @@ struct durable_options {
 
     /// The tolerance for clocks that run at different rates, as a fraction of the lease. A contender
     /// that has seen a lease unchanged for its length and this fraction of it regards the lease as
-    /// expired, whatever the clock shows. With lock_clock::observed, nothing else ends a lease; with
-    /// lock_clock::caller, this has no effect.
+    /// expired, whatever the record's clock shows; with lock_clock::observed, no other time counts.
+    /// With lock_clock::caller, this has no effect.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed.

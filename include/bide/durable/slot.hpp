@@ -93,9 +93,7 @@ struct slot_guarantees {
 /// Tells when the value of a slot may have changed.
 class slot_watch {
 public:
-    slot_watch() = default;
-    slot_watch(const slot_watch&) = delete;
-    slot_watch& operator=(const slot_watch&) = delete;
+    slot_watch& operator=(slot_watch&&) = delete;
     virtual ~slot_watch() = default;
 
     /// Returns a file descriptor that becomes readable at the first change after the watch was made
@@ -112,9 +110,7 @@ public:
 /// container, sees that the owner runs. The system removes it when no process has it open.
 class slot_presence {
 public:
-    slot_presence() = default;
-    slot_presence(const slot_presence&) = delete;
-    slot_presence& operator=(const slot_presence&) = delete;
+    slot_presence& operator=(slot_presence&&) = delete;
     /// Closes the mark in this process.
     virtual ~slot_presence() = default;
 

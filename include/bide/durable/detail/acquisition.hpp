@@ -351,8 +351,7 @@ public:
             limits_.until = deadline::at_ns(std::max(slow.steady_ns(), until_.steady_ns()));
         }
     }
-    acquisition(const acquisition&) = delete;
-    acquisition& operator=(const acquisition&) = delete;
+    acquisition& operator=(acquisition&&) = delete;
     ~acquisition() { // on any thread: what may block is left to withdraw()
         end(false);
         drop_grant();
