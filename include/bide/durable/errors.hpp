@@ -5,8 +5,8 @@
 /// \file
 /// The errors of durable locks.
 ///
-/// A wait can also end with bide::errc::timeout (the lock is held), bide::errc::stopped, or an error
-/// of the store, for example an errno code.
+/// A wait can also end with bide::errc::timeout (the lock is held), bide::errc::stopped, or an
+/// error of the store, for example an errno code.
 
 #include <bide/core/config.hpp>
 #include <bide/core/errc.hpp>

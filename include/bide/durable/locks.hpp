@@ -10,9 +10,10 @@
 /// fencing token that is larger than all earlier tokens. A resource that compares the tokens can
 /// refuse a holder that has lost the lock and has not noticed.
 ///
-/// Copies of a lock object are the same lock. A guard may outlive the lock object. A child of fork()
-/// can use its copy of a lock, whatever the threads of the parent did at the time of the fork; the
-/// permits of the parent belong to the parent alone. Each slot documents what a fork means for it.
+/// Copies of a lock object are the same lock. A guard may outlive the lock object. A child of
+/// fork() can use its copy of a lock, whatever the threads of the parent did at the time of the
+/// fork; the permits of the parent belong to the parent alone. Each slot documents what a fork
+/// means for it.
 ///
 /// The design follows "Durable Concurrency" of the Weft documentation. It adds waiters that expire,
 /// fencing tokens, and clocks that need not agree.
@@ -73,8 +74,8 @@ private:
     std::string by_;
 };
 
-/// A counting semaphore for all processes and machines that share a slot: for example, at most three
-/// calls to a vendor at once.
+/// A counting semaphore for all processes and machines that share a slot: for example, at most
+/// three calls to a vendor at once.
 ///
 /// Thread safety: any thread may call any function at any time.
 class durable_semaphore {

@@ -18,8 +18,8 @@ namespace bide { inline namespace BIDE_ABI {
 struct durable_options {
     /// How long a grant lasts without a renewal.
     ///
-    /// With auto_renew, contenders wait for this time after a crash, with lock_clock::observed longer
-    /// by `drift`. Without auto_renew, the lease must be longer than a holder ever needs.
+    /// With auto_renew, contenders wait for this time after a crash, with lock_clock::observed
+    /// longer by `drift`. Without auto_renew, the lease must be longer than a holder ever needs.
     std::chrono::milliseconds lease{30'000};
 
     /// How long the queue keeps a waiter that does not refresh its place. Zero means the length of
@@ -46,16 +46,16 @@ struct durable_options {
     /// The clock of the record. The default is the clock that the slot's guarantees name.
     std::optional<lock_clock> clock{};
 
-    /// The tolerance for clocks that run at different rates, as a fraction of the lease. A contender
-    /// that has seen a lease unchanged for its length and this fraction of it regards the lease as
-    /// expired, whatever the record's clock shows; with lock_clock::observed, no other time counts.
-    /// With lock_clock::caller, this has no effect.
+    /// The tolerance for clocks that run at different rates, as a fraction of the lease. A
+    /// contender that has seen a lease unchanged for its length and this fraction of it regards the
+    /// lease as expired, whatever the record's clock shows; with lock_clock::observed, no other
+    /// time counts. With lock_clock::caller, this has no effect.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed.
     ///
-    /// Renewals run on threads of bide, one after the other for all locks of this process that share
-    /// a store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
+    /// Renewals run on threads of bide, one after the other for all locks of this process that
+    /// share a store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
@@ -129,9 +129,9 @@ struct acquire_request {
     /// new ticket.
     std::optional<durable_ticket> ticket{};
 
-    /// The minimum hold time: for so long after the grant, no other contender gets the permits, even
-    /// if the guard releases earlier or its process ends. If the ticket holds its permits already,
-    /// that grant keeps its own.
+    /// The minimum hold time: for so long after the grant, no other contender gets the permits,
+    /// even if the guard releases earlier or its process ends. If the ticket holds its permits
+    /// already, that grant keeps its own.
     ///
     /// A job that several machines start at about the same time runs once, however short it is, if
     /// this is longer than the difference between the machines' clocks.
@@ -155,8 +155,8 @@ struct durable_attempt {
     std::int64_t lane = 0;     ///< if acquired: below the number of permits; no other holder has it
     std::int64_t position = 0; ///< if not acquired: how many waiters are ahead
 
-    /// The time until the next lease expires, unless it is renewed; zero if that is not known, or if
-    /// the permits were acquired.
+    /// The time until the next lease expires, unless it is renewed; zero if that is not known, or
+    /// if the permits were acquired.
     std::chrono::milliseconds retry_in{0};
 };
 

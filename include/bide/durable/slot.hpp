@@ -8,8 +8,8 @@
 ///
 /// Every slot guarantees its locks:
 /// - load() returns the value and the version of one write. A later crash does not undo them.
-/// - compare_exchange() is atomic with respect to that of every process. It returns `stored` only if
-///   the value survives every crash that the guarantees of the slot cover.
+/// - compare_exchange() is atomic with respect to every process. It returns `stored` only if the
+///   value survives every crash that the guarantees of the slot cover.
 /// - A version is never used for two values, whatever is deleted and created in between.
 /// - Each operation has a time limit. An operation that hangs for that time returns `failed` if
 ///   certainly nothing was stored, otherwise `indeterminate`.

@@ -5,9 +5,9 @@
 /// \file
 /// The identity of a contender.
 ///
-/// A process that was restarted can go on with a grant if the ticket was stored. A ticket belongs to
-/// one contender. A second contender that uses it at the same time shares the grant, and loses it
-/// with the first.
+/// A process that was restarted can go on with a grant if the ticket was stored. A ticket belongs
+/// to one contender. A second contender that uses it at the same time shares the grant, and loses
+/// it with the first.
 
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>

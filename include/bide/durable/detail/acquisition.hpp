@@ -24,8 +24,8 @@ struct BIDE_SHARED renewal_queues {
 // Returns the queue for the renewals of a lock on that store. A child of fork() has queues of its
 // own.
 //
-// All locks that share a store share one queue; any other lock has its own. A call that hangs delays
-// the other renewals of its queue, until the slot gives up the call:
+// All locks that share a store share one queue; any other lock has its own. A call that hangs
+// delays the other renewals of its queue, until the slot gives up the call:
 // - Locks that share a store renew on the slot's for_renewals(), so a call that hangs on a lock's
 //   own slot does not delay them. A renewal that hangs delays all renewals on that store, because
 //   they share its connection.
@@ -215,8 +215,8 @@ private:
         }
     }
     std::int64_t warning_ms() const noexcept { return good_until() - engine_->warn_before_ms(); }
-    // A third of the lease later, or soon if the renewal failed; up to a tenth earlier, to spread the
-    // renewals.
+    // A third of the lease later, or soon if the renewal failed; up to a tenth earlier, to spread
+    // the renewals.
     std::int64_t next_renewal(bool renewed) const noexcept {
         const std::int64_t third = std::max<std::int64_t>(engine_->options().lease.count() / 3, 1);
         const std::int64_t rest = renewed ? third : std::max<std::int64_t>(third / 10, 1);
@@ -269,7 +269,7 @@ inline auto giving_back(const grant_ptr& held, bool hands_over = false) {
     };
 }
 
-// Calls what() for this grant, on a store thread if a coroutine acquired it, otherwise on this thread.
+// Calls what() for this grant: on a store thread if a coroutine acquired it, otherwise here.
 template <class What>
 auto call_for(const grant_ptr& held, What what, call_kind kind = call_kind::has_to_run)
     -> decltype(what()) {
@@ -281,9 +281,9 @@ auto call_for(const grant_ptr& held, What what, call_kind kind = call_kind::has_
 
 using engine_ptr = std::shared_ptr<lock_engine>;
 
-// Removes in the background what an acquisition has left in the record. Calls no store. If the store
-// fails, the job tries again after a pause, until the entry has expired in the record. If there is no
-// thread or no memory for the job, the entry stays until then.
+// Removes in the background what an acquisition has left in the record. Calls no store. If the
+// store fails, the job tries again after a pause, until the entry has expired in the record. If
+// there is no thread or no memory for the job, the entry stays until then.
 inline void withdraw(const engine_ptr& of, durable_ticket ticket,
                      durable::release_terms how) noexcept {
     try_to([&] {
@@ -322,10 +322,10 @@ inline bool stored_nothing(const std::error_code& error) noexcept {
 // caller waits for changed(), at most until again(), and calls step() again. acquire() without a
 // limit calls step() on the calling thread; any other acquisition calls it on a store thread.
 //
-// If the caller's time is up during a step, the caller returns before the step ends. The step shares
-// ownership of the acquisition. After the step, the destructor leaves the grant or the place in the
-// queue to withdraw(). If the caller is stopped between two steps, it makes one more step, which
-// removes the grant or the place.
+// If the caller's time is up during a step, the caller returns before the step ends. The step
+// shares ownership of the acquisition. After the step, the destructor leaves the grant or the place
+// in the queue to withdraw(). If the caller is stopped between two steps, it makes one more step,
+// which removes the grant or the place.
 class acquisition {
 public:
     using answer = result<durable_guard, std::error_code>;
@@ -431,7 +431,8 @@ private:
                   [](const auto& a, const auto& b) { return a.key < b.key; });
         return wanted;
     }
-    // How the entry is removed: an earlier grant of the ticket stays, and no minimum hold time applies.
+    // How the entry is removed: an earlier grant of the ticket stays, and no minimum hold time
+    // applies.
     durable::release_terms undoing() const noexcept {
         return {request_.ticket ? request_.ticket->fence : 0, true, is_unsure_};
     }
@@ -526,9 +527,9 @@ private:
         }
         return is_late ? give_up(if_late_) : true;
     }
-    // The first read opens no watch and no wake socket, because most acquisitions need only one read.
-    // If the contender has to wait, a second read opens both. The second read is not needed if the
-    // descriptors that an earlier waiter of this process has opened suffice.
+    // The first read opens no watch and no wake socket, because most acquisitions need only one
+    // read. If the contender has to wait, a second read opens both. The second read is not needed
+    // if the descriptors that an earlier waiter of this process has opened suffice.
     result<lock_engine::acquired, std::error_code> try_once() {
         const deadline until = call_limits::later(limits_.until, limits_.grace);
         const auto look_for = [&](intent what) {
@@ -617,7 +618,7 @@ private:
     std::error_code error_;
 };
 
-// Acquires, with every step on a store thread. `is_coroutine` is false if a thread waits for this task.
+// Acquires, with every step on a store thread. `is_coroutine`: no thread waits for this task.
 inline task<acquisition::answer> acquire_task(engine_ptr of, acquire_request request,
                                               bool is_coroutine = true) {
     const auto it = std::make_shared<acquisition>(std::move(of), std::move(request));

@@ -195,8 +195,8 @@ private:
     std::map<std::pair<std::int64_t, const monitor_client*>, std::weak_ptr<monitor_client>> times_;
     std::int64_t armed_ms_ = never; // when the thread wakes
 
-    // arm() makes the thread wake at `at_ms`; under lock_. sleep() sleeps until armed_ms_, or until a
-    // descriptor is readable, and notifies the clients of those.
+    // arm() makes the thread wake at `at_ms`; under lock_. sleep() sleeps until armed_ms_, or until
+    // a descriptor is readable, and notifies the clients of those.
 #if defined(__linux__)
     void arm(std::int64_t at_ms) noexcept {
         if (at_ms == armed_ms_ && at_ms > durable::boottime_ms()) {
@@ -442,8 +442,8 @@ enum class call_kind {
     has_to_run      // it runs even if its caller left
 };
 
-// A call to a store that its caller, a coroutine, may leave before the call ends: because its time is
-// up, or because it is destroyed. The call runs on a store thread and owns all objects that it uses.
+// A call to a store that its caller, a coroutine, may leave before the call ends. The call runs on
+// a store thread and owns all objects that it uses.
 class store_call {
 public:
     // body() must not throw.

@@ -97,8 +97,8 @@ private:
 // sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is the
 // mark of presence of the waiting process (slot_presence in slot.hpp).
 //
-// If another program sends to the socket, the waiter reads the record in vain. If one takes the name
-// first, the waiter watches every change of the slot, as on a system without such sockets.
+// If another program sends to the socket, the waiter reads the record in vain. If one takes the
+// name first, the waiter watches every change of the slot, as on a system without such sockets.
 
 #if defined(__linux__)
 
@@ -178,11 +178,11 @@ struct native_watch_system {
 //   process descriptors     one for each process of this machine that a waiter depends on, mostly
 //                           a holder or a process ahead in the queue; readable when it has ended
 //
-// A notification only makes the waiters read the record earlier. The watch, which wakes this process
-// for every change, is open only if a waiter is not notified through the other descriptors of every
-// change that concerns it (is_told() in record.hpp). In both cases no waiter misses such a change
-// after its last read. The steps of a reader, which is a contender that reads the record, and of the
-// lease monitor:
+// A notification only makes the waiters read the record earlier. The watch, which wakes this
+// process for every change, is open only if a waiter is not notified through the other descriptors
+// of every change that concerns it (is_told() in record.hpp). In both cases no waiter misses such a
+// change after its last read. The steps of a reader, which is a contender that reads the record,
+// and of the lease monitor:
 //
 //   reader:   drain    if a descriptor is readable: clears it, and signals unless
 //                      there was a signal since the descriptors were last armed
@@ -190,8 +190,8 @@ struct native_watch_system {
 //             follow   arms the descriptors
 //   monitor:           if a descriptor is readable and armed: disarms it, and signals
 //
-// All waiters share the descriptors. If a reader has cleared one, the monitor does not signal for it.
-// So the reader signals: the change may have granted another waiter its permits. If there was a
+// All waiters share the descriptors. If a reader has cleared one, the monitor does not signal for
+// it. So the reader signals: the change may have granted another waiter its permits. If there was a
 // signal since the descriptors were last armed, it woke all waiters; a waiter that has read the
 // record since then, and waits again, would have armed the descriptors.
 //

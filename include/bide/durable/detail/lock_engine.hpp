@@ -5,8 +5,8 @@
 // The record of one lock, in its slot:
 //
 //   update_value       one update of a slot: load, change, compare-and-swap
-//   slot_part          the state of a process for a slot, with the turn: the right to update the value
-//   process_part       the state of a process for a lock: what it knows of the record, and its waiters
+//   slot_part          the state of a process for a slot, with the turn: the right to update it
+//   process_part       the state of a process for a lock: its record, and its waiters
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
 // If it is unknown whether a change was stored, the record is read again and the rule applied
@@ -39,8 +39,9 @@ inline auto blocking_section() noexcept {
     return std::unique_ptr<host, unblock>(here);
 }
 
-// The state that each process keeps for one slot (durable/process.hpp). One contender of the process
-// at a time updates the value: the one that has the turn, which is to hold the mutex `turn`.
+// The state that each process keeps for one slot (durable/process.hpp). One contender of the
+// process at a time updates the value: the one that has the turn, which is to hold the mutex
+// `turn`.
 struct slot_part {
     explicit slot_part(slot& its) : of(its) {}
 
@@ -71,8 +72,8 @@ struct slot_part {
 // begin() is called once, when the caller has the turn. For each try, apply(snapshot, looked_ms,
 // maybe_done, error) returns the new value, or nothing to keep the current one, or sets the error.
 // `looked_ms` is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try
-// may have been stored. The last call counts. written() is called after each try that was stored, or
-// that may have been.
+// may have been stored. The last call counts. written() is called after each try that was stored,
+// or that may have been.
 //
 // Returns: durable_errc::store_busy if other contenders of this process had the turn until that
 // time, so nothing was changed; conflict_timeout, and nothing was changed; indeterminate; the error
@@ -151,9 +152,9 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
 
 // ---- what a process has for a lock
 
-// The marks of presence of the tickets that are bound to this process. Such a ticket may outlive the
-// lock object whose mark shows that the process runs. So this table keeps the mark open until a lock
-// object of this process has released the grant or found it lost.
+// The marks of presence of the tickets that are bound to this process. Such a ticket may outlive
+// the lock object whose mark shows that the process runs. So this table keeps the mark open until a
+// lock object of this process has released the grant or found it lost.
 struct BIDE_SHARED bound_tickets {
     mutex lock;
     // Under the lock: by the nonces of the tickets.
@@ -180,7 +181,7 @@ struct process_part final : slot_part, durable::process_knowledge {
                 own_mark = std::move(*taken);
                 // Order: release [process_part.mark]; publishes the mark.
                 has_mark.store(true, std::memory_order_release);
-            } else { // only the pid identifies it; after a passing error the next contender tries again
+            } else { // only the pid identifies it; after another error, tries again next time
                 can_have_none = taken.error() == std::errc::operation_not_supported;
             }
         }
@@ -320,8 +321,8 @@ public:
     // Each operation reads the record once and changes it.
 
     // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
-    // returned as an error. If `of` is not nullptr, the grant is bound to this mark of presence, and
-    // not to the process.
+    // returned as an error. If `of` is not nullptr, the grant is bound to this mark of presence,
+    // and not to the process.
     result<acquired, std::error_code> acquire(const durable_ticket& t, intent what,
                                               deadline until = deadline::never(),
                                               const slot_presence* of = nullptr,
@@ -360,7 +361,7 @@ public:
                 got.expiry_in_ms =
                     out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
                 if (what >= intent::wait) {
-                    // Order: relaxed, both; a contender that is counted later follows in a later turn.
+                    // Order: relaxed, both; one that is counted later follows in a later turn.
                     mine.watch.follow(view.record, view.here,
                                       mine.hearing_all.load(std::memory_order_relaxed) != 0,
                                       mine.waiting.load(std::memory_order_relaxed) > 1);
@@ -604,8 +605,8 @@ private:
         }
     }
 
-    // Carries out a rule, by update_value(): for each try, rule(record_view, maybe_done) changes the
-    // record, and returns true if the record has to be stored.
+    // Carries out a rule, by update_value(): for each try, rule(record_view, maybe_done) changes
+    // the record, and returns true if the record has to be stored.
     template <class Rule>
     std::error_code update(access& by, intent what, deadline until, Rule rule) {
         process_part& mine = by.own();
@@ -660,7 +661,8 @@ private:
             view.now_ms = is_given ? options_.now().count() : durable::unix_ms();
             break;
         case lock_clock::boottime:
-            // The lease may begin after the read: if the value has changed since, nothing is stored.
+            // The lease may begin after the read: if the value has changed since, nothing is
+            // stored.
             view.now_ms = sent_ms = durable::boottime_ms();
             break;
         case lock_clock::server:
