@@ -289,11 +289,10 @@ inline void withdraw(const engine_ptr& of, durable_ticket ticket,
     try_to([&] {
         const std::int64_t now = durable::boottime_ms();
         const std::int64_t until = now + std::max(of->terms().lease_ms, of->terms().waiter_ttl_ms);
-        auto work = [of, ticket = std::move(ticket), how, until,
-                     pause = std::int64_t{10}]() mutable {
+        auto work = [of, t = std::move(ticket), how, until, pause = std::int64_t{10}]() mutable {
             bool is_settled = false;
             try_to([&] { // it may throw: no memory, or the clock of the caller
-                const auto gone = of->release(ticket, how);
+                const auto gone = of->release(t, how);
                 is_settled = gone || !may_pass(gone.error());
             });
             const std::int64_t next = durable::boottime_ms() + pause;
