@@ -21,9 +21,8 @@ class grant;
 /// The guard renews its lease in the background (durable_options::auto_renew). If the lock is lost
 /// in spite of that, the stop token lost() is stopped.
 ///
-/// A holder may be suspended for longer than its lease, for example between a check of lost() and a
-/// write. Another contender may then acquire the lock. So pass the fencing token to the resource,
-/// and let the resource refuse older tokens.
+/// If a holder is suspended for longer than its lease, another contender may acquire the lock. So
+/// pass the fencing token to the resource, and let the resource refuse older tokens.
 ///
 /// Requires: the guard holds a grant, which means that it was not moved from, released or detached.
 /// This applies to every member function except the destructor and the assignment.
@@ -72,7 +71,7 @@ public:
     /// durable_options::warn_before is left until the loss, and no renewal was confirmed. A later
     /// renewal may still succeed.
     ///
-    /// Its callbacks run on the thread that monitors all leases of the process: keep them short.
+    /// Its callbacks run on the thread that monitors all leases of the process.
     std::stop_token at_risk() const noexcept;
 
     /// Returns why the lock is lost; durable_loss::none while it is held.

@@ -15,6 +15,8 @@
 /// fork; the permits of the parent belong to the parent alone. Each slot documents what a fork
 /// means for it.
 ///
+/// Thread safety: any thread may call any function of a lock at any time.
+///
 /// The design follows "Durable Concurrency" of the Weft documentation. It adds waiters that expire,
 /// fencing tokens, and clocks that need not agree.
 
@@ -76,8 +78,6 @@ private:
 
 /// A counting semaphore for all processes and machines that share a slot: for example, at most
 /// three calls to a vendor at once.
-///
-/// Thread safety: any thread may call any function at any time.
 class durable_semaphore {
 public:
     /// Constructs a semaphore of `permits` permits on a slot.
@@ -190,8 +190,6 @@ private:
 /// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit.
 ///
 /// It is not recursive: a holder that acquires it again waits, unless it uses the same ticket.
-///
-/// Thread safety: any thread may call any function at any time.
 class durable_mutex : public durable_semaphore {
 public:
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
@@ -203,11 +201,9 @@ public:
 ///
 /// It is a durable_semaphore: a reader takes one permit, a writer takes all. Contenders are served
 /// in the order of arrival, so a reader that arrives after a writer waits behind it.
-///
-/// Thread safety: any thread may call any function at any time.
 class durable_shared_mutex : public durable_semaphore {
 public:
-    /// The number of readers at once, unless the constructor gets another number.
+    /// The default of `max_readers`.
     static constexpr std::int64_t default_readers = 1024;
 
     /// Constructs a shared mutex for at most `max_readers` readers at once. All contenders need the
