@@ -29,20 +29,25 @@ struct held_locks;
 /// A durable lock with its key, and how to acquire it.
 ///
 /// The key decides the order in which locks are acquired: byte by byte, the smallest first. All
+<<<<<<< HEAD
 /// processes have to use the same key for the same lock, the name of its record for example, not a
 /// path that differs between machines. Otherwise each of two programs may wait for a lock that the
 /// other one holds, until the time limit of one of them.
 class keyed_lock : detail::durable_lock {
+=======
+/// processes have to use the same key for the same lock, the name of its record for example. A path
+/// that differs between machines or containers must not be the key. If two programs use different
+/// keys for one lock, each may wait for a lock that the other one holds, until the time limit of
+/// one of them.
+class keyed_lock : durable_semaphore {
+>>>>>>> e23e06c068eb6aebfa144ea6db273829db302197
 public:
-    /// Acquires a mutex.
-    keyed_lock(std::string key, durable_mutex with)
-        : durable_lock(std::move(with)), key_(std::move(key)) {}
-    /// Acquires `weight` permits of a semaphore.
+    /// Acquires a mutex, or `weight` permits of a semaphore.
     keyed_lock(std::string key, durable_semaphore with, std::int64_t weight = 1)
-        : durable_lock(std::move(with)), key_(std::move(key)), weight_(weight) {}
+        : durable_semaphore(std::move(with)), key_(std::move(key)), weight_(weight) {}
     /// Acquires a shared mutex for a writer.
     keyed_lock(std::string key, durable_shared_mutex with)
-        : durable_lock(std::move(with)), key_(std::move(key)), weight_(permit_count()) {}
+        : durable_semaphore(std::move(with)), key_(std::move(key)), weight_(permits()) {}
     /// Acquires a shared mutex for a reader.
     static keyed_lock shared(std::string key, durable_shared_mutex lock) {
         keyed_lock reader(std::move(key), std::move(lock));

@@ -5,18 +5,19 @@
 /// \file
 /// The errors of durable locks.
 ///
-/// A wait can also end with bide::errc::timeout (the lock is held) or bide::errc::stopped. If an
-/// error of the store, for example an errno code, says more than a durable_errc, that error is
-/// returned unchanged.
+/// A wait can also end with bide::errc::timeout (the lock is held), bide::errc::stopped, or an
+/// error of the store, for example an errno code.
 
 #include <bide/core/config.hpp>
 #include <bide/core/errc.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <iterator>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -40,6 +41,23 @@ enum class durable_errc {
 };
 
 namespace detail {
+
+// Calls f. Returns what f threw; nullptr if it threw nothing.
+template <class F> std::exception_ptr thrown_by(F&& f) noexcept {
+#if BIDE_EXCEPTIONS
+    try {
+        std::forward<F>(f)();
+    } catch (...) {
+        return std::current_exception();
+    }
+#else
+    std::forward<F>(f)();
+#endif
+    return nullptr;
+}
+
+// Calls f. Returns false if it threw, for example std::bad_alloc.
+template <class F> bool try_to(F&& f) noexcept { return thrown_by(std::forward<F>(f)) == nullptr; }
 
 class BIDE_SHARED durable_category_type final : public std::error_category {
 public:
@@ -80,11 +98,9 @@ inline std::error_code make_error_code(durable_errc e) noexcept {
     return {static_cast<int>(e), durable_category()};
 }
 
-/// Returns true if an operation that failed with `error` may succeed later without a repair.
-///
-/// For example, a server that is down may be started again. But a record that cannot be used stays
-/// so until it is repaired. A wrong password, a missing directory and similar errors last until an
-/// operator corrects them.
+/// Returns true if an operation that failed with `error` may succeed later, for example when a
+/// server is started again. A wrong password, a missing directory, a corrupt record and similar
+/// errors last until an operator corrects them.
 inline bool may_pass(const std::error_code& error) noexcept {
     if (error.category() == durable_category()) {
         const auto code = static_cast<durable_errc>(error.value());

@@ -11,16 +11,13 @@ namespace bide { inline namespace BIDE_ABI {
 
 /// Admits fencing tokens in order: refuses a token if a larger one was admitted.
 ///
-/// A resource asks the gate whether a holder is still the latest one. A holder that was suspended
-/// for longer than its lease is refused, if the next holder has used the gate.
+/// A holder that was suspended for longer than its lease is refused, if the next holder has used
+/// the gate. A holder that is suspended between the check and its action may still act. If that
+/// matters, the resource must check and act in one step, as a database does with `... WHERE fence
+/// <= :mine`.
 ///
-/// The gate is one lock-free word without addresses. So it may lie in memory that processes share,
-/// and a crash leaves no half-made change. A word of zero bytes is a gate that has admitted no
-/// token.
-///
-/// The check and the action are two steps: if a holder is suspended between them, it may act after
-/// it has lost the lock. If that matters, the resource must check and act in one step, as a
-/// database does with `... WHERE fence <= :mine`.
+/// The gate is one lock-free word without addresses, so it may lie in memory that processes share.
+/// A word of zero bytes is a gate that has admitted no token.
 ///
 /// Thread safety: any thread, and any process that shares the memory, may call any function at any
 /// time.

@@ -2,17 +2,12 @@
 #ifndef BIDE_DURABLE_GUARD_HPP
 #define BIDE_DURABLE_GUARD_HPP
 
-#include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/observer.hpp>
-#include <bide/durable/ticket.hpp>
 #include <bide/fwd.hpp>
 
-#include <chrono>
-#include <cstdint>
 #include <memory>
 #include <stop_token>
-#include <system_error>
 #include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -26,9 +21,8 @@ class grant;
 /// The guard renews its lease in the background (durable_options::auto_renew). If the lock is lost
 /// in spite of that, the stop token lost() is stopped.
 ///
-/// No library can keep a holder from being suspended for longer than its lease. Between a check of
-/// lost() and a write, another contender may acquire the lock. So pass the token to the resource,
-/// and let the resource refuse older tokens.
+/// If a holder is suspended for longer than its lease, another contender may acquire the lock. So
+/// pass the fencing token to the resource, and let the resource refuse older tokens.
 ///
 /// Requires: the guard holds a grant, which means that it was not moved from, released or detached.
 /// This applies to every member function except the destructor and the assignment.
@@ -56,7 +50,7 @@ public:
     ~durable_guard();
 
     /// Returns the fencing token, which is larger than that of every earlier grant.
-    std::int64_t fence() const noexcept;
+    std::int64_t fence() const noexcept { return ticket().fence; }
 
     /// Returns a number from 0 to the number of permits minus 1 that no other holder has. It is 0
     /// for a mutex and for a writer.
@@ -65,22 +59,19 @@ public:
     /// Returns the ticket of this grant.
     const durable_ticket& ticket() const noexcept;
 
-    /// Returns a token that is stopped when the lock is lost.
-    ///
-    /// It is stopped by the first renewal that finds the grant gone. At the latest it is stopped at
-    /// the end of the lease less the margin, on the clock of this machine, even if the store hangs.
-    /// release() and the destructor do not stop it.
+    /// Returns a token that is stopped when the lock is lost: by the first renewal that finds the
+    /// grant gone, and at the latest at the end of the lease less the margin, on the clock of this
+    /// machine, even if the store hangs. release() and the destructor do not stop it.
     ///
     /// Its callbacks run on the thread that monitors all leases of the process, or on a thread that
-    /// renews leases. Keep them short: a callback that blocks delays the other leases that the
-    /// thread serves.
+    /// renews leases. A callback that blocks delays the other leases that the thread serves.
     std::stop_token lost() const noexcept;
 
     /// Returns a token that is stopped the first time that the lock is about to be lost:
     /// durable_options::warn_before is left until the loss, and no renewal was confirmed. A later
     /// renewal may still succeed.
     ///
-    /// Its callbacks run on the thread that monitors all leases of the process: keep them short.
+    /// Its callbacks run on the thread that monitors all leases of the process.
     std::stop_token at_risk() const noexcept;
 
     /// Returns why the lock is lost; durable_loss::none while it is held.
@@ -103,9 +94,9 @@ public:
     /// Returns: durable_errc::lock_lost, or the error of the store. After an error of the store the
     /// caller may try again while is_held().
     /// Blocks: for the store. A guard of acquire() or try_acquire() calls the store on the calling
-    /// thread: for at most durable_options::retry_time plus one operation of the slot. A slot that
-    /// never returns blocks it forever. A guard of async_acquire() calls the store on a store
-    /// thread, and waits at most durable_options::retry_time plus attempt_limit.
+    /// thread: for at most durable_options::retry_time plus one operation of the slot. A guard of
+    /// async_acquire() calls the store on a store thread, and waits at most
+    /// durable_options::retry_time plus attempt_limit.
     result<void, std::error_code> renew();
 
     /// Releases the permits. Afterwards the guard holds nothing, even if an error is returned.
@@ -122,8 +113,7 @@ public:
     /// Blocks: for at most `limit` plus durable_options::attempt_limit.
     result<void, std::error_code> release_for(std::chrono::nanoseconds limit);
 
-    /// Renews as renew() does, for a coroutine. The store is called on a store thread, and no other
-    /// thread waits for it.
+    /// Renews as renew() does, for a coroutine, on a store thread. No thread waits for the store.
     ///
     /// Returns: errc::timeout after durable_options::retry_time plus attempt_limit.
     /// Cancellation: returns errc::stopped; the store thread goes on.
@@ -134,10 +124,8 @@ public:
     task<result<void, std::error_code>> async_release();
 
     /// Returns the file descriptor of an inheritable grant (acquire_request::inheritable); -1 if
-    /// the grant is not inheritable.
-    ///
-    /// The descriptor is close-on-exec. A child inherits it if that flag is cleared between fork()
-    /// and exec. Do not close it in this process.
+    /// the grant is not inheritable. It is close-on-exec: a child inherits it if that flag is
+    /// cleared between fork() and exec. Do not close it in this process.
     int descriptor() const noexcept;
 
     /// Leaves an inheritable grant to the children that have the descriptor open. Afterwards the
@@ -152,8 +140,8 @@ public:
     /// the ticket can go on using the permits.
     ///
     /// An inheritable grant lasts as long as a child has its descriptor open. If the ticket is
-    /// bound to this process, a file descriptor stays open for it (a mark of presence,
-    /// slot_presence), until a lock object of this process has released the grant or found it lost.
+    /// bound to this process, a file descriptor stays open for it (slot_presence), until a lock
+    /// object of this process has released the grant or found it lost.
     ///
     /// Throws: std::bad_alloc; then nothing changes.
     durable_ticket detach();

@@ -5,40 +5,27 @@
 /// \file
 /// Locks that outlive processes: durable_semaphore, durable_mutex, durable_shared_mutex.
 ///
-/// A durable_semaphore limits, for example, the calls to a vendor to three at once, over all
-/// processes and machines that share a slot. Contenders are served first come, first served. If a
-/// holder crashes, contenders wait for its lease at most. Every grant has a fencing token that is
-/// larger than all earlier tokens. A resource that compares the tokens can refuse a holder that has
-/// lost the lock and has not noticed.
+/// All processes and machines that share a slot share the lock. Contenders are served first come,
+/// first served. If a holder crashes, contenders wait for its lease at most. Every grant has a
+/// fencing token that is larger than all earlier tokens. A resource that compares the tokens can
+/// refuse a holder that has lost the lock and has not noticed.
 ///
-/// A child of fork() can use its copy of a lock, whatever the threads of the parent did at the time
-/// of the fork. Each slot documents what a fork means for it. The permits of the parent belong to the
-/// parent alone.
+/// Copies of a lock object are the same lock. A guard may outlive the lock object. A child of
+/// fork() can use its copy of a lock, whatever the threads of the parent did at the time of the
+/// fork; the permits of the parent belong to the parent alone. Each slot documents what a fork
+/// means for it.
+///
+/// Thread safety: any thread may call any function of a lock at any time.
 ///
 /// The design follows "Durable Concurrency" of the Weft documentation. It adds waiters that expire,
 /// fencing tokens, and clocks that need not agree.
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/guard.hpp>
 #include <bide/durable/options.hpp>
 #include <bide/durable/record_types.hpp>
-#include <bide/durable/slot.hpp>
-#include <bide/durable/ticket.hpp>
-#include <bide/fwd.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 namespace detail {
-class durable_lock;
 class lock_engine;
 } // namespace detail
 
@@ -53,22 +40,18 @@ class lock_engine;
 /// durable_options::retry_time plus attempt_limit.
 class durable_admin {
 public:
-    /// Takes away the grant that has the token `fence`.
-    ///
-    /// The holder learns of it when its next renewal fails. Until then the holder still acts as if
-    /// it held the lock. Only a resource that checks tokens refuses it.
+    /// Takes away the grant that has the token `fence`. The holder learns of it when its next
+    /// renewal fails. Until then only a resource that checks tokens refuses it.
     ///
     /// Returns: false if there is no such grant.
     result<bool, std::error_code> force_release(std::int64_t fence, std::string_view why);
 
     /// Changes the number of permits.
     ///
-    /// A contender that was made with another number adopts the new number, whatever
-    /// durable_options::adopt_permits says. This holds for this lock object, and for contenders
-    /// that wait. A contender that asks for more permits than the new number gets
-    /// durable_errc::permits_mismatch. Holders keep their permits and can renew them. If the
-    /// holders together hold more permits than the new number, no contender is granted a permit
-    /// until enough are released. inspect() tells how many are held.
+    /// Lock objects and waiters that were made with another number adopt the new one, whatever
+    /// durable_options::adopt_permits says. A contender that asks for more permits gets
+    /// durable_errc::permits_mismatch. Holders keep their permits and can renew them, even if they
+    /// hold more than the new number together. Then no permit is granted until enough are released.
     ///
     /// Returns: false if there is no record, or if `permits` is not a valid number of permits.
     result<bool, std::error_code> resize(std::int64_t permits, std::string_view why);
@@ -78,15 +61,14 @@ public:
     ///
     /// The tokens begin with `min_fence` or with the token from the clock (durable::floor_of()),
     /// whichever is larger. The token from the clock is larger than every token that was granted,
-    /// unless the clock was set back. A damaged store is replaced if the slot offers
-    /// replace_damaged(). If the slot does not offer it, first remove what is left of the store.
-    /// Until then the error is durable_errc::corrupt_record.
+    /// unless the clock was set back. If the slot does not offer replace_damaged(), the error is
+    /// durable_errc::corrupt_record until what is left of a damaged store is removed.
     ///
     /// Returns: false if the record can be read; it is left as it is.
     result<bool, std::error_code> repair(std::int64_t min_fence, std::string_view why);
 
 private:
-    friend class detail::durable_lock;
+    friend class durable_semaphore;
     durable_admin(std::shared_ptr<detail::lock_engine> engine, std::string by)
         : engine_(std::move(engine)), by_(std::move(by)) {}
 
@@ -94,13 +76,21 @@ private:
     std::string by_;
 };
 
-namespace detail {
-
-/// The operations that every durable lock has: acquire(); single steps of an acquisition, for
-/// callers that decide themselves when to try again; inspect(); and the operations of an
-/// administrator.
-class durable_lock {
+/// A counting semaphore for all processes and machines that share a slot: for example, at most
+/// three calls to a vendor at once.
+class durable_semaphore {
 public:
+    /// Constructs a semaphore of `permits` permits on a slot.
+    ///
+    /// All contenders need the same number of permits. The first contender stores its number; a
+    /// contender with another number is refused (durable_errc::permits_mismatch).
+    ///
+    /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
+    durable_semaphore(slot_ref slot, std::int64_t permits, durable_options options = {});
+
+    /// Returns the number of permits that this object was constructed with.
+    std::int64_t permits() const noexcept;
+
     /// Acquires `request.weight` permits, in the order of arrival.
     ///
     /// Returns: the guard, or an error after the contender has left the queue. The errors are:
@@ -117,8 +107,8 @@ public:
     /// if that is later. A store call that is still running removes the contender from the queue
     /// when it ends. Without a timeout and a stop token it calls the store on this thread, and
     /// waits for each operation of the slot to end.
-    /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc. The
-    /// contender has left the queue in this case, too.
+    /// Throws: std::system_error if a service thread cannot be started, std::bad_alloc, and what
+    /// acquire_request::on_position throws. The contender leaves the queue in this case, too.
     /// Cancellation: permits that are free are granted even if a stop was requested or the timeout
     /// is zero.
     result<durable_guard, std::error_code> acquire(acquire_request request = {}) const;
@@ -132,14 +122,29 @@ public:
     /// resumes at most durable_options::attempt_limit later.
     task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) const;
 
+    /// Acquires permits if they are free and no contender is ahead. Does not enter the queue.
+    ///
+    /// Returns: as acquire(); errc::timeout if the permits are not free; durable_errc::no_answer if
+    /// the store takes too long.
+    /// Blocks: a store thread calls the store, and this thread waits for it: for a store of this
+    /// machine at most durable_options::retry_time plus attempt_limit, otherwise at most
+    /// attempt_limit.
+    result<durable_guard, std::error_code> try_acquire(std::int64_t weight = 1) const {
+        acquire_request request;
+        request.weight = weight;
+        request.timeout = std::chrono::nanoseconds(0);
+        return acquire(std::move(request));
+    }
+
     // ---- single steps, without waiting
     //
     // These functions are for work that is suspended and later resumed, in this process or in
-    // another one.
-    //
-    // Each function calls the store on this thread. It returns an error as a std::error_code: a
-    // durable_errc, an errno code, or a code of the store.
-    // Blocks: for at most durable_options::retry_time plus one operation of the slot.
+    // another one. Each calls the store on this thread, and returns an error as a std::error_code:
+    // a durable_errc, an errno code, or a code of the store.
+
+    /// Makes a ticket, the identity of a new contender. It is not bound to this process. If
+    /// `holder_id` is empty, the ticket has the name durable_options::holder_id.
+    durable_ticket ticket(std::string holder_id = {}, std::int64_t weight = 1) const;
 
     /// Acquires the permits of the ticket if the free permits suffice for it and for all waiters
     /// ahead; otherwise enters the queue. Call it again before durable_options::waiter_ttl has
@@ -152,14 +157,16 @@ public:
     /// Renews the lease of the ticket's grant: the lease begins again now.
     ///
     /// Returns: false if the grant is lost.
-    /// Blocks: as try_acquire().
+    /// Blocks: as try_acquire() of a ticket.
     result<bool, std::error_code> renew(const durable_ticket& t);
 
     /// Releases the ticket's grant, or its place in the queue.
     ///
     /// Returns: false if there was neither.
-    /// Blocks: as try_acquire().
+    /// Blocks: as try_acquire() of a ticket.
     result<bool, std::error_code> release(const durable_ticket& t);
+
+    // ---- for people and administrators
 
     /// Lists the holders and the waiters.
     ///
@@ -167,115 +174,36 @@ public:
     /// time.
     /// Blocks: for the store, on a store thread, for at most durable_options::retry_time plus
     /// attempt_limit.
-    result<std::optional<durable::inspection>, std::error_code> inspect();
+    result<std::optional<durable::inspection>, std::error_code> inspect() const;
 
     /// Returns the place where the lock is kept, and the store's text about the last call that
     /// failed. It is one line for people, without passwords. Empty if the slot explains nothing.
     std::string explain() const;
 
     /// Returns the operations of an administrator. The record notes the name `by`.
-    durable_admin admin(std::string by) const;
-
-protected:
-    durable_lock(slot_ref slot, std::int64_t permits, durable_options options);
-
-    durable_ticket make_ticket(std::string holder_id, std::int64_t weight) const;
-    result<durable_guard, std::error_code> try_weight(std::int64_t weight) const {
-        acquire_request request;
-        request.weight = weight;
-        request.timeout = std::chrono::nanoseconds(0);
-        return acquire(std::move(request));
-    }
-    std::int64_t permit_count() const noexcept;
+    durable_admin admin(std::string by) const { return {engine_, std::move(by)}; }
 
 private:
-    std::shared_ptr<lock_engine> engine_;
+    std::shared_ptr<detail::lock_engine> engine_;
 };
 
-} // namespace detail
-
-/// A counting semaphore for all processes and machines that share a slot.
+/// A mutex for all processes and machines that share a slot: a durable_semaphore of one permit.
 ///
-/// A guard may outlive the semaphore object. Copies are the same semaphore.
-///
-/// It also has the operations of detail::durable_lock: acquire(), async_acquire(), single steps by
-/// ticket, inspect() and admin().
-///
-/// Thread safety: any thread may call any function at any time.
-class durable_semaphore : public detail::durable_lock {
-public:
-    /// Constructs a semaphore of `permits` permits on a slot.
-    ///
-    /// All contenders need the same number of permits. The first contender stores its number; a
-    /// contender with another number is refused (durable_errc::permits_mismatch).
-    ///
-    /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
-    durable_semaphore(slot_ref slot, std::int64_t permits, durable_options options = {})
-        : durable_lock(std::move(slot), permits, std::move(options)) {}
-
-    /// Makes a ticket: the identity of a new contender, for try_acquire() or
-    /// acquire_request::ticket.
-    ///
-    /// The ticket is not bound to this process. If `holder_id` is empty, the ticket has the name
-    /// durable_options::holder_id.
-    durable_ticket ticket(std::string holder_id = {}, std::int64_t weight = 1) const {
-        return make_ticket(std::move(holder_id), weight);
-    }
-
-    /// Acquires permits if they are free and no contender is ahead. Does not enter the queue.
-    ///
-    /// Returns: as acquire(); errc::timeout if the permits are not free; durable_errc::no_answer if
-    /// the store takes too long.
-    /// Blocks: a store thread calls the store, and this thread waits for it: for a store of this
-    /// machine at most durable_options::retry_time plus attempt_limit, otherwise at most
-    /// attempt_limit.
-    result<durable_guard, std::error_code> try_acquire(std::int64_t weight = 1) {
-        return try_weight(weight);
-    }
-    using durable_lock::try_acquire;
-
-    /// Returns the number of permits that this object was constructed with.
-    std::int64_t permits() const noexcept { return permit_count(); }
-};
-
-/// A mutex for all processes and machines that share a slot. It survives their crashes.
-///
-/// It is a durable_semaphore of one permit. It is not recursive: a holder that acquires it again
-/// waits, unless it uses the same ticket. A guard may outlive the mutex object. Copies are the same
-/// mutex.
-///
-/// It also has the operations of detail::durable_lock: acquire(), async_acquire(), single steps by
-/// ticket, inspect() and admin().
-///
-/// Thread safety: any thread may call any function at any time.
-class durable_mutex : public detail::durable_lock {
+/// It is not recursive: a holder that acquires it again waits, unless it uses the same ticket.
+class durable_mutex : public durable_semaphore {
 public:
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit durable_mutex(slot_ref slot, durable_options options = {})
-        : durable_lock(std::move(slot), 1, std::move(options)) {}
-
-    /// Makes a ticket as durable_semaphore::ticket() does.
-    durable_ticket ticket(std::string holder_id = {}) const {
-        return make_ticket(std::move(holder_id), 1);
-    }
-    /// Acquires the mutex as durable_semaphore::try_acquire() does.
-    result<durable_guard, std::error_code> try_acquire() { return try_weight(1); }
-    using durable_lock::try_acquire;
+        : durable_semaphore(std::move(slot), 1, std::move(options)) {}
 };
 
 /// A shared mutex for all processes and machines that share a slot: many readers or one writer.
 ///
 /// It is a durable_semaphore: a reader takes one permit, a writer takes all. Contenders are served
-/// in the order of arrival, so a reader that arrives after a writer waits behind it. A guard may
-/// outlive the mutex object. Copies are the same mutex.
-///
-/// It also has the operations of detail::durable_lock: single steps by ticket, inspect() and
-/// admin().
-///
-/// Thread safety: any thread may call any function at any time.
-class durable_shared_mutex : public detail::durable_lock {
+/// in the order of arrival, so a reader that arrives after a writer waits behind it.
+class durable_shared_mutex : public durable_semaphore {
 public:
-    /// The number of readers at once, unless the constructor gets another number.
+    /// The default of `max_readers`.
     static constexpr std::int64_t default_readers = 1024;
 
     /// Constructs a shared mutex for at most `max_readers` readers at once. All contenders need the
@@ -284,39 +212,46 @@ public:
     /// Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
     explicit durable_shared_mutex(slot_ref slot, durable_options options = {},
                                   std::int64_t max_readers = default_readers)
-        : durable_lock(std::move(slot), max_readers, std::move(options)) {}
+        : durable_semaphore(std::move(slot), max_readers, std::move(options)) {}
 
     /// Makes the ticket of a writer as durable_semaphore::ticket() does.
     durable_ticket ticket(std::string holder_id = {}) const {
-        return make_ticket(std::move(holder_id), permit_count());
+        return durable_semaphore::ticket(std::move(holder_id), permits());
     }
     /// Makes the ticket of a reader.
     durable_ticket shared_ticket(std::string holder_id = {}) const {
-        return make_ticket(std::move(holder_id), 1);
+        return durable_semaphore::ticket(std::move(holder_id), 1);
     }
 
-    /// Acquires the mutex for a writer as durable_lock::acquire() does. The weight of the
-    /// request is ignored.
-    result<durable_guard, std::error_code> acquire(acquire_request request = {}) {
-        request.weight = permit_count();
-        return durable_lock::acquire(std::move(request));
+    /// Acquires the mutex for a writer as durable_semaphore::acquire() does. The weight of the
+    /// request is ignored, here and in the functions below.
+    result<durable_guard, std::error_code> acquire(acquire_request request = {}) const {
+        request.weight = permits();
+        return durable_semaphore::acquire(std::move(request));
     }
+    /// Acquires the mutex for a writer as durable_semaphore::async_acquire() does.
+    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {}) const;
     /// Acquires the mutex for a writer as durable_semaphore::try_acquire() does.
-    result<durable_guard, std::error_code> try_acquire() { return try_weight(permit_count()); }
-    using durable_lock::try_acquire;
-    /// Acquires the mutex for a writer as durable_lock::async_acquire() does.
-    task<result<durable_guard, std::error_code>> async_acquire(acquire_request request = {});
-
-    /// Acquires the mutex for a reader as durable_lock::acquire() does. The weight of the
-    /// request is ignored.
-    result<durable_guard, std::error_code> acquire_shared(acquire_request request = {}) {
-        request.weight = 1;
-        return durable_lock::acquire(std::move(request));
+    result<durable_guard, std::error_code> try_acquire() const {
+        return durable_semaphore::try_acquire(permits());
     }
-    /// Acquires the mutex for a reader as durable_semaphore::try_acquire() does.
-    result<durable_guard, std::error_code> try_acquire_shared() { return try_weight(1); }
-    /// Acquires the mutex for a reader as durable_lock::async_acquire() does.
-    task<result<durable_guard, std::error_code>> async_acquire_shared(acquire_request request = {});
+    /// Makes one step of an acquisition, as durable_semaphore::try_acquire() of a ticket does.
+    result<durable_attempt, std::error_code> try_acquire(durable_ticket& t) {
+        return durable_semaphore::try_acquire(t);
+    }
+
+    /// Acquires the mutex for a reader as acquire() does.
+    result<durable_guard, std::error_code> acquire_shared(acquire_request request = {}) const {
+        request.weight = 1;
+        return durable_semaphore::acquire(std::move(request));
+    }
+    /// Acquires the mutex for a reader as async_acquire() does.
+    task<result<durable_guard, std::error_code>>
+    async_acquire_shared(acquire_request request = {}) const;
+    /// Acquires the mutex for a reader as try_acquire() does.
+    result<durable_guard, std::error_code> try_acquire_shared() const {
+        return durable_semaphore::try_acquire(1);
+    }
 };
 
 }} // namespace bide::BIDE_ABI

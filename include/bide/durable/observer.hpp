@@ -5,12 +5,9 @@
 /// \file
 /// Tells a program what happens to its durable locks, for metrics, logs and alarms.
 
-#include <bide/core/config.hpp>
 #include <bide/durable/ticket.hpp>
 
 #include <chrono>
-#include <cstdint>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
 
@@ -25,14 +22,11 @@ enum class durable_loss {
 /// Receives what happens to the contenders of one lock object (durable_options::observer). The
 /// default of every function does nothing.
 ///
-/// The functions run on the thread of the caller, on a store thread, on a thread that renews leases,
-/// or on the thread that monitors all leases. They may run at the same time. Keep them short: a
+/// The functions run on the thread of the caller or on threads of bide, also at the same time. A
 /// function that blocks delays the leases of other locks.
 class durable_observer {
 public:
-    durable_observer() = default;
-    durable_observer(const durable_observer&) = delete;
-    durable_observer& operator=(const durable_observer&) = delete;
+    durable_observer& operator=(durable_observer&&) = delete;
     virtual ~durable_observer() = default;
 
     /// A contender waits, and `ahead` waiters are before it. Called again when the number changes.

@@ -5,20 +5,11 @@
 /// \file
 /// The options of a durable lock, its requests, and what one step of an acquisition returns.
 
-#include <bide/core/config.hpp>
 #include <bide/durable/observer.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/ticket.hpp>
 
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <stop_token>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace bide { inline namespace BIDE_ABI {
@@ -27,80 +18,70 @@ namespace bide { inline namespace BIDE_ABI {
 struct durable_options {
     /// How long a grant lasts without a renewal.
     ///
-    /// With auto_renew, contenders wait for this time after a crash, with lock_clock::observed longer
-    /// by `drift`. Without auto_renew, the lease must be longer than a holder ever needs.
+    /// With auto_renew, contenders wait for this time after a crash, with lock_clock::observed
+    /// longer by `drift`. Without auto_renew, the lease must be longer than a holder ever needs.
     std::chrono::milliseconds lease{30'000};
 
-    /// How long a waiter that does not refresh its place keeps it in the queue. Zero means the
-    /// length of the lease.
+    /// How long the queue keeps a waiter that does not refresh its place. Zero means the length of
+    /// the lease.
     std::chrono::milliseconds waiter_ttl{0};
 
-    /// The time before the end of its lease at which a holder regards the lock as lost. It must be
-    /// less than the lease. Zero means a tenth of the lease plus 1 ms.
+    /// The time before the end of its lease at which a holder regards the lock as lost; less than
+    /// the lease. Zero means a tenth of the lease plus 1 ms.
     std::chrono::milliseconds margin{0};
 
-    /// How long before the loss of the lock its holder is warned: durable_guard::at_risk() and
-    /// durable_observer::at_risk(). It must be less than the lease less the margin. Zero means a
-    /// third of the lease less the margin. With auto_renew, the renewals have then failed for about
-    /// a third of the lease.
+    /// How long before the loss of the lock its holder is warned (durable_guard::at_risk(),
+    /// durable_observer::at_risk()); less than the lease less the margin. Zero means a third of
+    /// that: with auto_renew, the renewals have then failed for about a third of the lease.
     std::chrono::milliseconds warn_before{0};
 
     /// How many contenders may wait. A further one gets durable_errc::queue_full.
     std::size_t max_waiters = 1024;
 
-    /// If true, and the record has no holders and no waiters, the record takes this lock's number
-    /// of permits. Otherwise a lock with another number of permits is refused:
-    /// durable_errc::permits_mismatch. If an administrator has set the number by
-    /// durable_admin::resize(), every lock follows it.
+    /// If true, a record without holders and waiters takes this lock's number of permits. Otherwise
+    /// a lock with another number is refused: durable_errc::permits_mismatch. Every lock follows a
+    /// number that was set by durable_admin::resize().
     bool adopt_permits = false;
 
     /// The clock of the record. The default is the clock that the slot's guarantees name.
     std::optional<lock_clock> clock{};
 
-    /// The tolerance for clocks that run at different rates, as a fraction of the lease: 0.1 is a
-    /// tenth. A contender that observes a lease waits for the length of the lease plus this
-    /// fraction of it.
-    ///
-    /// With lock_clock::observed this decides when a lease expires. With lock_clock::caller it has
-    /// no effect. With the other clocks, a contender that has observed a lease for that time
-    /// regards it as expired, even if the clock does not show that.
+    /// The tolerance for clocks that run at different rates, as a fraction of the lease. A
+    /// contender that has seen a lease unchanged for its length and this fraction of it regards the
+    /// lease as expired, whatever the record's clock shows; with lock_clock::observed, no other
+    /// time counts. With lock_clock::caller, this has no effect.
     double drift = 0.1;
 
     /// If true, a guard renews its lease each time that a third of the lease has passed.
     ///
-    /// Renewals run on threads of bide, one after the other for all locks of this process that share
-    /// a store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
+    /// Renewals run on threads of bide, one after the other for all locks of this process that
+    /// share a store. A thread is started when a renewal is due, and ends when it was idle for 5 s.
     bool auto_renew = true;
 
     /// If true, the tickets that acquire() makes are bound to this process: when the process ends,
     /// their grants and places in the queue end.
     ///
-    /// Contenders in other containers learn of the end of the process through a mark of presence
-    /// (slot_presence), which is an open file of this process. A process that closes files that it
-    /// did not open gives up its grants.
+    /// Contenders in other containers learn of that end through a mark of presence (slot_presence),
+    /// an open file of this process. A process that closes files that it did not open gives up its
+    /// grants.
     bool process_bound = true;
 
     /// The name on these tickets; "<host>:<pid>" if it is empty.
     std::string holder_id{};
 
-    /// How long one operation is retried. An operation is retried while other contenders keep
-    /// changing the record (durable_errc::conflict_timeout), and while another thread's store call
-    /// is under way (durable_errc::store_busy).
-    ///
-    /// It is also how long a waiting acquire() tolerates a store that fails. inspect() and the
-    /// calls of durable_admin return after at most this time plus attempt_limit.
+    /// How long an operation is retried while other contenders keep changing the record
+    /// (durable_errc::conflict_timeout), or while another thread's store call is under way
+    /// (durable_errc::store_busy). Also how long a waiting acquire() tolerates a store that fails.
     std::chrono::milliseconds retry_time{10'000};
 
-    /// How long a call waits for the store beyond the caller's own time.
+    /// How long a call waits for the store beyond the caller's own time, which ends by a timeout, a
+    /// stop or a cancellation. A store call that is still running then continues on a store thread,
+    /// which releases what the call acquires. A store that answers more slowly, over a WAN for
+    /// example, needs a larger value.
     ///
     /// try_acquire() has no time of its own, so this is its limit on a store that several machines
     /// share. On a store of this machine (memory, file, SQLite) the first try of an acquisition may
     /// last up to retry_time: so a free lock is acquired even if the disk is slow.
-    ///
-    /// After the timeout of acquire(), or after a requested stop, the call returns within this
-    /// time; so does a cancelled async_acquire(). A store call that is still running continues on a
-    /// store thread, which releases what the call acquires. A store that answers more slowly, over
-    /// a WAN for example, needs a larger value.
     std::chrono::milliseconds attempt_limit{80};
 
     /// How often a waiting acquire() reads the record: after `poll_least` while the queue moves.
@@ -110,9 +91,7 @@ struct durable_options {
     /// The longest interval: see poll_least.
     std::chrono::milliseconds poll_most{1'000};
 
-    /// With lock_clock::caller, acquire(), async_acquire() and guards get the time from this
-    /// function. The time may count from any epoch. The default is the system clock, which counts
-    /// from 1970.
+    /// The clock of lock_clock::caller, from any epoch. The default is the system clock.
     std::function<std::chrono::milliseconds()> now{};
 
     /// Receives what happens to the contenders of this lock object. The lock object and its guards
@@ -129,14 +108,12 @@ struct acquire_request {
     /// The number of permits. If there is a ticket, its weight counts instead.
     std::int64_t weight = 1;
 
-    /// If true, the grant lasts as long as any process has durable_guard::descriptor() open.
-    /// Children may inherit the descriptor.
+    /// If true, the grant lasts as long as any process has durable_guard::descriptor() open, which
+    /// is a mark of presence (slot_presence). Children may inherit the descriptor.
     ///
-    /// This process and its children may end in any order. The destructor of the guard leaves the
-    /// grant to the children; release() releases it although children have the descriptor. The open
-    /// descriptor is a mark of presence (slot_presence). While the slot can see the mark, no lease
-    /// ends the grant. The guard renews a lease nevertheless, for times when the slot cannot see
-    /// the mark.
+    /// The destructor of the guard leaves the grant to the children; release() releases it although
+    /// children have the descriptor. No lease ends the grant while the slot can see the mark. The
+    /// guard renews a lease nevertheless, for times when the slot cannot see it.
     ///
     /// The error is errc::operation_not_supported if the slot keeps no marks (file and SQLite slots
     /// on Linux keep them), or if the request has a ticket.
@@ -152,15 +129,12 @@ struct acquire_request {
     /// new ticket.
     std::optional<durable_ticket> ticket{};
 
-    /// The minimum hold time: for so long after the grant, no other contender gets the permits. If
-    /// the guard releases earlier, or its process ends, the permits stay taken until then.
+    /// The minimum hold time: for so long after the grant, no other contender gets the permits,
+    /// even if the guard releases earlier or its process ends. If the ticket holds its permits
+    /// already, that grant keeps its own.
     ///
-    /// Use it for a job that several machines start at about the same time. If the minimum hold
-    /// time is longer than the difference between the machines' clocks, the job runs once, however
-    /// short it is.
-    ///
-    /// If the ticket of the request holds its permits already, that grant keeps its minimum hold
-    /// time.
+    /// A job that several machines start at about the same time runs once, however short it is, if
+    /// this is longer than the difference between the machines' clocks.
     std::chrono::milliseconds at_least{0};
 
     /// A text about the contender, for people that inspect() the lock: at most 256 bytes of UTF-8.
@@ -169,8 +143,8 @@ struct acquire_request {
     std::vector<std::pair<std::string, std::string>> labels{};
 
     /// Called with the number of waiters that are ahead, when the contender begins to wait and when
-    /// the number changes. The function runs on the thread that calls the store. If the function
-    /// throws, the acquisition ends with that exception.
+    /// the number changes, on the thread that calls the store. If the function throws, the
+    /// acquisition ends with that exception.
     std::function<void(std::int64_t ahead)> on_position{};
 };
 
@@ -181,8 +155,8 @@ struct durable_attempt {
     std::int64_t lane = 0;     ///< if acquired: below the number of permits; no other holder has it
     std::int64_t position = 0; ///< if not acquired: how many waiters are ahead
 
-    /// The time until the next lease expires, unless that lease is renewed. Zero if the time is not
-    /// known, or if the permits were acquired.
+    /// The time until the next lease expires, unless it is renewed; zero if that is not known, or
+    /// if the permits were acquired.
     std::chrono::milliseconds retry_in{0};
 };
 

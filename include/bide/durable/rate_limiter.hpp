@@ -9,7 +9,6 @@
 #include <bide/core/deadline.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slot_types.hpp>
 #include <bide/task/task.hpp>
 
 #include <chrono>

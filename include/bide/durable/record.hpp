@@ -36,7 +36,7 @@
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
-#include <bide/durable/slot_types.hpp>
+#include <bide/durable/slot.hpp>
 
 #include <algorithm>
 #include <cstddef>

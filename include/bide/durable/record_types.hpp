@@ -7,7 +7,7 @@
 /// durable/record_json.hpp the stored format.
 
 #include <bide/core/config.hpp>
-#include <bide/durable/slot_types.hpp>
+#include <bide/durable/slot.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -7,21 +7,17 @@
 /// compare-and-swap.
 ///
 /// Every slot guarantees its locks:
-/// - load() returns the value and the version of one read, never the value of one write with the
-///   version of another.
-/// - compare_exchange() is atomic with respect to every other compare_exchange() of any process. It
-///   returns `stored` only if the value survives every crash that the guarantees of the slot cover.
-/// - load() returns no value that a later crash could undo.
+/// - load() returns the value and the version of one write. A later crash does not undo them.
+/// - compare_exchange() is atomic with respect to every process. It returns `stored` only if the
+///   value survives every crash that the guarantees of the slot cover.
 /// - A version is never used for two values, whatever is deleted and created in between.
-/// - No operation waits forever. Each slot has a time limit, after which it gives up an operation
-///   that hangs. Then it returns `failed` if certainly nothing was stored, otherwise
-///   `indeterminate`.
+/// - Each operation has a time limit. An operation that hangs for that time returns `failed` if
+///   certainly nothing was stored, otherwise `indeterminate`.
 ///
 /// One thread at a time uses a slot object; the locks on the slot ensure that.
 
 #include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
-#include <bide/durable/slot_types.hpp>
 
 #include <concepts>
 #include <cstdint>
@@ -35,46 +31,97 @@
 
 namespace bide { inline namespace BIDE_ABI {
 
+/// The version of a value in a slot. 0: no value was ever stored.
+using slot_version = std::uint64_t;
+
+/// A value of a slot, with its version.
+struct slot_snapshot {
+    slot_version version = 0; ///< the version of the value
+    std::string value{};      ///< the value
+
+    /// A newer value may have been stored and lost. The lost value may have granted fencing tokens.
+    bool fell_back = false;
+
+    /// The lost value was acknowledged: a contender may be a holder that only that value showed.
+    bool lost_acknowledged = false;
+
+    /// The store's clock at the time of the read, in milliseconds since 1970, if it has one.
+    std::optional<std::int64_t> server_ms{};
+
+    /// A counter of the store, if it keeps one: larger than the number of changes ever made to this
+    /// value, and never decreasing, even if the value is absent.
+    std::optional<std::int64_t> counter{};
+};
+
+/// The result of a compare-and-swap.
+enum class cas_status {
+    stored,       ///< the value was stored
+    conflict,     ///< the version is another one; nothing was stored
+    failed,       ///< nothing was stored: see the error
+    indeterminate ///< stored or not, now or a little later: see the error, and load() again
+};
+
+/// The result of a compare-and-swap, with its details.
+struct cas_result {
+    cas_status status = cas_status::failed; ///< what happened
+    slot_version version = 0;               ///< stored: the version of the new value
+    std::optional<slot_snapshot> current{}; ///< conflict: the current value, if the store told it
+    std::error_code error{};                ///< failed, indeterminate: why
+};
+
+/// The clock of the times of a record. See durable/expiry.hpp.
+enum class lock_clock {
+    caller,   ///< the caller's `now`
+    boottime, ///< this machine's clock since its boot, which continues while it sleeps
+    server,   ///< the store's clock
+    observed  ///< none: a lease expires when it was seen unchanged for longer than its length
+};
+
+/// What a slot guarantees.
+struct slot_guarantees {
+    /// An acknowledged value is never lost while a contender may rely on it: not by a crash of
+    /// processes or of the system, by a loss of power, or by a replica that takes over.
+    bool keeps_acknowledged = false;
+
+    /// The contenders that share the slot may be on several machines.
+    bool multi_host = false;
+
+    /// The clock that its locks use by default.
+    lock_clock clock = lock_clock::boottime;
+};
+
 /// Tells when the value of a slot may have changed.
 class slot_watch {
 public:
-    slot_watch() = default;
-    slot_watch(const slot_watch&) = delete;
-    slot_watch& operator=(const slot_watch&) = delete;
+    slot_watch& operator=(slot_watch&&) = delete;
     virtual ~slot_watch() = default;
 
-    /// Returns a file descriptor that poll(2) reports as readable after each change that comes
-    /// after the watch was made or last drained. It may be readable without a change. It may miss
-    /// changes while the store has trouble, so a waiter also reads the slot from time to time.
+    /// Returns a file descriptor that becomes readable at the first change after the watch was made
+    /// or last drained. It may become readable without a change, and may miss changes while the
+    /// store has trouble.
     virtual int fd() const noexcept = 0;
 
-    /// Clears the descriptor: poll(2) does not report it as readable until the next change.
-    ///
-    /// Returns: an error if the watch has failed and reports no further change.
+    /// Clears the descriptor: it is not readable until the next change. Returns an error if the
+    /// watch has failed and reports no further change.
     virtual std::error_code drain() noexcept = 0;
 };
 
-/// A mark of presence: while it is open, other processes of this machine, in every container, see
-/// that its owner runs. The system removes the mark when the last process that has its file open
-/// has ended or closed it.
+/// A mark of presence: while a process has it open, every process of this machine, in every
+/// container, sees that the owner runs. The system removes it when no process has it open.
 class slot_presence {
 public:
-    slot_presence() = default;
-    slot_presence(const slot_presence&) = delete;
-    slot_presence& operator=(const slot_presence&) = delete;
+    slot_presence& operator=(slot_presence&&) = delete;
     /// Closes the mark in this process.
     virtual ~slot_presence() = default;
 
     /// Returns the number of the mark in the record, from 1 to 2^53 - 1.
     virtual std::int64_t mark() const noexcept = 0;
 
-    /// Returns the file descriptor of the mark, which is close-on-exec. While a child process has
-    /// the descriptor open, the mark exists.
+    /// Returns the file descriptor of the mark, which is close-on-exec.
     virtual int fd() const noexcept = 0;
 
-    /// Called in a child of fork() for a mark of the parent: closes the mark in the child. The
-    /// destructor does not suffice: the child has inherited all std::shared_ptr to this object, and
-    /// cannot reach each of them.
+    /// Called in a child of fork() for a mark of the parent: closes the mark in the child, which
+    /// cannot reach every std::shared_ptr to it.
     virtual void leave() noexcept {}
 };
 
@@ -88,12 +135,11 @@ enum class presence {
 /// The function of a locked update: returns the new value, or nothing to keep the current one.
 using slot_update = std::function<std::optional<std::string>(const slot_snapshot&)>;
 
-/// The base class of all slots. The file comment lists what a slot guarantees.
+/// The base class of all slots.
 ///
 /// A slot overrides load() and compare_exchange(), has a `static constexpr slot_guarantees
-/// guarantees`, and is movable. The other functions are optional: a slot overrides those that its
-/// store supports. By default they return errc::operation_not_supported, presence::unknown, or
-/// nothing.
+/// guarantees`, and is movable. It overrides those other functions that its store supports; by
+/// default they return errc::operation_not_supported, presence::unknown, or nothing.
 class slot {
 public:
     virtual ~slot() = default;
@@ -109,8 +155,8 @@ public:
     // ---- what a slot may offer in addition
 
     /// Loads the value, calls the update with it, and stores what the update returns, in one step
-    /// under the store's own lock. So there are no conflicts. If the update returns nothing, no
-    /// value is stored, and the result is `stored` with the current version.
+    /// under the store's own lock. If the update returns nothing, nothing is stored, and the result
+    /// is `stored` with the current version.
     virtual cas_result update_locked(const slot_update&) {
         return {cas_status::failed, 0, {}, not_offered()};
     }
@@ -120,13 +166,11 @@ public:
         return unexpected{not_offered()};
     }
 
-    /// Returns the time of a clock that all contenders share, in milliseconds since 1970. A slot
-    /// that has such a clock names lock_clock::server in its guarantees, and its load() returns the
-    /// time, too.
+    /// Returns the time of a clock that all contenders share, in milliseconds since 1970. Such a
+    /// slot names lock_clock::server in its guarantees, and its load() returns the time, too.
     virtual result<std::int64_t, std::error_code> server_now() { return unexpected{not_offered()}; }
 
-    /// Takes a mark of presence with a number of its own. If a mark is taken before its number is
-    /// stored in the record, every contender that reads the number sees the mark.
+    /// Takes a mark of presence with a number of its own.
     ///
     /// Thread safety: any thread may call this function and is_present(), also during an operation
     /// and inside an update.
@@ -136,19 +180,17 @@ public:
     /// Tells whether a process has the mark open.
     virtual presence is_present(std::int64_t /* mark */) const { return presence::unknown; }
 
-    /// Replaces a damaged value. Stores the value only if load() returns
-    /// durable_errc::corrupt_record. Otherwise, or if another process has replaced the value
-    /// already, it returns a conflict.
+    /// Stores the value if load() returns durable_errc::corrupt_record. Otherwise, or if another
+    /// process has replaced the value already, returns a conflict.
     virtual cas_result replace_damaged(std::string_view /* value */) {
         return {cas_status::failed, 0, {}, not_offered()};
     }
 
-    /// Returns the name of a store that serves many slots of this process. They share its
-    /// connections, and one thread that renews leases. By default empty: the slot shares nothing.
+    /// Returns the name of a store whose slots in this process share one thread that renews leases.
+    /// By default empty: the slot shares nothing.
     virtual std::string store() const { return {}; }
     /// Returns another slot object for the same value, with a connection that only renewals use: a
-    /// call that hangs on this slot does not delay them. Must not return nullptr if store() is not
-    /// empty.
+    /// call that hangs on this slot does not delay them. Not nullptr if store() is not empty.
     virtual std::unique_ptr<slot> for_renewals() const { return nullptr; }
 
     /// Returns where the slot is, and the store's text about the last operation that failed. It is
@@ -157,14 +199,12 @@ public:
 
 protected:
     slot() = default;
-    /// For the copies and moves of the derived class.
+    /// \cond
     slot(const slot&) = default;
-    /// \overload
     slot(slot&&) = default;
-    /// \overload
     slot& operator=(const slot&) = default;
-    /// \overload
     slot& operator=(slot&&) = default;
+    /// \endcond
 
 private:
     static std::error_code not_offered() noexcept {

@@ -5,33 +5,27 @@
 /// \file
 /// The identity of a contender.
 ///
-/// The name is for people; two contenders may have the same name. The nonce identifies the
-/// contender, wherever it runs. Store a ticket before or after the lock is acquired: then a process
-/// that was restarted can go on with the grant. A ticket belongs to one contender. A second
-/// contender that uses it at the same time shares the grant, and loses it with the first.
+/// A process that was restarted can go on with a grant if the ticket was stored. A ticket belongs
+/// to one contender. A second contender that uses it at the same time shares the grant, and loses
+/// it with the first.
 
-#include <bide/core/config.hpp>
 #include <bide/core/result.hpp>
 #include <bide/durable/errors.hpp>
 
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <system_error>
 
 namespace bide { inline namespace BIDE_ABI {
 
 /// The identity of a contender.
 struct durable_ticket {
-    std::string holder_id{}; ///< its name, for people
-    std::string nonce{};     ///< 128 random bits, in hexadecimal
+    std::string holder_id{}; ///< its name, for people; need not be unique
+    std::string nonce{};     ///< identifies the contender: 128 random bits, in hexadecimal
     std::int64_t weight = 1; ///< the permits that it asks for
 
     /// If true, the ticket's grant and its place in the queue end with the process that uses the
-    /// ticket.
-    ///
-    /// Contenders of the same boot and pid namespace notice that end at once. Do not set it for a
-    /// ticket that another process is to take over, nor for work that goes on in other processes.
+    /// ticket. Do not set it for a ticket that another process is to take over, nor for work that
+    /// goes on in other processes.
     bool process_bound = false;
 
     /// The token of the grant; 0 before the grant. Renewals and releases apply to this grant only.

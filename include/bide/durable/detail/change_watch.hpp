@@ -8,35 +8,14 @@
 //   wake_socket     wakes another process of the same machine
 //   change_watch    has the descriptors that report changes, and signals when one is readable
 
-#include <bide/core/config.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/timer.hpp>
-#include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/background.hpp>
-#include <bide/durable/process.hpp>
 #include <bide/durable/record.hpp>
-#include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/sync/event.hpp>
-#include <bide/sync/mutex.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <initializer_list>
-#include <limits>
-#include <memory>
-#include <mutex>
-#include <system_error>
-#include <utility>
 #include <vector>
 
 #include <poll.h>
-#include <unistd.h>
 #if defined(__linux__)
-#include <cerrno>
-#include <cstdio>
-
 #include <sys/socket.h>
 #include <sys/un.h>
 #endif
@@ -50,14 +29,12 @@ namespace bide { inline namespace BIDE_ABI { namespace detail {
 //             read the record                     signal(): set the event that was taken,
 //             wait for the event                            and forget it
 //
-// The mutex lock_ orders next() and signal(). If next() comes first, signal() sets the waiter's
-// event, and the waiter does not block, or wakes. If signal() comes first, the waiter reads the
-// record after the change, and sees it.
+// The mutex orders next() and signal(). If next() comes first, signal() sets the waiter's event. If
+// signal() comes first, the waiter reads the record after the change, and sees it.
 template <class Platform> class basic_change_signal final : public monitor_client {
 public:
     using event = basic_event<Platform>;
 
-    // Returns the event that the next signal sets.
     // Throws: std::bad_alloc.
     std::shared_ptr<event> next() {
         const std::lock_guard held(lock_);
@@ -79,14 +56,13 @@ public:
         }
     }
 
-    // Returns how many signals there were.
-    std::uint64_t count() const noexcept {
+    std::uint64_t count() const noexcept { // of all signals
         const std::lock_guard held(lock_);
         return count_;
     }
 
-    // Called by the lease monitor, on its thread. A coroutine without an executor resumes on a
-    // service thread instead, because it might call a store and so delay the monitor.
+    // Called by the lease monitor. A coroutine without an executor resumes on a service thread: it
+    // might call a store and so delay the monitor.
     void happened() noexcept override {
         const wake_scope<Platform> away(&service_executor<Platform>);
         signal();
@@ -117,22 +93,18 @@ private:
     const int fd_;
 };
 
-// Wakes another process of the same machine that waits for a durable lock: sends an empty datagram
-// to the socket of that process in Linux's abstract namespace. The name of the socket is the mark
-// of presence of the waiting process (slot_presence in slot.hpp). The system removes the socket
-// when the process ends.
+// Wakes another process of the same machine and network namespace that waits for a durable lock:
+// sends an empty datagram to a socket in Linux's abstract namespace. The name of the socket is the
+// mark of presence of the waiting process (slot_presence in slot.hpp).
 //
-// Only processes of one network namespace reach each other. Other programs can interfere in two
-// ways. If one sends to the socket, the waiter reads the record in vain. If one takes the name of
-// the socket first, the waiter watches every change of the slot, as on a system without such
-// sockets.
+// If another program sends to the socket, the waiter reads the record in vain. If one takes the
+// name first, the waiter watches every change of the slot, as on a system without such sockets.
 
 #if defined(__linux__)
 
 class wake_socket final : public fd_watch {
 public:
-    // Opens the socket whose name is the mark. Returns nullptr if another socket has the name, or
-    // if the system has no abstract sockets.
+    // Opens the socket whose name is the mark. Returns nullptr if that fails.
     // Throws: std::bad_alloc.
     static std::unique_ptr<slot_watch> of(std::int64_t mark) {
         auto made = std::make_unique<wake_socket>();
@@ -141,9 +113,8 @@ public:
         return is_bound ? std::move(made) : nullptr;
     }
 
-    // Wakes the process that has the mark, if that process waits. A datagram that cannot be sent is
-    // not needed: either there is no socket, so no process waits on it, or the socket is full, so
-    // it is readable already.
+    // Wakes the process that has the mark, if it waits. If the datagram cannot be sent, there is no
+    // socket, or the socket is full, and so readable already.
     static void wake(std::int64_t mark) noexcept {
         const wake_socket from;
         const address name(mark);
@@ -200,19 +171,16 @@ struct native_watch_system {
     }
 };
 
-// The descriptors that notify this process while its contenders wait for a lock. There are three
-// kinds of them:
+// The descriptors that notify this process while its contenders wait for a lock:
 //
 //   the watch of the slot   readable after each change of the slot
 //   the wake socket         readable after another process has sent to it
 //   process descriptors     one for each process of this machine that a waiter depends on, mostly
 //                           a holder or a process ahead in the queue; readable when it has ended
 //
-// A notification only makes the waiters read the record earlier.
-//
-// With the watch open, every change of the slot wakes this process. So the watch is open only if
-// the other descriptors do not suffice: if a waiter of this process is not notified through them of
-// every change that concerns it (is_told() in record.hpp). In both cases no waiter misses such a
+// A notification only makes the waiters read the record earlier. The watch, which wakes this
+// process for every change, is open only if a waiter is not notified through the other descriptors
+// of every change that concerns it (is_told() in record.hpp). In both cases no waiter misses such a
 // change after its last read. The steps of a reader, which is a contender that reads the record,
 // and of the lease monitor:
 //
@@ -222,11 +190,10 @@ struct native_watch_system {
 //             follow   arms the descriptors
 //   monitor:           if a descriptor is readable and armed: disarms it, and signals
 //
-// All waiters share the descriptors. If a reader has cleared a descriptor, the monitor does not
-// signal for it. So the reader signals: the change may have granted another waiter its permits. If
-// there was a signal since the descriptors were last armed, no further signal is needed. That
-// signal woke all waiters. A waiter that has read the record since then, and waits again, would
-// have armed the descriptors.
+// All waiters share the descriptors. If a reader has cleared one, the monitor does not signal for
+// it. So the reader signals: the change may have granted another waiter its permits. If there was a
+// signal since the descriptors were last armed, it woke all waiters; a waiter that has read the
+// record since then, and waits again, would have armed the descriptors.
 //
 // The protocol with another process that makes a change (the changer):
 //
@@ -234,12 +201,12 @@ struct native_watch_system {
 //             enter    the queue                          send to the wake sockets of the
 //             read     the record, and follow             processes that the change concerns
 //
-// The store orders the changes of the record. If the changer's change comes after the waiter's
-// entry, the changer finds the waiter's mark in the record, and the socket exists. If it comes
-// before, the waiter's read sees the change.
+// The store orders the changes of the record. If the change comes after the waiter's entry, the
+// changer finds the waiter's mark in the record, and the socket exists. If it comes before, the
+// waiter's read sees the change.
 //
-// Thread safety: only the contender of this process that has the turn uses the object. The turn is
-// a mutex of slot_part (lock_engine.hpp).
+// Thread safety: only the contender of this process that has the turn (lock_engine.hpp) uses the
+// object.
 template <class System> class basic_change_watch {
 public:
     using signal = typename System::signal;
@@ -247,10 +214,8 @@ public:
     explicit basic_change_watch(std::shared_ptr<signal> told) : signal_(std::move(told)) {}
     ~basic_change_watch() { leave(); }
 
-    // Opens the wake socket for the mark of presence `mark`; 0 means that there is no mark. The
-    // socket stays open as long as this object exists. Then opens the watch of the slot. From then
-    // on, each change of the slot signals, so the caller calls open() before it reads the record.
-    // If the slot cannot be watched, waiters only read the record from time to time.
+    // Opens the wake socket for the mark of presence `mark` (0: none), which stays open as long as
+    // this object exists, and the watch of the slot. The caller reads the record afterwards.
     void open(slot& of, std::int64_t mark) {
         if (socket_ == nullptr && mark != std::exchange(mark_, mark)) {
             socket_ = listen(System::wake_socket(mark));
@@ -274,8 +239,7 @@ public:
     // concerns the waiters of this process.
     bool hears() const noexcept { return watch_ != nullptr || is_told_; }
 
-    // Returns true if the process certainly runs; false if that is not known. Polls the process
-    // descriptor, which takes one system call. To read /proc would take five system calls.
+    // Returns true if the process certainly runs, by one system call; to read /proc takes five.
     bool runs(const durable::origin& it) const noexcept {
         const auto found = find(processes_, it);
         return found != processes_.end() && System::is_silent(found->end->fd());
@@ -294,10 +258,9 @@ public:
     }
 
     // Called after a read of the record. Opens descriptors for the processes that the waiters of
-    // this process depend on, and arms all descriptors. If the waiters are notified of every change
-    // that concerns them without the watch of the slot, closes that watch. `hears_all`: a waiter of
-    // this process wants to be notified of every change, or has no mark of presence. `others`:
-    // other waiters of this process have read the record before.
+    // this process depend on, and arms all descriptors. Closes the watch of the slot if it is not
+    // needed. `hears_all`: a waiter of this process wants to be notified of every change, or has no
+    // mark of presence. `others`: other waiters of this process have read the record before.
     void follow(const durable::record& r, const durable::origin& here, bool hears_all,
                 bool others) {
         told_ = signal_->count();
@@ -328,8 +291,7 @@ public:
         }
         if (is_told_ && watch_ != nullptr) {
             watch_.reset();
-            // This read may have seen a change that the watch has not reported yet, and now the
-            // watch is closed. The other waiters have to see that change, too.
+            // This read may have seen a change that the watch has not reported to the others yet.
             if (others) {
                 signal_->signal();
             }
@@ -392,9 +354,8 @@ private:
         return true;
     }
 
-    // Makes the end of the process `it` signal. If `before` has a descriptor for that process,
-    // moves the descriptor to processes_; otherwise opens one there. Returns false if that is not
-    // possible. If `it` is this process, no descriptor is needed.
+    // Makes the end of the process `it` signal, by its descriptor in `before` or a new one. Returns
+    // false if that is not possible. This process needs no descriptor.
     bool follow(const durable::origin& it, const durable::origin& here,
                 std::vector<process>& before) {
         if (find(processes_, it) != processes_.end() ||

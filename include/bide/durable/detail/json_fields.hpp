@@ -17,7 +17,7 @@
 #include <bide/core/config.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
-#include <bide/durable/slot_types.hpp>
+#include <bide/durable/slot.hpp>
 #include <bide/sched/detail/quoted.hpp>
 
 #include <algorithm>

@@ -5,10 +5,8 @@
 // The record of one lock, in its slot:
 //
 //   update_value       one update of a slot: load, change, compare-and-swap
-//   slot_part          the state of a process for a slot. It contains the turn, which is the right
-//                      to update the value; one contender of the process at a time has the turn
-//   process_part       the state of a process for a lock: what the process knows of the record,
-//                      which contenders belong to the process, and which of them wait
+//   slot_part          the state of a process for a slot, with the turn: the right to update it
+//   process_part       the state of a process for a lock: its record, and its waiters
 //   lock_engine        the rules of durable/record.hpp as operations on the record
 //
 // If it is unknown whether a change was stored, the record is read again and the rule applied
@@ -16,45 +14,19 @@
 //
 // A child of fork() begins with parts of its own. Its slot object is a copy of its parent's.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/platform.hpp>
-#include <bide/core/result.hpp>
 #include <bide/core/wake_scope.hpp>
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/change_watch.hpp>
-#include <bide/durable/detail/try_to.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/expiry.hpp>
-#include <bide/durable/observer.hpp>
 #include <bide/durable/options.hpp>
-#include <bide/durable/process.hpp>
-#include <bide/durable/record.hpp>
 #include <bide/durable/record_json.hpp>
-#include <bide/durable/slot.hpp>
-#include <bide/durable/ticket.hpp>
-#include <bide/sync/mutex.hpp>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <random>
-#include <string>
-#include <system_error>
 #include <thread>
-#include <utility>
-#include <vector>
 
 namespace bide { inline namespace BIDE_ABI { namespace detail {
 
-// Announces that this thread may block on a store, until the result is destroyed. If the thread is
-// a scheduler's worker, another thread takes over the worker.
+// While the result exists, this thread may block on a store: if it is a scheduler's worker, another
+// thread takes over the worker.
 inline auto blocking_section() noexcept {
     using host = basic_worker_host<native_platform>;
     struct unblock {
@@ -67,33 +39,27 @@ inline auto blocking_section() noexcept {
     return std::unique_ptr<host, unblock>(here);
 }
 
-// The state that each process keeps for one slot (durable/process.hpp).
-//
-// In one process, one contender at a time updates the value. It holds the mutex `turn`; the other
-// comments say that it has the turn. The contenders get the turn in the order of arrival, so they
-// do not conflict with each other. In a child of fork() the turn is free, even if a thread of the
-// parent had it at the time of the fork.
+// The state that each process keeps for one slot (durable/process.hpp). One contender of the
+// process at a time updates the value: the one that has the turn, which is to hold the mutex
+// `turn`.
 struct slot_part {
     explicit slot_part(slot& its) : of(its) {}
 
-    // Returns the error, and keeps what the slot says about it for explain().
+    // Returns the error, and keeps what the slot says about it.
     std::error_code failed(std::error_code error) {
         std::string why = of.explain();
         const std::lock_guard held(state);
         trouble = std::move(why);
         return error;
     }
-    // Returns what the slot said of the last operation that failed, for people.
-    std::string explain() {
+    std::string explain() { // what the slot said of the last operation that failed
         const std::lock_guard held(state);
         return printable_line(trouble);
     }
 
     slot& of;
 
-    mutex turn;
-    std::minstd_rand random{std::random_device()()}; // used with the turn
-
+    mutex turn;          // serves its waiters in the order of arrival
     mutex state;         // may be locked with the turn, or without it
     std::string trouble; // under state
 };
@@ -103,11 +69,11 @@ struct slot_part {
 // second try on under the store's own lock if the slot offers update_locked(). Stops trying at
 // `until`, or after retry_time if that is earlier.
 //
-// begin() is called once, when the caller has the turn. apply(snapshot, looked_ms, maybe_done,
-// error) returns the new value, or nothing to keep the current one, or sets the error. `looked_ms`
-// is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try may have
-// been stored. apply() is called once for each try, and its last call counts. written() is called
-// after each try that was stored, or that may have been.
+// begin() is called once, when the caller has the turn. For each try, apply(snapshot, looked_ms,
+// maybe_done, error) returns the new value, or nothing to keep the current one, or sets the error.
+// `looked_ms` is boottime_ms() before the snapshot was read. `maybe_done` is true if an earlier try
+// may have been stored. The last call counts. written() is called after each try that was stored,
+// or that may have been.
 //
 // Returns: durable_errc::store_busy if other contenders of this process had the turn until that
 // time, so nothing was changed; conflict_timeout, and nothing was changed; indeterminate; the error
@@ -176,24 +142,19 @@ std::error_code update_value(slot_part& mine, deadline until, std::chrono::milli
                               : make_error_code(durable_errc::conflict_timeout);
         }
         if (!known && !(may_lock && is_conflict)) {
-            // Up to 0.2 ms after the first try, twice that after the second, and so on, up to
-            // 25.6 ms.
+            // Up to 0.2 ms after the first try, doubled after each further one, up to 25.6 ms.
             const std::int64_t most_ns = std::int64_t{200'000} << std::min(tries, 7U);
-            std::uniform_int_distribution<std::int64_t> some(0, most_ns);
             std::this_thread::sleep_for(
-                std::min(std::chrono::nanoseconds(some(mine.random)), rest()));
+                std::min(std::chrono::nanoseconds(jitter(most_ns)), rest()));
         }
     }
 }
 
 // ---- what a process has for a lock
 
-// The marks of presence of the tickets that are bound to this process.
-//
-// Such a ticket may outlive the lock object whose mark of presence shows that the process runs. So
-// this table keeps the mark open until a lock object of this process knows that the ticket holds
-// nothing: the object released the grant, or a renewal by the object found the grant lost. If a
-// ticket is never used again, its mark stays open until the process ends.
+// The marks of presence of the tickets that are bound to this process. Such a ticket may outlive
+// the lock object whose mark shows that the process runs. So this table keeps the mark open until a
+// lock object of this process has released the grant or found it lost.
 struct BIDE_SHARED bound_tickets {
     mutex lock;
     // Under the lock: by the nonces of the tickets.
@@ -205,18 +166,34 @@ struct BIDE_SHARED bound_tickets {
 struct process_part final : slot_part, durable::process_knowledge {
     using slot_part::slot_part;
 
-    // Returns the origin of a contender. `bound` tells whether the contender is bound to this
-    // process. The first bound contender takes a mark of presence, which stays open as long as this
-    // object.
-    durable::origin origin(bool bound);
+    // Returns the origin of a contender, which may be bound to this process. The first bound
+    // contender takes a mark of presence, which stays open as long as this object.
+    durable::origin origin(bool bound) {
+        durable::origin from = here;
+        if (!bound) {
+            from.pid = from.start = from.space = from.network = 0;
+            return from;
+        }
+        const std::lock_guard held(marking);
+        if (own_mark == nullptr && !can_have_none) {
+            auto taken = of.be_present();
+            if (taken) {
+                own_mark = std::move(*taken);
+                // Order: release [process_part.mark]; publishes the mark.
+                has_mark.store(true, std::memory_order_release);
+            } else { // only the pid identifies it; after another error, tries again next time
+                can_have_none = taken.error() == std::errc::operation_not_supported;
+            }
+        }
+        from.mark = own_mark != nullptr ? own_mark->mark() : 0;
+        return from;
+    }
 
-    // Returns the mark of presence of this process; nullptr if it has none yet.
     std::shared_ptr<slot_presence> mark() const noexcept {
         // Order: acquire [process_part.mark]; the mark is seen.
         return has_mark.load(std::memory_order_acquire) ? own_mark : nullptr;
     }
 
-    // Whether processes run, as far as the watch and the marks of presence show it.
     bool runs(const durable::origin& it) const noexcept override { return watch.runs(it); }
     presence is_present(std::int64_t of_process) const override {
         return of.is_present(of_process);
@@ -251,6 +228,7 @@ struct process_part final : slot_part, durable::process_knowledge {
     }
 
     const durable::origin here = durable::this_origin(true); // where this process runs
+    const std::string name = here.host + ":" + std::to_string(::getpid());
 
     mutex marking;
     std::shared_ptr<slot_presence> own_mark; // under `marking` until has_mark, then it stays
@@ -262,35 +240,12 @@ struct process_part final : slot_part, durable::process_knowledge {
     native_platform::atomic<unsigned> waiting{0};     // contenders of this process
     native_platform::atomic<unsigned> hearing_all{0}; // of those, that want to know every change
 
-    // The record that this process read or wrote last, and its stored text. An empty text means
-    // that there is no such record. If a read finds the same text, the text is not parsed again.
-    // Most reads find it, because the process has written the text itself, or because the queue has
-    // not moved.
+    // The record that this process read or wrote last, and its stored text; empty if there is none.
+    // If a read finds the same text, as most reads do, the text is not parsed again.
     durable::record last;
     std::string last_text;
     durable::observations seen;
 };
-
-inline durable::origin process_part::origin(bool bound) {
-    durable::origin from = here;
-    if (!bound) {
-        from.pid = from.start = from.space = from.network = 0;
-        return from;
-    }
-    const std::lock_guard held(marking);
-    if (own_mark == nullptr && !can_have_none) {
-        auto taken = of.be_present();
-        if (taken) {
-            own_mark = std::move(*taken);
-            // Order: release [process_part.mark]; publishes the mark.
-            has_mark.store(true, std::memory_order_release);
-        } else { // only the pid identifies it; after a passing error the next contender tries again
-            can_have_none = taken.error() == std::errc::operation_not_supported;
-        }
-    }
-    from.mark = own_mark != nullptr ? own_mark->mark() : 0;
-    return from;
-}
 
 // ---- the rules
 
@@ -325,56 +280,260 @@ struct record_view {
 class lock_engine {
 public:
     // Throws: std::system_error (durable_errc::invalid_argument) if an option is out of range.
-    lock_engine(slot_ref slot, std::int64_t permits, durable_options options);
+    lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
+        : options_(std::move(options)), main_(std::move(slot)), store_(main_.of->store()),
+          margin_ms_(options_.margin.count() != 0 ? options_.margin.count()
+                                                  : options_.lease.count() / 10 + 1) {
+        terms_.permits = permits;
+        terms_.clock = options_.clock.value_or(main_.of.guarantees().clock);
+        terms_.lease_ms = options_.lease.count();
+        terms_.waiter_ttl_ms =
+            options_.waiter_ttl.count() != 0 ? options_.waiter_ttl.count() : terms_.lease_ms;
+        terms_.max_waiters = options_.max_waiters;
+        terms_.adopt_permits = options_.adopt_permits;
+        const bool sane =
+            !durable::check(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
+            options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
+            options_.attempt_limit.count() >= 0 && options_.warn_before.count() >= 0 &&
+            options_.warn_before.count() < terms_.lease_ms - margin_ms_ &&
+            options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
+            options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
+            (terms_.clock != lock_clock::server ||
+             main_.of.guarantees().clock == lock_clock::server);
+        if (!sane) {
+            BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
+                                         "bide: the options of a durable lock"));
+        }
+        if (!store_.empty()) {
+            apart_ = std::make_unique<access>(main_.of.for_renewals());
+        }
+    }
 
     struct acquired {
         durable::acquire_outcome outcome;
-        std::int64_t good_until_ms =
-            0; // granted, held: until when the lease is good, on boottime_ms()
-        std::int64_t expiry_in_ms = 0; // waiting: time until the next lease expires; 0: not known
-        bool is_watched = false;       // waiting: changes have signalled since before the read
-        bool can_be_watched = false; // waiting: changes could signal; try again with intent::watch
+        std::int64_t good_until_ms = 0; // granted, held: the end of the lease, on boottime_ms()
+        // If the contender waits:
+        std::int64_t expiry_in_ms = 0; // time until the next lease expires; 0: not known
+        bool is_watched = false;       // changes have signalled since before the read
+        bool can_be_watched = false;   // changes could signal; try again with intent::watch
     };
 
     // Each operation reads the record once and changes it.
 
     // Acquires the permits, or enters the queue. The outcome is never `refused`: a refusal is
-    // returned as an error. The engine tries until `until` at most; see update_value(). If `of` is
-    // not nullptr, the grant is bound to this mark of presence, and not to the process. Otherwise
-    // the grant is bound to the process if t.process_bound is true.
+    // returned as an error. If `of` is not nullptr, the grant is bound to this mark of presence,
+    // and not to the process.
     result<acquired, std::error_code> acquire(const durable_ticket& t, intent what,
                                               deadline until = deadline::never(),
                                               const slot_presence* of = nullptr,
-                                              const acquire_wishes& wanted = {});
+                                              const acquire_wishes& wanted = {}) {
+        const auto& labels = wanted.about.labels;
+        const bool is_text =
+            is_utf8(t.holder_id) && is_utf8(t.nonce) && is_utf8(wanted.about.note) &&
+            std::all_of(labels.begin(), labels.end(), [](const durable::label& one) {
+                return is_utf8(one.key) && is_utf8(one.value);
+            });
+        if (!is_text) {
+            return unexpected{make_error_code(durable_errc::invalid_argument)};
+        }
+        process_part& mine = main_.own();
+        durable::terms terms = terms_;
+        terms.enqueue = what != intent::nothing;
+        terms.at_least_ms = wanted.at_least_ms;
+        terms.listens = wanted.listens;
+        durable::contender self{t.holder_id, t.nonce, t.weight,
+                                mine.origin(t.process_bound && of == nullptr), wanted.about};
+        if (of != nullptr) {
+            self.from.mark = of->mark();
+        }
+        acquired got;
+        bool is_true_unstored = false; // only observations were to be stored
+        const auto rule = [&](record_view& view, bool maybe_done) {
+            durable::acquire_outcome& out = got.outcome;
+            terms.first_fence = view.first_fence;
+            got.expiry_in_ms = 0; // of an earlier try
+            out = durable::acquire(view.record, self, terms, view.now_ms, view.judge);
+            got.good_until_ms = view.good_until_ms;
+            if (out.expires_at != 0) { // another contender has stored the lease
+                got.good_until_ms = view.looked_ms + (out.expires_at - view.now_ms) - margin_ms_;
+            }
+            if (out.status == durable::acquire_status::waiting) {
+                got.expiry_in_ms =
+                    out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
+                if (what >= intent::wait) {
+                    // Order: relaxed, both; one that is counted later follows in a later turn.
+                    mine.watch.follow(view.record, view.here,
+                                      mine.hearing_all.load(std::memory_order_relaxed) != 0,
+                                      mine.waiting.load(std::memory_order_relaxed) > 1);
+                    got.is_watched = mine.watch.hears();
+                    got.can_be_watched = mine.watch.can_open();
+                }
+            }
+            const bool is_refused = out.status == durable::acquire_status::refused;
+            is_true_unstored = !maybe_done && (is_refused || out.is_only_observed);
+            return out.changed || (view.is_mended && !is_refused);
+        };
+        const std::error_code error = update(main_, what, until, rule);
+        if (error && !is_true_unstored) {
+            return unexpected{error};
+        }
+        if (got.outcome.status == durable::acquire_status::refused) {
+            return unexpected{got.outcome.error};
+        }
+        return got;
+    }
 
     // Renews the lease. Returns the time until which the lease is valid on this machine; nothing if
-    // the grant is lost. If `apart` is true and the slot offers for_renewals(), the renewal uses
-    // that slot, which has a process_part and so a turn of its own. So a call that hangs on the
-    // lock's slot does not delay the renewal.
+    // the grant is lost. If `apart` is true, the renewal uses slot::for_renewals() if there is one:
+    // that slot has a turn of its own, so a call that hangs on the lock's slot delays no renewal.
     result<std::optional<std::int64_t>, std::error_code>
-    renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false);
+    renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
+        access& by = apart && apart_ != nullptr ? *apart_ : main_;
+        const durable::origin origin = main_.own().origin(t.process_bound);
+        durable::renew_outcome outcome;
+        std::int64_t good_until_ms = 0;
+        const std::error_code error =
+            update(by, intent::nothing, until, [&](record_view& view, bool) {
+                outcome = durable::renew(view.record, t.nonce, t.fence, terms_, view.now_ms,
+                                         view.judge, origin);
+                good_until_ms = view.good_until_ms;
+                return outcome.changed;
+            });
+        if (error) {
+            return unexpected{error};
+        }
+        if (outcome.status == durable::renew_status::refused) {
+            return unexpected{outcome.error};
+        }
+        if (outcome.status == durable::renew_status::renewed) {
+            return good_until_ms;
+        }
+        forget_marks(t);
+        return std::nullopt;
+    }
 
     // Releases a grant or a place in the queue. Returns false if there was neither. If `how.settle`
-    // is true, writes the record even then. The write changes the version, so a delayed write of an
-    // earlier try cannot take effect afterwards.
+    // is true, writes the record even then, so that a delayed write of an earlier try finds another
+    // version.
     result<bool, std::error_code> release(const durable_ticket& t, durable::release_terms how = {},
-                                          deadline until = deadline::never());
+                                          deadline until = deadline::never()) {
+        bool was_there = false;
+        const auto rule = [&](record_view& view, bool maybe_done) {
+            const durable::release_outcome outcome =
+                durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how);
+            was_there = outcome.status != durable::release_status::not_there || maybe_done;
+            return outcome.changed || how.settle;
+        };
+        if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
+            return unexpected{error};
+        }
+        if (was_there) {
+            signal().signal();
+        }
+        if (how.but == 0) {
+            forget_marks(t);
+        }
+        return was_there;
+    }
 
-    result<std::optional<durable::inspection>, std::error_code> inspect();
+    result<std::optional<durable::inspection>, std::error_code> inspect() {
+        std::optional<durable::inspection> seen;
+        const auto look = [&](record_view& view, bool) {
+            seen.reset();
+            if (view.exists) {
+                seen = durable::inspect(view.record, view.judge);
+            }
+            return false;
+        };
+        if (const std::error_code error = update(main_, intent::nothing, deadline::never(), look)) {
+            return unexpected{error};
+        }
+        return seen;
+    }
 
-    // Makes a change from outside: change(record, time). Returns false if the record is unchanged.
-    template <class Change> result<bool, std::error_code> administer(Change change);
+    // Makes a change from outside: change(record, note). Returns false if the record is unchanged.
+    template <class Change>
+    result<bool, std::error_code> administer(durable::admin_note note, Change change) {
+        bool done = false;
+        std::error_code refused; // a time that no record can have
+        const auto rule = [&](record_view& view, bool maybe_done) {
+            refused = durable::check(terms_, view.now_ms);
+            if (refused) {
+                return false;
+            }
+            note.at = terms_.clock == lock_clock::observed ? durable::unix_ms() : view.now_ms;
+            const bool changed = view.exists && change(view.record, std::as_const(note));
+            done = changed || maybe_done;
+            return changed;
+        };
+        if (const std::error_code error = update(main_, intent::nothing, deadline::never(), rule)) {
+            return unexpected{error};
+        }
+        if (refused) {
+            return unexpected{refused};
+        }
+        signal().signal();
+        return done;
+    }
     // Replaces a record that cannot be read. Returns false if it can be read: then nothing changes.
-    result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note);
+    result<bool, std::error_code> repair(std::int64_t min_fence, durable::admin_note note) {
+        process_part& mine = main_.own();
+        const std::lock_guard turn(mine.turn);
+        const auto section = blocking_section();
+        const auto failed = [&](std::error_code why) { return told(mine.failed(why)); };
+        const auto loaded = mine.of.load();
+        std::error_code error = loaded ? std::error_code() : loaded.error();
+        if (loaded && loaded->version != 0) {
+            const auto there = durable::decode(loaded->value);
+            if (there) {
+                return false;
+            }
+            error = there.error(); // a program of a later version may be able to read it
+        }
+        if (error && error != durable_errc::corrupt_record) {
+            return unexpected{failed(error)};
+        }
+        note.at =
+            terms_.clock == lock_clock::boottime ? durable::boottime_ms() : durable::unix_ms();
+        durable::terms first = terms_;
+        first.first_fence = loaded ? first_fence(*loaded) : durable::floor_of_now();
+        const std::string made =
+            durable::encode(durable::repair(first, min_fence, std::move(note)));
+        const cas_result tried = loaded ? mine.of.compare_exchange(loaded->version, made)
+                                        : mine.of.replace_damaged(made);
+        if (tried.status == cas_status::stored) {
+            return true;
+        }
+        if (tried.error == std::errc::operation_not_supported) { // the slot cannot replace it
+            return unexpected{failed(durable_errc::corrupt_record)};
+        }
+        return unexpected{failed(tried.error ? tried.error : durable_errc::conflict_timeout)};
+    }
 
-    // If the ticket is bound to this process, keeps the ticket's mark of presence open even if
-    // there is no guard: see bound_tickets.
+    // Keeps the mark of presence of a ticket that is bound to this process: see bound_tickets.
     // Throws: std::bad_alloc, std::system_error.
-    void keep_mark(const durable_ticket& t);
+    void keep_mark(const durable_ticket& t) {
+        const auto mark = t.process_bound ? main_.own().mark() : nullptr;
+        if (mark != nullptr) {
+            auto& all = of_process<bound_tickets>();
+            const std::lock_guard held(all.lock);
+            auto& marks = all.marks[t.nonce];
+            if (std::find(marks.begin(), marks.end(), mark) == marks.end()) {
+                marks.push_back(mark);
+            }
+        }
+    }
+
+    // Makes a ticket. If `holder_id` is empty, the ticket has the name of the options.
+    durable_ticket ticket(std::string holder_id, std::int64_t weight, bool process_bound) {
+        if (holder_id.empty()) {
+            holder_id = options_.holder_id.empty() ? main_.own().name : options_.holder_id;
+        }
+        return {std::move(holder_id), fresh_nonce(), weight, process_bound, 0};
+    }
 
     slot& on() const noexcept { return *main_.of; }              // for what needs no turn
     const std::string& store() const noexcept { return store_; } // slot::store()
-    // Returns what the store said of the last operation that failed, for people; may be empty.
     std::string explain() { return main_.own().explain(); }
 
     const durable_options& options() const noexcept { return options_; }
@@ -387,7 +546,7 @@ public:
     call_limits retry_time() const { // the limits of a call that has no other ones
         return {deadline::after(options().retry_time), grace(), {}};
     }
-    std::int64_t permits() const noexcept { return terms_.permits; }
+    const durable::terms& terms() const noexcept { return terms_; }
     bool is_local() const noexcept { return !main_.of.guarantees().multi_host; }
     std::int64_t warn_before_ms() const noexcept { // durable_options::warn_before
         return options_.warn_before.count() != 0 ? options_.warn_before.count()
@@ -397,17 +556,26 @@ public:
     // Wakes the contenders of this process that wait.
     change_signal& signal() { return *main_.own().signal; }
 
-    // While this process has waiters, a watch of the slot may be open. begin_waiting() and
-    // end_waiting() never wait for the turn, a mutex (slot_part). If another call has the turn, or
-    // `may_close` is false, end_waiting() leaves the watch open, and the next call closes it.
-    // `hears_all`: the waiter wants to be notified of every change.
+    // Count the waiters of this process, while which a watch of the slot may be open. Neither
+    // function waits for the turn. If another call has it, or `may_close` is false, end_waiting()
+    // leaves the watch open, and the next call closes it. `hears_all`: the waiter wants to be
+    // notified of every change.
     void begin_waiting(bool hears_all) noexcept {
         process_part& mine = main_.own();
         // Order: relaxed, both; the turn orders them before the read that opens the watch.
         mine.hearing_all.fetch_add(hears_all ? 1 : 0, std::memory_order_relaxed);
         mine.waiting.fetch_add(1, std::memory_order_relaxed);
     }
-    void end_waiting(bool hears_all, bool may_close) noexcept;
+    void end_waiting(bool hears_all, bool may_close) noexcept {
+        process_part& mine = main_.own();
+        // Order: relaxed, both; the numbers publish nothing else.
+        mine.hearing_all.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
+        const bool is_last = mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1;
+        if (is_last && may_close && mine.turn.try_lock()) {
+            const std::lock_guard turn(mine.turn, std::adopt_lock);
+            mine.close_if_idle();
+        }
+    }
 
     // The jobs of this lock in the background, in each process.
     per_process<std::shared_ptr<job_queue>> withdrawals;
@@ -426,13 +594,56 @@ private:
     };
 
     // Closes the marks of a ticket that holds nothing and waits for nothing.
-    static void forget_marks(const durable_ticket& t) noexcept;
+    static void forget_marks(const durable_ticket& t) noexcept {
+        if (t.process_bound) {
+            try_to([&] { // without memory for the table, it has no marks
+                auto& all = of_process<bound_tickets>();
+                decltype(all.marks)::node_type gone; // closed after the lock is released
+                const std::lock_guard held(all.lock);
+                gone = all.marks.extract(t.nonce);
+            });
+        }
+    }
 
-    // Carries out a rule, by update_value(). rule(record_view, maybe_done) changes the record and
-    // returns true if the record has to be stored. The rule is called once for each try; its last
-    // call counts.
+    // Carries out a rule, by update_value(): for each try, rule(record_view, maybe_done) changes
+    // the record, and returns true if the record has to be stored.
     template <class Rule>
-    std::error_code update(access& by, intent what, deadline until, Rule rule);
+    std::error_code update(access& by, intent what, deadline until, Rule rule) {
+        process_part& mine = by.own();
+        std::vector<std::int64_t> concerned; // by the change of this try: marks of processes
+        const auto begin = [&] {
+            mine.close_if_idle();
+            if (what == intent::watch) {
+                const auto mark = mine.mark();
+                mine.watch.open(mine.of, mark != nullptr ? mark->mark() : 0);
+            }
+            if (what >= intent::wait) {
+                mine.watch.drain();
+            }
+        };
+        const auto apply = [&](const slot_snapshot& from, std::int64_t looked_ms, bool maybe_done,
+                               std::error_code& error) -> std::optional<std::string> {
+            concerned.clear();
+            record_view view{mine.here, looked_ms};
+            error = read(view, from, mine);
+            if (error || !rule(view, maybe_done)) {
+                return std::nullopt;
+            }
+            if (view.exists) {
+                durable::terms terms = terms_;
+                terms.first_fence = view.first_fence;
+                durable::pass_on(view.record, terms, view.now_ms, view.judge, view.here);
+                concerned = durable::concerned_by_change(mine.last, view.record);
+            }
+            std::string changed = durable::encode(view.record);
+            mine.note(view.record, changed);
+            return changed;
+        };
+        const auto wake = [&] {
+            std::for_each(concerned.begin(), concerned.end(), &wake_socket::wake);
+        };
+        return told(update_value(mine, until, options_.retry_time, begin, apply, wake));
+    }
 
     // Returns the least token of a grant that is made after the read.
     static std::int64_t first_fence(const slot_snapshot& from) noexcept {
@@ -442,7 +653,58 @@ private:
     }
     // Reads the snapshot into a view of which only `here` and `looked_ms` are set.
     // Throws: what durable_options::now throws, std::bad_alloc.
-    std::error_code read(record_view& view, const slot_snapshot& from, process_part& mine);
+    std::error_code read(record_view& view, const slot_snapshot& from, process_part& mine) {
+        std::int64_t sent_ms = view.looked_ms; // when a lease that is stored begins
+        const bool is_given = terms_.clock == lock_clock::caller && options_.now;
+        switch (terms_.clock) {
+        case lock_clock::caller:
+            view.now_ms = is_given ? options_.now().count() : durable::unix_ms();
+            break;
+        case lock_clock::boottime:
+            // The lease may begin after the read: if the value has changed since, nothing is
+            // stored.
+            view.now_ms = sent_ms = durable::boottime_ms();
+            break;
+        case lock_clock::server:
+            if (!from.server_ms) { // no other time may replace it
+                return make_error_code(durable_errc::storage_error);
+            }
+            view.now_ms = *from.server_ms;
+            break;
+        case lock_clock::observed:
+            view.now_ms = durable::boottime_ms(); // only this machine reads it
+            break;
+        }
+        view.good_until_ms = sent_ms + terms_.lease_ms - margin_ms_;
+        durable::terms first = terms_;
+        first.first_fence = view.first_fence = // a time that is given depends on no other clock
+            is_given ? durable::floor_of(view.now_ms) : first_fence(from);
+        view.exists = from.version != 0;
+        if (view.exists) {
+            if (mine.last_text.empty() || mine.last_text != from.value) {
+                const auto decoded = durable::decode(from.value);
+                if (!decoded) {
+                    return decoded.error();
+                }
+                mine.note(*decoded, from.value);
+            }
+            view.record = mine.last;
+        } else {
+            view.record = durable::fresh_record(first);
+        }
+        if (from.fell_back || from.lost_acknowledged) { // a record that was lost whole has no value
+            durable::make_up_for_lost(view.record, from.lost_acknowledged, first, view.now_ms,
+                                      view.here);
+            view.is_mended = true;
+        }
+        view.judge = durable::expiry_judge(terms_.clock, view.now_ms, view.here);
+        if (!is_given) {
+            mine.seen.note(view.record, durable::boottime_ms());
+            view.judge = view.judge.bounded_by(mine.seen, view.looked_ms, options_.drift);
+        }
+        view.judge = view.judge.knowing(&mine);
+        return {};
+    }
 
     // Returns the error, and tells the observer of it.
     std::error_code told(std::error_code error) const noexcept {
@@ -461,6 +723,7 @@ private:
     const std::int64_t margin_ms_; // durable_options::margin
 };
 
+<<<<<<< HEAD
 inline lock_engine::lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
     : options_(std::move(options)), main_(std::move(slot)), store_(main_.of->store()),
       margin_ms_(options_.margin.count() != 0 ? options_.margin.count()
@@ -791,6 +1054,8 @@ inline void lock_engine::end_waiting(bool hears_all, bool may_close) noexcept {
     }
 }
 
+=======
+>>>>>>> e23e06c068eb6aebfa144ea6db273829db302197
 }}} // namespace bide::BIDE_ABI::detail
 
 #endif

@@ -118,7 +118,7 @@ held_locks::acquire(std::vector<keyed_lock> locks, acquire_request request) {
         auto got = co_await std::move(trying);
         std::int64_t rest = until.steady_ns() - native_platform::now();
         if (!got && may_pass(got.error()) && !stop.stop_requested() && rest > 0) {
-            const std::function<inspected()> inspect = [lock = next]() mutable {
+            const std::function<inspected()> inspect = [lock = next] {
                 return lock.inspect();
             };
             auto inspecting = async_call_store(inspect, {until, {}, request.stop});

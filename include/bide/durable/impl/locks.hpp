@@ -5,47 +5,41 @@
 // The definitions of locks.hpp and guard.hpp, which do not include task/task.hpp: a program without
 // coroutines does not need it.
 
-#include <bide/core/config.hpp>
-#include <bide/core/deadline.hpp>
-#include <bide/core/errc.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/detail/acquisition.hpp>
-#include <bide/durable/detail/background.hpp>
-#include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/detail/try_to.hpp>
-#include <bide/durable/errors.hpp>
-#include <bide/durable/guard.hpp>
 #include <bide/durable/locks.hpp>
-#include <bide/durable/options.hpp>
-#include <bide/durable/record.hpp>
-#include <bide/durable/ticket.hpp>
-#include <bide/task/task.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <stop_token>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
 
 namespace bide { inline namespace BIDE_ABI {
 
-namespace detail {
+// ---- locks
 
-BIDE_DURABLE_INLINE durable_lock::durable_lock(slot_ref slot, std::int64_t permits,
-                                               durable_options options)
-    : engine_(std::make_shared<lock_engine>(std::move(slot), permits, std::move(options))) {}
+BIDE_DURABLE_INLINE durable_semaphore::durable_semaphore(slot_ref slot, std::int64_t permits,
+                                                         durable_options options)
+    : engine_(std::make_shared<detail::lock_engine>(std::move(slot), permits, std::move(options))) {
+}
+
+BIDE_DURABLE_INLINE std::int64_t durable_semaphore::permits() const noexcept {
+    return engine_->terms().permits;
+}
+BIDE_DURABLE_INLINE result<durable_guard, std::error_code>
+durable_semaphore::acquire(acquire_request request) const {
+    return detail::acquire_blocking(engine_, std::move(request));
+}
+BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
+durable_semaphore::async_acquire(acquire_request request) const {
+    return detail::acquire_task(engine_, std::move(request));
+}
+BIDE_DURABLE_INLINE durable_ticket durable_semaphore::ticket(std::string holder_id,
+                                                             std::int64_t weight) const {
+    return engine_->ticket(std::move(holder_id), weight, false);
+}
 
 // If a ticket is bound to this process, its grant outlives the lock object. Other contenders see by
 // the open mark of presence that this process still runs. So the mark stays open after the lock
 // object is destroyed, unless the store has answered that the ticket has neither a grant nor a
 // place in the queue.
 BIDE_DURABLE_INLINE result<durable_attempt, std::error_code>
-durable_lock::try_acquire(durable_ticket& t) {
-    const auto got = engine_->acquire(t, intent::queue);
+durable_semaphore::try_acquire(durable_ticket& t) {
+    const auto got = engine_->acquire(t, detail::intent::queue);
     if (got || may_pass(got.error())) {
         engine_->keep_mark(t);
     }
@@ -58,7 +52,8 @@ durable_lock::try_acquire(durable_ticket& t) {
                            is.position, std::chrono::milliseconds(got->expiry_in_ms)};
 }
 
-BIDE_DURABLE_INLINE result<bool, std::error_code> durable_lock::renew(const durable_ticket& t) {
+BIDE_DURABLE_INLINE result<bool, std::error_code>
+durable_semaphore::renew(const durable_ticket& t) {
     const auto renewed = engine_->renew(t);
     if (renewed ? renewed->has_value() : may_pass(renewed.error())) {
         engine_->keep_mark(t);
@@ -67,49 +62,28 @@ BIDE_DURABLE_INLINE result<bool, std::error_code> durable_lock::renew(const dura
                    : unexpected{renewed.error()};
 }
 
-BIDE_DURABLE_INLINE result<bool, std::error_code> durable_lock::release(const durable_ticket& t) {
+BIDE_DURABLE_INLINE result<bool, std::error_code>
+durable_semaphore::release(const durable_ticket& t) {
     return engine_->release(t);
 }
 
 BIDE_DURABLE_INLINE result<std::optional<durable::inspection>, std::error_code>
-durable_lock::inspect() {
-    return call_store<result<std::optional<durable::inspection>, std::error_code>>(
+durable_semaphore::inspect() const {
+    return detail::call_store<result<std::optional<durable::inspection>, std::error_code>>(
         [of = engine_] { return of->inspect(); }, engine_->retry_time());
 }
 
-BIDE_DURABLE_INLINE std::string durable_lock::explain() const { return engine_->explain(); }
-
-BIDE_DURABLE_INLINE durable_admin durable_lock::admin(std::string by) const {
-    return durable_admin(engine_, std::move(by));
-}
-
-BIDE_DURABLE_INLINE durable_ticket durable_lock::make_ticket(std::string holder_id,
-                                                             std::int64_t weight) const {
-    return ticket_of(*engine_, std::move(holder_id), weight, false);
-}
-BIDE_DURABLE_INLINE result<durable_guard, std::error_code>
-durable_lock::acquire(acquire_request request) const {
-    return acquire_blocking(engine_, std::move(request));
-}
-BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
-durable_lock::async_acquire(acquire_request request) const {
-    return acquire_task(engine_, std::move(request));
-}
-BIDE_DURABLE_INLINE std::int64_t durable_lock::permit_count() const noexcept {
-    return engine_->permits();
-}
-
-} // namespace detail
+BIDE_DURABLE_INLINE std::string durable_semaphore::explain() const { return engine_->explain(); }
 
 BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
-durable_shared_mutex::async_acquire(acquire_request request) {
-    request.weight = permit_count();
-    return durable_lock::async_acquire(std::move(request));
+durable_shared_mutex::async_acquire(acquire_request request) const {
+    request.weight = permits();
+    return durable_semaphore::async_acquire(std::move(request));
 }
 BIDE_DURABLE_INLINE task<result<durable_guard, std::error_code>>
-durable_shared_mutex::async_acquire_shared(acquire_request request) {
+durable_shared_mutex::async_acquire_shared(acquire_request request) const {
     request.weight = 1;
-    return durable_lock::async_acquire(std::move(request));
+    return durable_semaphore::async_acquire(std::move(request));
 }
 
 // ---- guards
@@ -136,12 +110,9 @@ BIDE_DURABLE_INLINE durable_guard::~durable_guard() {
     }
 }
 
-BIDE_DURABLE_INLINE std::int64_t durable_guard::fence() const noexcept {
-    return grant_->ticket().fence;
-}
-BIDE_DURABLE_INLINE std::int64_t durable_guard::lane() const noexcept { return grant_->lane(); }
+BIDE_DURABLE_INLINE std::int64_t durable_guard::lane() const noexcept { return grant_->lane; }
 BIDE_DURABLE_INLINE const durable_ticket& durable_guard::ticket() const noexcept {
-    return grant_->ticket();
+    return grant_->ticket;
 }
 BIDE_DURABLE_INLINE std::stop_token durable_guard::lost() const noexcept { return grant_->lost(); }
 BIDE_DURABLE_INLINE std::stop_token durable_guard::at_risk() const noexcept {
@@ -198,7 +169,7 @@ BIDE_DURABLE_INLINE result<bool, std::error_code> durable_guard::hand_over() {
 }
 
 BIDE_DURABLE_INLINE durable_ticket durable_guard::detach() {
-    durable_ticket t = grant_->ticket();
+    durable_ticket t = grant_->ticket;
     grant_->detach();
     grant_.reset();
     return t;
@@ -211,12 +182,12 @@ namespace detail {
 // Calls what(engine, note) on a store thread, for an administrator.
 template <class What>
 result<bool, std::error_code> administer(std::shared_ptr<lock_engine> engine, const std::string& by,
-                                         std::string what_for, std::string_view why, What what) {
+                                         std::string change, std::string_view why, What what) {
     if (!why.empty()) {
-        what_for.append(": ").append(why);
+        change.append(": ").append(why);
     }
     auto answer = call_store<result<bool, std::error_code>>(
-        [engine, what, note = durable::admin_note{0, by, what_for, {}}] {
+        [engine, what, note = durable::admin_note{0, by, change, {}}] {
             return what(*engine, note);
         },
         engine->retry_time());
@@ -226,38 +197,29 @@ result<bool, std::error_code> administer(std::shared_ptr<lock_engine> engine, co
     return answer;
 }
 
-// Changes the record by change(record, note), for an administrator.
-template <class Change>
-result<bool, std::error_code> administer_record(std::shared_ptr<lock_engine> engine,
-                                                const std::string& by, std::string what_for,
-                                                std::string_view why, Change change) {
-    return administer(std::move(engine), by, std::move(what_for), why,
-                      [change](lock_engine& on, durable::admin_note note) {
-                          return on.administer([&](durable::record& stored, std::int64_t now) {
-                              note.at = now;
-                              return change(stored, note);
-                          });
-                      });
-}
-
 } // namespace detail
 
 BIDE_DURABLE_INLINE result<bool, std::error_code>
 durable_admin::force_release(std::int64_t fence, std::string_view why) {
-    return detail::administer_record(
+    return detail::administer(
         engine_, by_, "force_release " + std::to_string(fence), why,
-        [fence](durable::record& stored, const durable::admin_note& note) {
-            return durable::force_release(stored, fence, note);
+        [fence](detail::lock_engine& on, const durable::admin_note& note) {
+            return on.administer(note, [fence](durable::record& r, const durable::admin_note& at) {
+                return durable::force_release(r, fence, at);
+            });
         });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::resize(std::int64_t permits,
                                                                         std::string_view why) {
-    return detail::administer_record(
-        engine_, by_, "resize " + std::to_string(permits), why,
-        [permits](durable::record& stored, const durable::admin_note& note) {
-            return durable::resize(stored, permits, note);
-        });
+    return detail::administer(engine_, by_, "resize " + std::to_string(permits), why,
+                              [permits](detail::lock_engine& on, const durable::admin_note& note) {
+                                  return on.administer(
+                                      note,
+                                      [permits](durable::record& r, const durable::admin_note& at) {
+                                          return durable::resize(r, permits, at);
+                                      });
+                              });
 }
 
 BIDE_DURABLE_INLINE result<bool, std::error_code> durable_admin::repair(std::int64_t min_fence,

@@ -20,13 +20,11 @@
 #include <bide/durable/detail/background.hpp>
 #include <bide/durable/detail/json_fields.hpp>
 #include <bide/durable/detail/lock_engine.hpp>
-#include <bide/durable/detail/try_to.hpp>
 #include <bide/durable/errors.hpp>
 #include <bide/durable/process.hpp>
 #include <bide/durable/rate_limiter.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/slot.hpp>
-#include <bide/durable/slot_types.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/task/task.hpp>
 #include <bide/task/this_task.hpp>

@@ -4,21 +4,12 @@
 
 // Tickets as JSON, and their nonces.
 
-#include <bide/core/config.hpp>
-#include <bide/core/result.hpp>
 #include <bide/durable/detail/json_fields.hpp>
-#include <bide/durable/errors.hpp>
 #include <bide/durable/record_types.hpp>
 #include <bide/durable/ticket.hpp>
 #include <bide/sched/detail/quoted.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <random>
-#include <string>
-#include <string_view>
-#include <system_error>
 
 #if defined(__linux__)
 #include <sys/random.h>
@@ -55,25 +46,18 @@ durable_ticket::parse(std::string_view text) {
 
 namespace detail {
 
-// Fills the words with random bits of the system. Avoids std::random_device where possible. With
-// libstdc++, each use of it asks the processor which instructions it has, which takes tens of
-// microseconds on a virtual machine.
-// Throws: what std::random_device throws.
-inline void fill_randomly(std::uint32_t (&words)[4]) {
-#if defined(__linux__)
-    if (::getrandom(words, sizeof words, 0) == static_cast<ssize_t>(sizeof words)) {
-        return;
-    }
-#endif
-    std::random_device entropy;
-    for (std::uint32_t& word : words) {
-        word = entropy();
-    }
-}
-
+// Avoids std::random_device where possible. With libstdc++, each use of it asks the processor which
+// instructions it has, which takes tens of microseconds on a virtual machine.
 BIDE_DURABLE_INLINE std::string fresh_nonce() {
     std::uint32_t words[4];
-    fill_randomly(words);
+    bool is_filled = false;
+#if defined(__linux__)
+    is_filled = ::getrandom(words, sizeof words, 0) == static_cast<ssize_t>(sizeof words);
+#endif
+    if (!is_filled) {
+        std::random_device entropy;
+        std::generate(words, words + 4, std::ref(entropy));
+    }
     std::string nonce;
     nonce.reserve(32);
     for (std::uint32_t bits : words) {
