@@ -29,18 +29,10 @@ struct held_locks;
 /// A durable lock with its key, and how to acquire it.
 ///
 /// The key decides the order in which locks are acquired: byte by byte, the smallest first. All
-<<<<<<< HEAD
 /// processes have to use the same key for the same lock, the name of its record for example, not a
 /// path that differs between machines. Otherwise each of two programs may wait for a lock that the
 /// other one holds, until the time limit of one of them.
-class keyed_lock : detail::durable_lock {
-=======
-/// processes have to use the same key for the same lock, the name of its record for example. A path
-/// that differs between machines or containers must not be the key. If two programs use different
-/// keys for one lock, each may wait for a lock that the other one holds, until the time limit of
-/// one of them.
 class keyed_lock : durable_semaphore {
->>>>>>> e23e06c068eb6aebfa144ea6db273829db302197
 public:
     /// Acquires a mutex, or `weight` permits of a semaphore.
     keyed_lock(std::string key, durable_semaphore with, std::int64_t weight = 1)

@@ -292,7 +292,7 @@ public:
         terms_.max_waiters = options_.max_waiters;
         terms_.adopt_permits = options_.adopt_permits;
         const bool sane =
-            !durable::check(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
+            durable::is_valid(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
             options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
             options_.attempt_limit.count() >= 0 && options_.warn_before.count() >= 0 &&
             options_.warn_before.count() < terms_.lease_ms - margin_ms_ &&
@@ -390,22 +390,22 @@ public:
     renew(const durable_ticket& t, deadline until = deadline::never(), bool apart = false) {
         access& by = apart && apart_ != nullptr ? *apart_ : main_;
         const durable::origin origin = main_.own().origin(t.process_bound);
-        durable::renew_outcome outcome;
+        std::error_code outcome;
         std::int64_t good_until_ms = 0;
         const std::error_code error =
             update(by, intent::nothing, until, [&](record_view& view, bool) {
                 outcome = durable::renew(view.record, t.nonce, t.fence, terms_, view.now_ms,
                                          view.judge, origin);
                 good_until_ms = view.good_until_ms;
-                return outcome.changed;
+                return !outcome;
             });
         if (error) {
             return unexpected{error};
         }
-        if (outcome.status == durable::renew_status::refused) {
-            return unexpected{outcome.error};
+        if (outcome && outcome != durable_errc::lock_lost) {
+            return unexpected{outcome};
         }
-        if (outcome.status == durable::renew_status::renewed) {
+        if (!outcome) {
             return good_until_ms;
         }
         forget_marks(t);
@@ -419,10 +419,11 @@ public:
                                           deadline until = deadline::never()) {
         bool was_there = false;
         const auto rule = [&](record_view& view, bool maybe_done) {
-            const durable::release_outcome outcome =
-                durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how);
-            was_there = outcome.status != durable::release_status::not_there || maybe_done;
-            return outcome.changed || how.settle;
+            const bool is_removed =
+                durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how) !=
+                durable::release_status::not_there;
+            was_there = is_removed || maybe_done;
+            return is_removed || how.settle;
         };
         if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
             return unexpected{error};
@@ -455,10 +456,10 @@ public:
     template <class Change>
     result<bool, std::error_code> administer(durable::admin_note note, Change change) {
         bool done = false;
-        std::error_code refused; // a time that no record can have
+        bool is_refused = false; // the time is one that no record can have
         const auto rule = [&](record_view& view, bool maybe_done) {
-            refused = durable::check(terms_, view.now_ms);
-            if (refused) {
+            is_refused = !durable::is_valid(terms_, view.now_ms);
+            if (is_refused) {
                 return false;
             }
             note.at = terms_.clock == lock_clock::observed ? durable::unix_ms() : view.now_ms;
@@ -469,8 +470,8 @@ public:
         if (const std::error_code error = update(main_, intent::nothing, deadline::never(), rule)) {
             return unexpected{error};
         }
-        if (refused) {
-            return unexpected{refused};
+        if (is_refused) {
+            return unexpected{make_error_code(durable_errc::invalid_argument)};
         }
         signal().signal();
         return done;
@@ -697,12 +698,11 @@ private:
                                       view.here);
             view.is_mended = true;
         }
-        view.judge = durable::expiry_judge(terms_.clock, view.now_ms, view.here);
+        view.judge = durable::expiry_judge(terms_.clock, view.now_ms, view.here, &mine);
         if (!is_given) {
             mine.seen.note(view.record, durable::boottime_ms());
             view.judge = view.judge.bounded_by(mine.seen, view.looked_ms, options_.drift);
         }
-        view.judge = view.judge.knowing(&mine);
         return {};
     }
 
@@ -723,339 +723,6 @@ private:
     const std::int64_t margin_ms_; // durable_options::margin
 };
 
-<<<<<<< HEAD
-inline lock_engine::lock_engine(slot_ref slot, std::int64_t permits, durable_options options)
-    : options_(std::move(options)), main_(std::move(slot)), store_(main_.of->store()),
-      margin_ms_(options_.margin.count() != 0 ? options_.margin.count()
-                                              : options_.lease.count() / 10 + 1) {
-    terms_.permits = permits;
-    terms_.clock = options_.clock.value_or(main_.of.guarantees().clock);
-    terms_.lease_ms = options_.lease.count();
-    terms_.waiter_ttl_ms =
-        options_.waiter_ttl.count() != 0 ? options_.waiter_ttl.count() : terms_.lease_ms;
-    terms_.max_waiters = options_.max_waiters;
-    terms_.adopt_permits = options_.adopt_permits;
-    const bool sane =
-        durable::is_valid(terms_, 0) && margin_ms_ > 0 && margin_ms_ < terms_.lease_ms &&
-        options_.drift >= 0 && options_.drift <= 10 && options_.retry_time.count() > 0 &&
-        options_.attempt_limit.count() >= 0 && options_.warn_before.count() >= 0 &&
-        options_.warn_before.count() < terms_.lease_ms - margin_ms_ &&
-        options_.poll_least.count() > 0 && options_.poll_most >= options_.poll_least &&
-        options_.holder_id.size() <= durable::longest_name && is_utf8(options_.holder_id) &&
-        (terms_.clock != lock_clock::server || main_.of.guarantees().clock == lock_clock::server);
-    if (!sane) {
-        BIDE_THROW(std::system_error(make_error_code(durable_errc::invalid_argument),
-                                     "bide: the options of a durable lock"));
-    }
-    if (!store_.empty()) {
-        apart_ = std::make_unique<access>(main_.of.for_renewals());
-    }
-}
-
-inline std::error_code lock_engine::read(record_view& view, const slot_snapshot& from,
-                                         process_part& mine) {
-    std::int64_t sent_ms = view.looked_ms; // when a lease that is stored begins
-    const bool is_given = terms_.clock == lock_clock::caller && options_.now;
-    switch (terms_.clock) {
-    case lock_clock::caller:
-        view.now_ms = is_given ? options_.now().count() : durable::unix_ms();
-        break;
-    case lock_clock::boottime:
-        // The lease may begin now, after the read, because the compare-and-swap fails if the value
-        // has changed since the read. The later begin makes the own lease longer.
-        view.now_ms = sent_ms = durable::boottime_ms();
-        break;
-    case lock_clock::server:
-        if (!from.server_ms) { // no other time may replace it
-            return make_error_code(durable_errc::storage_error);
-        }
-        view.now_ms = *from.server_ms;
-        break;
-    case lock_clock::observed:
-        view.now_ms = durable::boottime_ms(); // only this machine reads it
-        break;
-    }
-    view.good_until_ms = sent_ms + terms_.lease_ms - margin_ms_;
-    durable::terms first = terms_;
-    first.first_fence = view.first_fence = // a time that is given depends on no other clock
-        is_given ? durable::floor_of(view.now_ms) : first_fence(from);
-    view.exists = from.version != 0;
-    if (view.exists) {
-        if (mine.last_text.empty() || mine.last_text != from.value) {
-            const auto decoded = durable::decode(from.value);
-            if (!decoded) {
-                return decoded.error();
-            }
-            mine.note(*decoded, from.value);
-        }
-        view.record = mine.last;
-    } else {
-        view.record = durable::fresh_record(first);
-    }
-    if (from.fell_back || from.lost_acknowledged) { // a record that was lost whole has no value
-        durable::make_up_for_lost(view.record, from.lost_acknowledged, first, view.now_ms,
-                                  view.here);
-        view.is_mended = true;
-    }
-    view.judge = durable::expiry_judge(terms_.clock, view.now_ms, view.here, &mine);
-    if (!is_given) {
-        mine.seen.note(view.record, durable::boottime_ms());
-        view.judge = view.judge.bounded_by(mine.seen, view.looked_ms, options_.drift);
-    }
-    return {};
-}
-
-template <class Rule>
-std::error_code lock_engine::update(access& by, intent what, deadline until, Rule rule) {
-    process_part& mine = by.own();
-    std::vector<std::int64_t> concerned; // by the change of this try: marks of processes
-    const auto begin = [&] {
-        mine.close_if_idle();
-        if (what == intent::watch) {
-            const auto mark = mine.mark();
-            mine.watch.open(mine.of, mark != nullptr ? mark->mark() : 0);
-        }
-        if (what >= intent::wait) {
-            mine.watch.drain();
-        }
-    };
-    const auto apply = [&](const slot_snapshot& from, std::int64_t looked_ms, bool maybe_done,
-                           std::error_code& error) -> std::optional<std::string> {
-        concerned.clear();
-        record_view view{mine.here, looked_ms};
-        error = read(view, from, mine);
-        if (error || !rule(view, maybe_done)) {
-            return std::nullopt;
-        }
-        if (view.exists) {
-            durable::terms terms = terms_;
-            terms.first_fence = view.first_fence;
-            durable::pass_on(view.record, terms, view.now_ms, view.judge, view.here);
-            concerned = durable::concerned_by_change(mine.last, view.record);
-        }
-        std::string changed = durable::encode(view.record);
-        mine.note(view.record, changed);
-        return changed;
-    };
-    const auto wake = [&] {
-        std::for_each(concerned.begin(), concerned.end(), &wake_socket::wake);
-    };
-    return told(update_value(mine, until, options_.retry_time, begin, apply, wake));
-}
-
-inline result<lock_engine::acquired, std::error_code>
-lock_engine::acquire(const durable_ticket& t, intent what, deadline until, const slot_presence* of,
-                     const acquire_wishes& wanted) {
-    const auto& labels = wanted.about.labels;
-    const bool is_text = is_utf8(t.holder_id) && is_utf8(t.nonce) && is_utf8(wanted.about.note) &&
-                         std::all_of(labels.begin(), labels.end(), [](const durable::label& one) {
-                             return is_utf8(one.key) && is_utf8(one.value);
-                         });
-    if (!is_text) {
-        return unexpected{make_error_code(durable_errc::invalid_argument)};
-    }
-    process_part& mine = main_.own();
-    durable::terms terms = terms_;
-    terms.enqueue = what != intent::nothing;
-    terms.at_least_ms = wanted.at_least_ms;
-    terms.listens = wanted.listens;
-    durable::contender self{t.holder_id, t.nonce, t.weight,
-                            mine.origin(t.process_bound && of == nullptr), wanted.about};
-    if (of != nullptr) {
-        self.from.mark = of->mark();
-    }
-    acquired got;
-    bool is_true_unstored = false; // only observations were to be stored
-    const auto rule = [&](record_view& view, bool maybe_done) {
-        durable::acquire_outcome& out = got.outcome;
-        terms.first_fence = view.first_fence;
-        got.expiry_in_ms = 0; // of an earlier try
-        out = durable::acquire(view.record, self, terms, view.now_ms, view.judge);
-        got.good_until_ms = view.good_until_ms;
-        if (out.expires_at != 0) { // another contender has stored the lease
-            got.good_until_ms = view.looked_ms + (out.expires_at - view.now_ms) - margin_ms_;
-        }
-        if (out.status == durable::acquire_status::waiting) {
-            got.expiry_in_ms =
-                out.next_ms == 0 ? 0 : std::max<std::int64_t>(out.next_ms - view.now_ms, 1);
-            if (what >= intent::wait) {
-                // Order: relaxed, both; a contender that is counted later follows in a later turn.
-                mine.watch.follow(view.record, view.here,
-                                  mine.hearing_all.load(std::memory_order_relaxed) != 0,
-                                  mine.waiting.load(std::memory_order_relaxed) > 1);
-                got.is_watched = mine.watch.hears();
-                got.can_be_watched = mine.watch.can_open();
-            }
-        }
-        const bool is_refused = out.status == durable::acquire_status::refused;
-        is_true_unstored = !maybe_done && (is_refused || out.is_only_observed);
-        return out.changed || (view.is_mended && !is_refused);
-    };
-    const std::error_code error = update(main_, what, until, rule);
-    if (error && !is_true_unstored) {
-        return unexpected{error};
-    }
-    if (got.outcome.status == durable::acquire_status::refused) {
-        return unexpected{got.outcome.error};
-    }
-    return got;
-}
-
-inline result<std::optional<std::int64_t>, std::error_code>
-lock_engine::renew(const durable_ticket& t, deadline until, bool apart) {
-    access& by = apart && apart_ != nullptr ? *apart_ : main_;
-    const durable::origin origin = main_.own().origin(t.process_bound);
-    std::error_code outcome;
-    std::int64_t good_until_ms = 0;
-    const std::error_code error = update(by, intent::nothing, until, [&](record_view& view, bool) {
-        outcome =
-            durable::renew(view.record, t.nonce, t.fence, terms_, view.now_ms, view.judge, origin);
-        good_until_ms = view.good_until_ms;
-        return !outcome;
-    });
-    if (error) {
-        return unexpected{error};
-    }
-    if (outcome && outcome != durable_errc::lock_lost) {
-        return unexpected{outcome};
-    }
-    if (!outcome) {
-        return good_until_ms;
-    }
-    forget_marks(t);
-    return std::nullopt;
-}
-
-inline result<bool, std::error_code>
-lock_engine::release(const durable_ticket& t, durable::release_terms how, deadline until) {
-    bool was_there = false;
-    const auto rule = [&](record_view& view, bool maybe_done) {
-        const bool is_removed =
-            durable::release(view.record, t.nonce, t.fence, view.now_ms, view.here, how) !=
-            durable::release_status::not_there;
-        was_there = is_removed || maybe_done;
-        return is_removed || how.settle;
-    };
-    if (const std::error_code error = update(main_, intent::nothing, until, rule)) {
-        return unexpected{error};
-    }
-    if (was_there) {
-        signal().signal();
-    }
-    if (how.but == 0) {
-        forget_marks(t);
-    }
-    return was_there;
-}
-
-inline result<std::optional<durable::inspection>, std::error_code> lock_engine::inspect() {
-    std::optional<durable::inspection> seen;
-    const auto look = [&](record_view& view, bool) {
-        seen.reset();
-        if (view.exists) {
-            seen = durable::inspect(view.record, view.judge);
-        }
-        return false;
-    };
-    if (const std::error_code error = update(main_, intent::nothing, deadline::never(), look)) {
-        return unexpected{error};
-    }
-    return seen;
-}
-
-template <class Change> result<bool, std::error_code> lock_engine::administer(Change change) {
-    bool done = false;
-    bool is_refused = false; // the time is one that no record can have
-    const auto rule = [&](record_view& view, bool maybe_done) {
-        is_refused = !durable::is_valid(terms_, view.now_ms);
-        if (is_refused) {
-            return false;
-        }
-        const std::int64_t noted_ms =
-            terms_.clock == lock_clock::observed ? durable::unix_ms() : view.now_ms;
-        const bool changed = view.exists && change(view.record, noted_ms);
-        done = changed || maybe_done;
-        return changed;
-    };
-    if (const std::error_code error = update(main_, intent::nothing, deadline::never(), rule)) {
-        return unexpected{error};
-    }
-    if (is_refused) {
-        return unexpected{make_error_code(durable_errc::invalid_argument)};
-    }
-    signal().signal();
-    return done;
-}
-
-inline result<bool, std::error_code> lock_engine::repair(std::int64_t min_fence,
-                                                         durable::admin_note note) {
-    process_part& mine = main_.own();
-    const std::lock_guard turn(mine.turn);
-    const auto section = blocking_section();
-    const auto failed = [&](std::error_code why) { return told(mine.failed(why)); };
-    const auto loaded = mine.of.load();
-    std::error_code error = loaded ? std::error_code() : loaded.error();
-    if (loaded && loaded->version != 0) {
-        const auto there = durable::decode(loaded->value);
-        if (there) {
-            return false;
-        }
-        error = there.error(); // a program of a later version may be able to read it
-    }
-    if (error && error != durable_errc::corrupt_record) {
-        return unexpected{failed(error)};
-    }
-    note.at = terms_.clock == lock_clock::boottime ? durable::boottime_ms() : durable::unix_ms();
-    durable::terms first = terms_;
-    first.first_fence = loaded ? first_fence(*loaded) : durable::floor_of_now();
-    const std::string made = durable::encode(durable::repair(first, min_fence, std::move(note)));
-    const cas_result tried =
-        loaded ? mine.of.compare_exchange(loaded->version, made) : mine.of.replace_damaged(made);
-    if (tried.status == cas_status::stored) {
-        return true;
-    }
-    if (tried.error == std::errc::operation_not_supported) { // the slot cannot replace it
-        return unexpected{failed(durable_errc::corrupt_record)};
-    }
-    return unexpected{failed(tried.error ? tried.error : durable_errc::conflict_timeout)};
-}
-
-inline void lock_engine::keep_mark(const durable_ticket& t) {
-    const auto mark = t.process_bound ? main_.own().mark() : nullptr;
-    if (mark != nullptr) {
-        auto& all = of_process<bound_tickets>();
-        const std::lock_guard held(all.lock);
-        auto& marks = all.marks[t.nonce];
-        if (std::find(marks.begin(), marks.end(), mark) == marks.end()) {
-            marks.push_back(mark);
-        }
-    }
-}
-
-inline void lock_engine::forget_marks(const durable_ticket& t) noexcept {
-    if (t.process_bound) {
-        try_to([&] { // without memory for the table, it has no marks
-            auto& all = of_process<bound_tickets>();
-            decltype(all.marks)::node_type gone; // closed after the lock is released
-            const std::lock_guard held(all.lock);
-            gone = all.marks.extract(t.nonce);
-        });
-    }
-}
-
-inline void lock_engine::end_waiting(bool hears_all, bool may_close) noexcept {
-    process_part& mine = main_.own();
-    // Order: relaxed, both; the numbers publish nothing else.
-    mine.hearing_all.fetch_sub(hears_all ? 1 : 0, std::memory_order_relaxed);
-    const bool is_last = mine.waiting.fetch_sub(1, std::memory_order_relaxed) == 1;
-    if (is_last && may_close && mine.turn.try_lock()) {
-        const std::lock_guard turn(mine.turn, std::adopt_lock);
-        mine.close_if_idle();
-    }
-}
-
-=======
->>>>>>> e23e06c068eb6aebfa144ea6db273829db302197
 }}} // namespace bide::BIDE_ABI::detail
 
 #endif
